@@ -37,10 +37,10 @@ def _whole(body: bytes, kind: str, pause: float = 0.0) -> Answer:
     return Answer((head.encode() + body,), pause)
 
 
-def _pace(frames: list[bytes], kind: str) -> Answer:
+def _pace(frames: list[bytes], kind: str, pause: float = PACE) -> Answer:
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
     chunks = [b"%x\r\n%s\r\n" % (len(frame), frame) for frame in frames]
-    return Answer((head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n"), PACE)
+    return Answer((head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n"), pause)
 
 
 def _open(frames: list[bytes], kind: str) -> Answer:
@@ -57,6 +57,7 @@ def _answers(wire: MockWire) -> dict[str, Answer]:
         "call": _whole(text_body, "application/json"),
         "slow": _whole(text_body, "application/json", SLOW),
         "burst": _whole(b"".join(text_frames), wire.kind),
+        "each": _pace(text_frames, wire.kind, 1e-9),  # one write a delta, without a pause
         "paced": _pace(list(wire.text_stream(words(PACED))), wire.kind),
         "open": _open(list(wire.text_stream(words(PACED))), wire.kind),
         "calls": _whole(b"".join(wire.call_stream([arguments(1_000)] * 20)), wire.kind),
@@ -83,16 +84,30 @@ def _answer(target: str, body: bytes) -> Answer:
     return answers["slow" if shape == "slow" else "call"]
 
 
+async def _read_body(head: bytes, reader: asyncio.StreamReader) -> bytes:
+    """Read a body of a known length, or one in chunks."""
+    for line in head.split(b"\r\n"):
+        if line.lower().startswith(b"content-length:"):
+            return await reader.readexactly(int(line.split(b":")[1]))
+    body = b""
+    if b"transfer-encoding" not in head.lower():
+        return body
+    while size := int(await reader.readline(), 16):
+        body += await reader.readexactly(size)
+        await reader.readline()
+    await reader.readline()
+    return body
+
+
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
-            length = next(
-                int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
-            )
-            answer = _answer(head.split(b" ", 2)[1].decode(), await reader.readexactly(length))
+            answer = _answer(head.split(b" ", 2)[1].decode(), await _read_body(head, reader))
             for piece in answer.pieces:
                 if answer.pause:
                     await asyncio.sleep(answer.pause)
+                if writer.is_closing():
+                    return
                 writer.write(piece)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):

@@ -28,7 +28,7 @@ from tests.unit.local.live.wording import reword_within
 from tests.unit.services.handwritten_provider import running_provider
 
 SERVED = (
-    "index.md", "batches.md", "bulk.md", "client.md", "configuration.md", "embeddings.md", "migrating.md",
+    "index.md", "answers.md", "batches.md", "bulk.md", "client.md", "configuration.md", "embeddings.md", "migrating.md",
     "services.md",
 )  # fmt: skip
 """Pages whose snippets send requests to providers. They run against hand-written replies."""

@@ -15,7 +15,9 @@ def serving(app: Any, **settings: Any) -> Iterator[str]:
     """Yield the address of the application, such as ``http://127.0.0.1:41234``."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(app, log_level="critical", access_log=False, lifespan="on", loop="asyncio", **settings)
+        uvicorn.Config(
+            app, log_level="critical", access_log=False, lifespan="on", loop="asyncio", ws="none", **settings
+        )
     )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import anthropic
@@ -32,8 +33,8 @@ def address(provider: ScriptedProvider) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_messages(address: str, streamed: bool) -> None:
-    client = anthropic.Anthropic(base_url=address, api_key="none", max_retries=0)
+def test_messages(opened: ExitStack, address: str, streamed: bool) -> None:
+    client = opened.enter_context(anthropic.Anthropic(base_url=address, api_key="none", max_retries=0))
     question = {"model": "fast", "max_tokens": 100, "messages": [{"role": "user", "content": "Where is Bern?"}]}
     tools = [{"name": "weather", "description": "The weather.", "input_schema": WEATHER}]
 
@@ -52,8 +53,8 @@ def test_messages(address: str, streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_chat_completions(address: str, streamed: bool) -> None:
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+def test_chat_completions(opened: ExitStack, address: str, streamed: bool) -> None:
+    client = opened.enter_context(openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0))
     question = {"model": "fast", "messages": [{"role": "user", "content": "Where is Bern?"}]}
     tools = [{"type": "function", "function": {"name": "weather", "description": "W.", "parameters": WEATHER}}]
 
@@ -72,8 +73,8 @@ def test_chat_completions(address: str, streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_responses(address: str, streamed: bool) -> None:
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+def test_responses(opened: ExitStack, address: str, streamed: bool) -> None:
+    client = opened.enter_context(openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0))
     tools = [{"type": "function", "name": "weather", "description": "W.", "parameters": WEATHER, "strict": False}]
 
     def ask(**more: Any) -> Any:
@@ -88,9 +89,9 @@ def test_responses(address: str, streamed: bool) -> None:
     assert (call.type, call.name, json.loads(call.arguments)) == ("function_call", "weather", {"city": "Bern"})
 
 
-def test_an_unknown_model_is_named_with_its_neighbours() -> None:
+def test_an_unknown_model_is_named_with_its_neighbours(opened: ExitStack) -> None:
     with serving(create_app(GatewaySettings(models={"fast": "local:smollm2"}), client=AsyncClient())) as url:
-        client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+        client = opened.enter_context(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0))
         with pytest.raises(anthropic.NotFoundError) as caught:
             client.messages.create(model="fest", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
     assert "near names are fast" in str(caught.value)

@@ -1,10 +1,14 @@
 """A provider of the client's wire: the bytes go through, and the reply is read beside."""
 
+import json
+from typing import Any
+
 import httpx
 import pytest
 
 from dragoman import Budget
 from dragoman.policy import PluginResult, Step, hook
+from dragoman.testing.faults.server import sse_reply
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.json import loads
 from dragoman_gateway.turn.model_name import replace_model
@@ -90,6 +94,34 @@ def test_the_reply_is_read_beside_so_a_budget_counts_it() -> None:
     assert replies[1].headers["x-should-retry"] == "false"
     assert replies[1].json()["error"]["type"] == "billing_error"
     assert len(server.requests) == 1
+
+
+CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":'
+TEXT = b'[{"index":0,"delta":{"role":"assistant","content":"In Bern."},"finish_reason":"stop"}],"usage":null}\n\n'
+USAGE = b'[],"usage":{"prompt_tokens":20,"completion_tokens":9,"total_tokens":29}}\n\n'
+COUNTED = [CHUNK + TEXT, CHUNK + USAGE, b"data: [DONE]\n\n"]
+
+
+@pytest.mark.parametrize("asked", [None, {"include_usage": False, "other": 1}, {"include_usage": True}])
+def test_where_something_counts_a_stream_s_counts_are_asked_for_and_hidden(asked: dict[str, Any] | None) -> None:
+    budget = Budget(tokens=10**6, per="user")
+    settings = {"models": {"house": "openai-chat:m"}, "client": {"budgets": [budget]}}
+    body = question("chat", "house", stream=True, **({} if asked is None else {"stream_options": asked}))
+    with gateway_before(sse_reply(*COUNTED), **settings) as (url, server):
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body)
+        (received,) = server.requests
+    hidden = asked is None or not asked["include_usage"]
+    assert reply.content == b"".join(COUNTED[::2] if hidden else COUNTED)
+    assert json.loads(received.body)["stream_options"] == {**(asked or {}), "include_usage": True}
+    assert budget.spend_of(None).tokens == 29
+
+
+def test_where_nothing_counts_the_bytes_stay_as_they_are() -> None:
+    with gateway_before(sse_reply(*COUNTED), models={"house": "openai-chat:house"}) as (url, server):
+        sent = httpx.post(f"{url}/v1/chat/completions", json=question("chat", "openai-chat:house", stream=True))
+        (received,) = server.requests
+    assert sent.content == b"".join(COUNTED)
+    assert received.body == sent.request.content.replace(b"openai-chat:house", b"house")
 
 
 NAMES = {

@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -279,3 +280,12 @@ def test_programs_may_open_a_new_database_at_once(lasting_place: str) -> None:
         program.join()
     with Store(lasting_place) as store:
         assert len(store.list().sessions) == 4
+
+
+def test_a_store_shares_its_database_with_a_gateway(tmp_path: Path) -> None:
+    """The tables of a gateway are not those of a foreign program."""
+    path = tmp_path / "shared.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE gateway_keys (id TEXT)")
+    with Store(f"sqlite:///{path}") as store:
+        assert store.list().sessions == ()

@@ -32,6 +32,16 @@ def test_a_session_is_created_with_its_first_turn(store: Store) -> None:
         store.create(session_id="mine")
 
 
+def test_several_sessions_are_stored_together_or_not_at_all(store: Store) -> None:
+    store.create_all([{"session_id": name, "messages": [Message.user(name)], "user_id": "u"} for name in ("a", "b")])
+    assert {record.id for record in store.list(user_id="u").sessions} == {"a", "b"}
+    with pytest.raises(ConflictError, match="'b' exists already"):
+        store.create_all([{"session_id": "c"}, {"session_id": "b"}])
+    with pytest.raises(StoreError, match="cannot be stored"):
+        store.create_all([{"session_id": "d"}, {"session_id": "e", "title": 7}])
+    assert {record.id for record in store.list().sessions} == {"a", "b"}
+
+
 def test_a_list_is_paged_by_last_use(place: str) -> None:
     """Every session once, however small the pages."""
     with Store(place, clock=Clock()) as store:

@@ -38,6 +38,7 @@ class AnthropicAdapter(WireAdapter):
         base_url_variable="ANTHROPIC_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic")
+    client_wire: ClassVar[str] = "messages"
     path: ClassVar[str] = "/v1/messages"
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.anthropic")
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)

@@ -74,6 +74,7 @@ ERRORS = error_table(
     RateLimitError=ErrorRow(429, "rate_limit_error"),
     RequestCancelledError=ErrorRow(499, "api_error"),
     NetworkError=ErrorRow(502, "api_error"),
+    MalformedReplyError=ErrorRow(502, "api_error"),
     RequestTimeoutError=ErrorRow(504, "timeout_error"),
     OverloadedError=ErrorRow(529, "overloaded_error"),
 )

@@ -44,6 +44,7 @@ class GoogleAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google")
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("gemini",))
+    client_wire: ClassVar[str] = "generate_content"
     history_field: ClassVar[str] = "contents"
     instruction_fields: ClassVar[tuple[str, ...]] = ("systemInstruction", "system_instruction")
     telemetry_name: ClassVar[str] = "gcp.gemini"

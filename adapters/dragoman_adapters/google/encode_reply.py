@@ -76,6 +76,7 @@ ERRORS = error_table(
     RateLimitError=ErrorRow(429, "RESOURCE_EXHAUSTED"),
     RequestCancelledError=ErrorRow(499, "CANCELLED"),
     NetworkError=ErrorRow(502, "UNAVAILABLE"),
+    MalformedReplyError=ErrorRow(502, "UNAVAILABLE"),
     RequestTimeoutError=ErrorRow(504, "DEADLINE_EXCEEDED"),
     OverloadedError=ErrorRow(503, "UNAVAILABLE"),
 )

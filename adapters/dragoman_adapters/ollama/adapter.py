@@ -36,6 +36,7 @@ class OllamaAdapter(WireAdapter):
         base_url_variable="OLLAMA_HOST",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.ollama")
+    client_wire: ClassVar[str] = "ollama"
     path: ClassVar[str] = "/api/chat"
 
     @property

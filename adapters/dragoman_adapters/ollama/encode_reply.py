@@ -54,6 +54,7 @@ ERRORS = error_table(
     RateLimitError=ErrorRow(429, ""),
     RequestCancelledError=ErrorRow(499, ""),
     NetworkError=ErrorRow(502, ""),
+    MalformedReplyError=ErrorRow(502, ""),
     RequestTimeoutError=ErrorRow(504, ""),
     OverloadedError=ErrorRow(503, ""),
 )

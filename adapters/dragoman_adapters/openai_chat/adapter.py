@@ -42,6 +42,7 @@ class ChatAdapter(WireAdapter):
         base_url_variable="OPENAI_BASE_URL",
     )
     dialect: ClassVar[Dialect] = OPENAI
+    client_wire: ClassVar[str] = "chat"
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.openai_chat")
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters",

@@ -16,7 +16,7 @@ from dragoman.adapter.json_path import Path, lookup_path, split_path
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
-from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
+from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS
 
 
 class Dialect(FrozenModel):
@@ -35,6 +35,8 @@ class Dialect(FrozenModel):
     """The fields of further options that the endpoint is known to have, by option."""
     words: dict[str, dict[str, str | bool]] = Field(default={})
     """The endpoint's words for the values of an option."""
+    digested: dict[str, int] = Field(default={})
+    """Options whose value is an opaque text of a limited length, with that length."""
     logprobs: bool = True
     stream_usage: bool = True
     """Whether a stream must be asked for its usage with stream_options; others send it unasked."""
@@ -133,7 +135,7 @@ class Dialect(FrozenModel):
             "presence_penalty": self.presence_penalty,
             **self.options,
         }
-        return OptionTable(paths, absent="the endpoint has none", words=self.words)
+        return OptionTable(paths, absent="the endpoint has none", words=self.words, digested=self.digested)
 
 
 OPENAI = Dialect(
@@ -145,6 +147,7 @@ OPENAI = Dialect(
         "n": "n",
     },
     words={"service_tier": SERVICE_TIERS},
+    digested={"user": MAX_USER_LENGTH},
 )
 
 

@@ -50,6 +50,7 @@ class ResponsesAdapter(WireAdapter):
     )
     path: ClassVar[str] = "/responses"
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.openai_responses")
+    client_wire: ClassVar[str] = "responses"
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
 

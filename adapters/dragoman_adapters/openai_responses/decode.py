@@ -15,6 +15,7 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_responses import encode
+from dragoman_adapters.openai_responses.client_tools import calls_of, canonical_name, flat_tools
 from dragoman_adapters.openai_responses.decode_messages import MessageAccumulator, decode_tool_result, item_kind
 
 STATUSES = {
@@ -181,15 +182,16 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
             reader.add(Role.USER, (TextBlock(text=items),), {"string": True})
         return
     assistant: MessageAccumulator | None = None
+    declared = calls_of(items)
     for item in items or ():
         role = _decode_role(item, replying=assistant is not None)
         if role is Role.ASSISTANT:
-            assistant = assistant or MessageAccumulator(reader.provider, role, reader.call_id)
+            assistant = assistant or MessageAccumulator(reader.provider, role, reader.call_id, declared)
             assistant.add(item)
             continue
         _add_message(assistant, reader)
         assistant = None
-        if item_kind(item) == "function_call_output":
+        if item_kind(item) in _RESULTS:
             result, note = decode_tool_result(item, reader.result_id(item.get("call_id")), reader.provider)
             reader.add(role, (result,), {"blocks": {"0": note}} if note else {})
         else:
@@ -204,6 +206,7 @@ def _add_message(message: MessageAccumulator | None, reader: HistoryReader) -> N
         reader.add(message.role, message.blocks, message.raw(), channel=message.channel)
 
 
+_RESULTS = {"function_call_output", "custom_tool_call_output"}
 _USER_ITEMS = {"configuration_update", "compaction_trigger"}
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
 
@@ -213,7 +216,7 @@ def _decode_role(item: Mapping[str, Any], *, replying: bool) -> Role:
     name = item_kind(item)
     if "role" in item:
         return _ROLES.get(item["role"], Role.USER)
-    if name == "function_call_output":
+    if name in _RESULTS:
         return Role.TOOL
     if name.endswith("_output") or name == "mcp_approval_response":
         return Role.ASSISTANT if replying else Role.TOOL
@@ -223,14 +226,19 @@ def _decode_role(item: Mapping[str, Any], *, replying: bool) -> Role:
 def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
     """Decode the tools of a request. Server tools are kept whole, under their names."""
     found: list[ToolDefinition] = []
-    for item in native.get("tools") or ():
+    for item, group in flat_tools(native.get("tools") or ()):
+        raw: dict[str, Any] = {"by": provider}
+        if group is not None:
+            raw["namespace"] = {key: value for key, value in group.items() if key != "tools"}
+        name = item.get("name") or item.get("server_label") or item["type"]
+        if group is not None:
+            name = canonical_name({"name": name, "namespace": group["name"]})
         if item.get("type") != "function":
-            name = item.get("name") or item.get("server_label") or item["type"]
-            found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
+            found.append(ToolDefinition(name=name, provider_raw={**raw, "native": item}))
             continue
-        definition = ToolDefinition(name=item["name"], description=item.get("description") or "")
+        definition = ToolDefinition(name=name, description=item.get("description") or "")
         if item.get("parameters") is not None:
             definition = definition.model_copy(update={"input_schema": item["parameters"]})
-        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
+        raw["residue"] = diff_objects(item, encode.encode_tool(definition, provider))
         found.append(definition.model_copy(update={"provider_raw": raw}))
     return found

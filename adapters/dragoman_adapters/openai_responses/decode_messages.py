@@ -15,6 +15,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Channel, Role
 from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages, native_calls
+from dragoman_adapters.openai_responses.client_tools import canonical_name
 
 CHANNELS = {phase: channel for channel, phase in encode_messages.PHASES.items()}
 
@@ -62,6 +63,8 @@ class MessageAccumulator:
                     call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
                 )
             case _ if name := native_calls.declared_name(native, self._declared):
+                if native.get("namespace"):
+                    name = canonical_name(native)
                 call = ToolUseBlock(
                     id=self._call_id(call_reference(native)), name=name, input=native_calls.read_input(native)
                 )
@@ -129,7 +132,7 @@ class MessageAccumulator:
         if native.get("status") == "incomplete":
             arguments, malformed = {}, text
         return ToolUseBlock(
-            id=self._call_id(call_reference(native)), name=native["name"], input=arguments, raw_input=malformed
+            id=self._call_id(call_reference(native)), name=canonical_name(native), input=arguments, raw_input=malformed
         )
 
 

@@ -16,6 +16,7 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.openai_responses import encode_blocks, encode_messages, stored_history
+from dragoman_adapters.openai_responses.client_tools import group_tools
 from dragoman_adapters.openai_responses.options import encode_options
 
 _CONTINUE = "Continue."
@@ -48,9 +49,11 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
-        encoded["tools"] = [
-            request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
-        ]
+        encoded["tools"] = group_tools(
+            (request.finish_function(definition, encode_tool(definition, request.provider)),
+             _namespace(definition, request.provider))
+            for definition in usable
+        )  # fmt: skip
     return encoded
 
 
@@ -159,6 +162,11 @@ def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> No
             request.record_message_loss(
                 turn, LossKind.CHANNEL, "the channel is not told from that of what stands beside it"
             )
+
+
+def _namespace(definition: ToolDefinition, provider: str) -> Mapping[str, Any] | None:
+    raw = definition.provider_raw or {}
+    return raw.get("namespace") if raw.get("by") == provider else None
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:

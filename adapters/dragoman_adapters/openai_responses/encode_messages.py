@@ -131,7 +131,9 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
             if item["type"] != "function_call":
                 request.encoder_state.setdefault(_NATIVE_CALLS, {})[block.id] = item
             return [item]
-        case ToolResultBlock() as block if call := request.encoder_state.get(_NATIVE_CALLS, {}).get(block.tool_use_id):
+        case ToolResultBlock() as block if (
+            call := request.encoder_state.get(_NATIVE_CALLS, {}).get(block.tool_use_id)
+        ) and "type" not in note.get("set", {}):
             if call["type"] == "computer_call":
                 return native_calls.computer_items(call, request.tool_id(block.tool_use_id), block)
             return [native_calls.result_item(call, request.tool_id(block.tool_use_id), block)]

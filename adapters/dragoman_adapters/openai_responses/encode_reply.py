@@ -20,6 +20,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+from dragoman_adapters.openai_responses.client_tools import ClientTool, client_tools
 
 RESPONSE_PREFIX, MESSAGE_PREFIX, REASONING_PREFIX, CALL_PREFIX = "resp_", "msg_", "rs_", "fc_"
 CUSTOM_PREFIX, IMAGE_PREFIX, TOOL_PREFIX = "ctc_", "ig_", "call_"
@@ -204,9 +205,10 @@ def encode_item(
         case ToolUseBlock():
             arguments = wirejson.dumps_text(block.input) if block.raw_input is None else block.raw_input
             tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
-            if block.name in writer.custom_tools():
-                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, block.name, arguments)
-            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, block.name, arguments)
+            tool = client_tool(block.name, writer)
+            if tool.is_custom:
+                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, tool, arguments)
+            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, tool, arguments)
         case ImageBlock() if block.source.kind == "base64":
             return {
                 "id": writer.new_id(IMAGE_PREFIX, position),
@@ -238,25 +240,34 @@ def reasoning_item(item_id: str, text: str, sealed: str | None) -> dict[str, Any
     return item | ({"encrypted_content": sealed} if sealed else {})
 
 
-def call_item(item_id: str, tool_id: str, name: str, arguments: str, status: str = "completed") -> dict[str, Any]:
+def client_tool(name: str, writer: ReplyWriter) -> ClientTool:
+    """Return how the client names a tool."""
+    return client_tools(writer.client_fields).get(name) or ClientTool(name, None, is_custom=False)
+
+
+def call_item(
+    item_id: str, tool_id: str, tool: ClientTool, arguments: str, status: str = "completed"
+) -> dict[str, Any]:
+    names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
     return {
         "id": item_id,
         "type": "function_call",
         "status": status,
         "call_id": tool_id,
-        "name": name,
+        **names,
         "arguments": arguments,
     }
 
 
-def custom_item(item_id: str, tool_id: str, name: str, arguments: str) -> dict[str, Any]:
+def custom_item(item_id: str, tool_id: str, tool: ClientTool, arguments: str) -> dict[str, Any]:
     """Return the call of a tool that the client declared with free text as its input."""
+    names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
     return {
         "id": item_id,
         "type": "custom_tool_call",
         "status": "completed",
         "call_id": tool_id,
-        "name": name,
+        **names,
         "input": free_text(arguments),
     }
 

@@ -27,7 +27,6 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         self._annotations: list[dict[str, Any]] = []
         self._created = 0.0
         self._head = self._tail = b""
-        self._streams_input = True
 
     def begin(self) -> bytes:
         self._created = self.writer.context.clock().timestamp()
@@ -58,16 +57,16 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
             self._set_delta("response.reasoning_summary_text.delta", place)
             return written
         tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
-        self._streams_input = name not in self.writer.custom_tools()
-        if self._streams_input:
+        tool = encode_reply.client_tool(name, self.writer)
+        if not tool.is_custom:
             item_id = self.writer.new_id(encode_reply.CALL_PREFIX, self._position)
-            self._item = encode_reply.call_item(item_id, tool_id, name, "", "in_progress")
+            self._item = encode_reply.call_item(item_id, tool_id, tool, "", "in_progress")
             self._set_delta(
                 "response.function_call_arguments.delta", {"item_id": item_id, "output_index": self._position}
             )
         else:
             item_id = self.writer.new_id(encode_reply.CUSTOM_PREFIX, self._position)
-            self._item = {**encode_reply.custom_item(item_id, tool_id, name, ""), "status": "in_progress"}
+            self._item = {**encode_reply.custom_item(item_id, tool_id, tool, ""), "status": "in_progress"}
         return written + self._added(self._item)
 
     def _open_text(self) -> bytes:

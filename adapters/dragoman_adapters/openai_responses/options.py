@@ -10,7 +10,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
-from dragoman_adapters.openai_platform.service_tiers import SERVICE_TIERS
+from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
 _DEFAULT_THINKING_EFFORT = "medium"
@@ -27,6 +27,7 @@ OPTIONS = OptionTable(
     },
     absent="the Responses API has none",
     words={"service_tier": SERVICE_TIERS},
+    digested={"user": MAX_USER_LENGTH},
 )
 _LOGPROBS = "message.output_text.logprobs"
 """The value of ``include`` that asks for log probabilities."""

@@ -28,6 +28,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.openai_responses import decode, encode_messages, errors
 from dragoman_adapters.openai_responses.accumulator import BlockEvent, ItemAccumulator, item_name
+from dragoman_adapters.openai_responses.client_tools import canonical_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind
 from dragoman_adapters.openai_responses.native_calls import declared_name, read_input
 
@@ -156,7 +157,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         if item.kind == "function_call":
             item.call = self._reply.call_id(self._calls, call_reference(native))
             self._calls += 1
-            start = ToolUseStart(self._reply.message_id, item.first_block, item.call, native["name"])
+            start = ToolUseStart(self._reply.message_id, item.first_block, item.call, canonical_name(native))
             yield from self._emit(item, start)
         elif declared_name(native, self._reply.context.native_calls):
             item.call = self._reply.call_id(self._calls, call_reference(native))

@@ -1,31 +1,27 @@
 """The application: its routes, and what all requests share."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from dragoman import AsyncClient
-from dragoman_gateway.access import Access, Caller, OpenAccess
+from dragoman_gateway import pages
+from dragoman_gateway.access import Access, Caller
+from dragoman_gateway.compact import CompactEndpoint
+from dragoman_gateway.configuration import read_generation
+from dragoman_gateway.counting import CountEndpoint
 from dragoman_gateway.endpoint import Endpoint
-from dragoman_gateway.models import Models
+from dragoman_gateway.generation import Gateway, Generation
+from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.services import check_caller
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.wires import WIRES
-
-
-class Gateway:
-    """What all requests share: settings, the client of the models, and who may use it."""
-
-    def __init__(self, settings: GatewaySettings, client: AsyncClient, access: Access) -> None:
-        self.settings = settings
-        self.client = client
-        self.access = access
-        self.models = Models(settings.models, client)
-
-    async def client_for(self, caller: Caller) -> AsyncClient:
-        """Return the client that holds what the caller may spend."""
-        return self.client
+from dragoman_gateway.stored.endpoints import StoredEndpoints
+from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.heads import named
+from dragoman_gateway.wires import WIRES, messages, responses
 
 
 def create_app(
@@ -34,25 +30,53 @@ def create_app(
     """Return the application of a gateway.
 
     ``client`` asks the models; by default it is the one that dragoman.toml describes. ``access`` checks keys; without
-    it, everyone who reaches the gateway may use it. The caller closes the client that it gives.
+    it, everyone who reaches the gateway may use it, unless its database has keys. The caller closes the client that it
+    gives.
     """
-    own = AsyncClient.from_config() if client is None else None
-    gateway = Gateway(settings or GatewaySettings(), client or own or AsyncClient(), access or OpenAccess())
+    made = AsyncClient.from_config() if client is None else client
+    generation = Generation(settings or GatewaySettings(), made, access, owns_client=client is None)
+    return build_app(Gateway(generation))
+
+
+def app_from_configuration() -> Starlette:
+    """Return the application that dragoman.toml describes. It can be reloaded."""
+    return build_app(Gateway(read_generation(), read_generation))
+
+
+def build_app(gateway: Gateway) -> Starlette:
+    """Return the application of a gateway."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        if own is not None:
-            await own.close()
+        await gateway.close()
 
-    routes = [Route(wire.path, Endpoint(gateway, wire), methods=["POST"]) for wire in WIRES]
-    app = Starlette(routes=routes, lifespan=lifespan)
+    routes = [
+        *(Route(wire.path, Endpoint(gateway, wire), methods=["POST"]) for wire in WIRES),
+        Route("/v1/messages/count_tokens", CountEndpoint(gateway, messages.WIRE), methods=["POST"]),
+        Route("/v1/responses/input_tokens", CountEndpoint(gateway, responses.WIRE), methods=["POST"]),
+        Route("/v1/responses/compact", CompactEndpoint(gateway, responses.WIRE), methods=["POST"]),
+        *_stored_responses(gateway),
+        *pages.routes(gateway),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=pages.HANDLERS)
     app.state.gateway = gateway
     return app
 
 
-def app_from_configuration() -> Starlette:
-    """Return the application that dragoman.toml describes."""
-    from dragoman_gateway.configuration import read_settings
+def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
+    """Return the routes of stored responses."""
 
-    return create_app(read_settings())
+    async def identify(headers: Mapping[str, str]) -> Caller:
+        caller = await gateway.current.access.authenticate(headers)
+        check_caller(caller, responses.WIRE.name)
+        return caller
+
+    def fail(error: Exception) -> Response:
+        written = error_response(responses.WIRE, error, "", named(responses.WIRE, new_request_id()))
+        reply = Response(written.body, written.status)
+        reply.raw_headers += written.headers
+        return reply
+
+    services = gateway.services
+    return StoredEndpoints(services.responses, services.background, identify, fail).routes()

@@ -1,18 +1,42 @@
 """Finds the table ``[gateway]`` of dragoman.toml."""
 
+import os
 from pathlib import Path
+from typing import Any
 
+from dragoman import AsyncClient
 from dragoman.runtime.configuration import find_configuration, read_configuration
+from dragoman_gateway.database.database import default_url
+from dragoman_gateway.generation import Generation
 from dragoman_gateway.settings import GatewaySettings
+
+MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
+"""The model that answers for every name that is no other model: ``--model`` of `dragoman serve`, for its workers."""
 
 
 def read_settings(path: Path | None = None) -> GatewaySettings:
-    """Return the settings of the file, or of the one that applies; the defaults without any."""
+    """Return the settings of the file, or of the one that applies; the defaults without any.
+
+    They always name a database.
+    """
     if path is None:
         found = find_configuration()
         if found is None:
-            return GatewaySettings()
+            return _with_defaults(GatewaySettings())
         file = read_configuration(*found)
     else:
         file = read_configuration(path)
-    return GatewaySettings.from_table(file.tables.get("gateway", {}), file.path)
+    return _with_defaults(GatewaySettings.from_table(file.tables.get("gateway", {}), file.path))
+
+
+def _with_defaults(settings: GatewaySettings) -> GatewaySettings:
+    """Return the settings with the user's own database if they name none, and the model of the command line."""
+    changes: dict[str, Any] = {} if settings.database else {"database": default_url()}
+    if model := os.environ.get(MODEL_VARIABLE):
+        changes["models"] = {**settings.models, "*": model}
+    return settings.model_copy(update=changes)
+
+
+def read_generation(path: Path | None = None) -> Generation:
+    """Return what the configuration file describes."""
+    return Generation(read_settings(path), AsyncClient.from_config(path), owns_client=True)

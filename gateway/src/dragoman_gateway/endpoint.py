@@ -1,58 +1,138 @@
 """The endpoint of one client wire: checks the caller, reads the request, and answers it."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dragoman_gateway.compaction import expand_compactions
+from dragoman_gateway.generation import Gateway, Generation
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.logs import log_request
+from dragoman_gateway.metrics import RequestRecord
+from dragoman_gateway.services import RequestServices
+from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
-from dragoman_gateway.turn.request import ClientRequest, Turn
+from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.streamed import answer_streamed
+from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.whole import answer_whole
 from dragoman_gateway.wires import Wire
-
-if TYPE_CHECKING:
-    from dragoman_gateway.app import Gateway
 
 
 class Endpoint:
     """An ASGI application for the path of one wire."""
 
-    def __init__(self, gateway: "Gateway", wire: Wire) -> None:
+    def __init__(self, gateway: Gateway, wire: Wire) -> None:
         self._gateway = gateway
         self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = new_request_id()
-        model = ""
+        record, generation = RequestRecord(self._wire.name, request_id), None
         try:
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            caller = await self._gateway.access.authenticate(headers)
-            body = await read_body(receive, headers, self._gateway.settings.body_cap)
-            fields = parse_body(body, headers)
-            model = fields["model"]
-            turn = Turn(
-                ClientRequest(
-                    wire=self._wire,
-                    caller=caller,
-                    request_id=request_id,
-                    headers=headers,
-                    body=body,
-                    fields=fields,
-                    target=self._gateway.models.resolve(model, caller),
-                ),
-                await self._gateway.client_for(caller),
-            )
-        except (ClientDisconnect, asyncio.CancelledError):
+            generation = self._gateway.enter()
+            await self.respond(generation, scope, receive, send, record, request_id)
+        except ClientDisconnect:
+            record.broken = True
+        except asyncio.CancelledError:
             raise
         except Exception as error:
-            await error_response(self._wire, error, model, named(self._wire, request_id)).send(send)
+            failed = error_response(self._wire, error, record.model, named(self._wire, request_id))
+            record.status, record.model, record.error = failed.status, "", type(error).__name__
+            await failed.send(send)
+        finally:
+            self._gateway.metrics.count(record)
+            log_request(record)
+            if generation is not None:
+                await generation.leave()
+
+    async def respond(
+        self,
+        generation: Generation,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        record: RequestRecord,
+        request_id: str,
+    ) -> None:
+        """Answer a request. Raises what its client gets as an error."""
+        services = RequestServices(self._gateway.services)
+        request, means = await self.read(generation, services, scope, receive, record, request_id)
+        turn = Turn(request, means)
+        if services.state is not None and await services.load_state(request.caller):
+            turn = Turn(request, means)
+        if services.stored is not None and services.stored.background:
+            await self._start(generation, services.stored, turn, scope, receive, send)
             return
+        await self._answer(generation, turn, receive, services.recording(turn.request, send))
+
+    async def _answer(self, generation: Generation, turn: Turn, receive: Receive, send: Send) -> None:
         if turn.request.stream:
-            await answer_streamed(turn, self._gateway.settings, receive, send)
+            turn.request.record.stream = True
+            await answer_streamed(turn, generation.settings, receive, send)
         else:
             await answer_whole(turn, receive, send)
+        turn.note_end()
+
+    async def _start(
+        self, generation: Generation, stored: StoredTurn, turn: Turn, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Run the turn in the background, and answer with its response as it is now, or with its events."""
+        background, record = self._gateway.services.background, turn.request.record
+        turn.request.record = RequestRecord(self._wire.name)
+        generation.in_flight += 1  # it counts until the run ends
+
+        async def run(receive: Receive, send: Send) -> None:
+            try:
+                await self._answer(generation, turn, receive, send)
+            finally:
+                self._gateway.metrics.count(turn.request.record)
+                await generation.leave()
+
+        try:
+            response = await background.start(stored, run)
+        except BaseException:
+            generation.in_flight -= 1
+            raise
+        record.status = 200
+        head = {"x-dragoman-request-id": turn.request.request_id}
+        reply: Response = JSONResponse(response.response, headers=head)
+        if stored.streamed:
+            head["cache-control"] = "no-cache"
+            reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
+        await reply(scope, receive, send)
+
+    async def read(
+        self,
+        generation: Generation,
+        services: RequestServices,
+        scope: Scope,
+        receive: Receive,
+        record: RequestRecord,
+        request_id: str,
+    ) -> tuple[ClientRequest, Means]:
+        """Return the request, and what it is asked with. Raises what its client gets as an error."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        caller = await generation.access.authenticate(headers)
+        record.key_id = caller.key_id
+        body = await read_body(receive, headers, generation.settings)
+        fields = parse_body(body, headers)
+        record.model = fields["model"]
+        request = ClientRequest(
+            wire=self._wire,
+            caller=caller,
+            request_id=request_id,
+            headers=headers,
+            body=body,
+            fields=fields,
+            record=record,
+        )
+        means = await generation.means_for(request.model, caller)
+        request = await services.prepare(expand_compactions(request, means.state_sealer))
+        means.state_store = services.state
+        return request, means

@@ -1,19 +1,53 @@
 """Errors of the gateway itself that no provider has: each knows the HTTP status that a client gets."""
 
-from dragoman.errors import RequestError
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dragoman.errors import DragomanError, OverloadedError, RequestError
 
 
 class ClientError(RequestError):
     """The request cannot be read. Its message is for the client."""
 
-    status = 400
+    status: ClassVar[int] = 400
+    retry_after: int | None = None
+
+    @property
+    def shown(self) -> DragomanError:
+        """The error whose words the client's wire uses."""
+        return self
+
+
+class ServerStateError(ClientError):
+    """The request goes on from state at a provider of the client's wire, and another provider answers.
+
+    ``details`` are those by which a client recognizes the refusal, and sends its whole history instead.
+    """
+
+    def __init__(self, field: str, details: Mapping[str, Any]) -> None:
+        self.details = details
+        super().__init__(f"{field}: the model that answers has no such state; send the whole conversation instead")
+
+
+class SlowClientError(ClientError):
+    """The request did not arrive in time."""
+
+    status = 408
 
 
 class BodyTooLargeError(ClientError):
+    """The body is larger than the limit."""
+
     status = 413
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        super().__init__(f"the body is larger than {cap} bytes")
 
 
 class ContentTypeError(ClientError):
+    """The body is no JSON, or its compression is unknown."""
+
     status = 415
 
 
@@ -23,5 +57,9 @@ class UnavailableError(ClientError):
     status = 503
 
     def __init__(self, message: str, *, retry_after: int) -> None:
-        self.retry_after = retry_after
         super().__init__(message)
+        self.retry_after = retry_after
+
+    @property
+    def shown(self) -> DragomanError:
+        return OverloadedError(str(self), retry_after=self.retry_after)

@@ -1,53 +1,109 @@
 """Which model answers: ``provider:model``, an alias, or a name that clients insist on."""
 
 import difflib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from dragoman import AsyncClient
+from dragoman import AsyncClient, get_adapter
 from dragoman.errors import NotFoundError, PermissionDeniedError, UnknownProviderError
 from dragoman_gateway.access import Caller
+from dragoman_gateway.deployments import Deployment, Deployments, DeploymentSettings, build
+
+ModelSettings = str | Sequence[DeploymentSettings]
+"""A model, or several places to ask it."""
 
 
 class Models:
     """``names`` are those of the settings: names or patterns, each with the model that answers."""
 
-    def __init__(self, names: Mapping[str, str], client: AsyncClient) -> None:
-        self._exact = {name: model for name, model in names.items() if not _is_pattern(name)}
-        self._patterns = tuple((name, model) for name, model in names.items() if _is_pattern(name))
+    def __init__(self, names: Mapping[str, ModelSettings], client: AsyncClient) -> None:
+        self._client = client
+        self._deployments = {
+            name: build(places, client, dict(os.environ))
+            for name, places in names.items()
+            if not isinstance(places, str)
+        }
+        targets = {
+            name: places if isinstance(places, str) else self._deployments[name].model for name, places in names.items()
+        }
+        self._exact = {name: model for name, model in targets.items() if not _is_pattern(name)}
+        self._patterns = tuple((name, model) for name, model in targets.items() if _is_pattern(name))
         router = client.config.router
         self._aliases = None if router is None else router.aliases
 
-    def resolve(self, name: str, caller: Caller) -> str:
-        """Return the model that answers for the name, as ``provider:model`` or as an alias of the router.
+    def resolve(self, name: str, caller: Caller) -> Deployments:
+        """Return where to ask for the name.
 
         Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
         """
-        model = self._find(name)
-        if caller.models and not any(fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)):
+        rule, model = self._find(name)
+        if not self._allows(caller, name, model):
             raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
-        return model
+        return self._deployments.get(rule) or Deployments((Deployment(model, self._client),))
 
-    def _find(self, name: str) -> str:
+    def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
+        """Return the rule that each model has to pass that is asked for the name; None for no rule.
+
+        A caller who may use the name gets whatever the settings mean by it. One who may use some models gets no others
+        by a name, a rule of the router or a fallback.
+        """
+        patterns = caller.models
+        if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
+            return None
+        return lambda model: any(fnmatchcase(model, pattern) for pattern in patterns)
+
+    def names(self, caller: Caller) -> tuple[str, ...]:
+        """Return the names that the caller may use: those of the settings, and the program's own aliases."""
+        own = () if self._aliases is None else tuple(self._aliases.custom)
+        known = dict.fromkeys((*self._exact, *own))
+        return tuple(name for name in known if self._allows(caller, name, self.target(name)))
+
+    def target(self, name: str) -> str:
+        """Return the model that answers for the name. Raises NotFoundError."""
+        return self._find(name)[1]
+
+    def _allows(self, caller: Caller, name: str, model: str) -> bool:
+        return not caller.models or any(
+            fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)
+        )
+
+    def _find(self, name: str) -> tuple[str, str]:
+        """Return the name or pattern of the settings, empty if it is another, and the model.
+
+        A pattern without a colon matches no ``provider:model``, so that ``*`` is for names that are none.
+        """
         if (model := self._exact.get(name)) is not None:
-            return model
+            return name, model
+        own, reason = _as_model(name)
         for pattern, model in self._patterns:
-            if fnmatchcase(name, pattern):
-                return model
-        if ":" in name:
-            return name
+            if fnmatchcase(name, pattern) and (own is None or ":" in pattern):
+                return pattern, model
+        if own is not None:
+            return "", own
         if self._aliases is not None:
             try:
-                return self._aliases.resolve(name)
+                return "", self._aliases.resolve(name)
             except UnknownProviderError:
                 pass
-        raise NotFoundError(f"there is no model {name!r:.120}{self._hint(name)}")
+        raise NotFoundError(reason or f"there is no model {name!r:.120}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._exact, n=3, cutoff=0.4)
         if near:
             return f"; near names are {', '.join(near)}"
         return "; name it as provider:model, such as anthropic:claude-opus-5-5"
+
+
+def _as_model(name: str) -> tuple[str | None, str]:
+    """Return the name if it is a ``provider:model``, else None and why it is none."""
+    if ":" not in name:
+        return None, ""
+    try:
+        get_adapter(name)
+    except UnknownProviderError as error:
+        return None, str(error)
+    return name, ""
 
 
 def _is_pattern(name: str) -> bool:

@@ -1,32 +1,89 @@
 """The command `dragoman serve`."""
 
+import os
+import socket
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvicorn
 
-from dragoman import AsyncClient, ConfigurationError
-from dragoman_gateway.app import create_app
-from dragoman_gateway.configuration import read_settings
+from dragoman import ConfigurationError, get_adapter
+from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
+from dragoman_gateway.logs import configure_logs
+from dragoman_gateway.server import Server
+from dragoman_gateway.services import requires_keys
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.state_keys import VARIABLE, new_state_key
+from dragoman_gateway.workers import Workers
+
+APPLICATION = "dragoman_gateway:app"
+_BACKLOG = 2048
+_END_SECONDS = 10
+"""How long connections may take to end, after all requests were answered or left."""
 
 
 def serve(
     config: Annotated[
         Path | None, typer.Option(help="The configuration file; by default the one that applies.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; by default 8080.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model that answers for every name that is no other model.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="The number of processes; by default 1.")] = None,
 ) -> None:
     """Answers clients of Messages, Chat Completions and Responses with any model."""
-    import uvicorn  # imported late: a check of the settings needs no server
+    if config is not None:
+        os.environ["DRAGOMAN_CONFIG"] = str(config.resolve())  # each worker reads it
+    if model is not None:
+        get_adapter(model)
+        os.environ[MODEL_VARIABLE] = model
+    changes = {"host": host, "port": port, "workers": workers}
+    settings = read_settings()
+    settings = GatewaySettings.from_table(
+        {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
+    )
+    check_address(settings, has_keys=settings.is_local or requires_keys(settings))
+    with _listen(settings.host, settings.port) as listener:
+        host, port = listener.getsockname()[:2]
+        typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)
+        os.environ.setdefault(VARIABLE, new_state_key())  # all workers need the same
+        run(settings, listener)
 
-    settings = read_settings(config)
-    changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = GatewaySettings.from_table({**settings.model_dump(), **changes})
-    check_address(settings, has_keys=False)
-    app = create_app(settings, client=AsyncClient.from_config(config))
-    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning", access_log=False)
+
+def run(settings: GatewaySettings, listener: socket.socket) -> None:
+    """Serve until a signal ends it."""
+    if settings.workers == 1:
+        work(listener)
+    else:
+        Workers(settings.workers, work, listener).run()
+
+
+def work(listener: socket.socket) -> None:
+    """Answer the requests that arrive at the socket, in this process."""
+    configure_logs(read_settings().log_level)
+    Server(server_config()).run(sockets=[listener])
+
+
+def server_config() -> uvicorn.Config:
+    """Return uvicorn's settings."""
+    return uvicorn.Config(
+        APPLICATION,
+        http="httptools",
+        loop="auto",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=True,
+        backlog=_BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_END_SECONDS,
+    )
 
 
 def check_address(settings: GatewaySettings, *, has_keys: bool) -> None:
@@ -36,3 +93,14 @@ def check_address(settings: GatewaySettings, *, has_keys: bool) -> None:
             f"the gateway would listen on {settings.host} without keys: anyone who reaches it could spend your money. "
             "Create a key with `dragoman gateway keys create`, or listen on 127.0.0.1"
         )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return the socket that all workers share. Raises ConfigurationError if the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the gateway cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+        ) from None

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman import ConfigurationError
+from dragoman_gateway.deployments import DeploymentSettings
+from dragoman_gateway.keys.settings import KeySettings
+from dragoman_gateway.stored.settings import ResponseSettings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -18,10 +21,30 @@ class GatewaySettings(BaseModel):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
-    models: Mapping[str, str] = Field(default_factory=dict)
-    """Names or patterns of names that clients ask for, each with the model that answers. The first match counts."""
+    workers: int = Field(default=1, ge=1)
+    """The number of processes that answer requests."""
+    database: str | None = Field(default=None, repr=False)
+    """The URL of the database that all replicas share: keys, spend, stored responses. `dragoman serve` uses a file in
+    the user's data folder without it."""
+    keys: KeySettings = KeySettings()
+    responses: ResponseSettings = ResponseSettings()
+    models: Mapping[str, str | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
+    """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask
+    it. The first match counts."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
+    max_requests: int = Field(default=2000, ge=1)
+    """The most requests that are answered at the same time, in one process."""
+    body_seconds: float = Field(default=60.0, gt=0)
+    """How long a client may take to send its request."""
+    reader_seconds: float = Field(default=300.0, gt=0)
+    """How long a client may read nothing of a stream before it is left."""
+    drain_seconds: float = Field(default=600.0, gt=0)
+    """How long requests that have begun may take after the signal to end."""
+    max_unstored: int = Field(default=10_000, ge=1)
+    """The most requests that wait to be stored; older ones are dropped and counted."""
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    """What `dragoman serve` writes to its standard error; ``info`` has a line for each request."""
     body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
     """The most bytes of a request's body, decompressed."""
     first_event_seconds: float = Field(default=5.0, gt=0)

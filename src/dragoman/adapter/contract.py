@@ -262,6 +262,8 @@ class WireAdapter(Adapter):
 
     models: ClassVar[ModelTable]
     path: ClassVar[str]
+    client_wire: ClassVar[str] = ""
+    """The table of client_fields.toml for requests of clients; empty if no client speaks this wire."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -342,6 +344,10 @@ class WireAdapter(Adapter):
                 from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
 
                 tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
+            if (extra := options.extra.get(self.provider)) and self.client_wire and self._answers_for_another(context):
+                from dragoman.adapter.answers.client_fields import lost_fields  # imported late: only servers read them
+
+                context.losses.extend(lost_fields(extra, self.client_wire))
             context.client_fields = {key: value for key, value in native.items() if key != self.history_field}
             if context.state_sealer is not None or context.state_store is not None:
                 # Imported late: only servers have state.
@@ -349,6 +355,9 @@ class WireAdapter(Adapter):
 
                 return restore_state(reader.messages, self.provider, context), tools, options
             return reader.messages, tools, options
+
+    def _answers_for_another(self, context: RequestContext) -> bool:
+        return context.model.partition(":")[0] != self.provider
 
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
         if isinstance(reply, DragomanError):

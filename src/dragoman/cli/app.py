@@ -4,14 +4,14 @@ import logging
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.errors import ConfigurationError, DragomanError
 
 COMMANDS = {
     "ask": "Sends one prompt to a model.",
@@ -34,6 +34,19 @@ COMMANDS = {
     "view": "Writes a conversation as one HTML page.",
 }
 """The commands with their summaries, so that the list of commands imports none of them."""
+GATEWAY_COMMANDS = {
+    "serve": "Answers clients of Messages, Chat Completions and Responses with any model.",
+    "gateway": "Manages the keys of a gateway.",
+}
+"""The commands of the distribution dragoman-gateway, in the list even if it is not installed."""
+GROUP = "dragoman.commands"
+"""The entry-point group of commands of other distributions: a function, or a group of commands."""
+
+
+def _summaries() -> dict[str, str]:
+    """Return all commands with their summaries, those of other distributions too."""
+    others = {entry.name: f"A command of {entry.value.partition('.')[0]}." for entry in entry_points(group=GROUP)}
+    return {**others, **GATEWAY_COMMANDS, **COMMANDS}
 
 
 class LazyGroup(TyperGroup):
@@ -41,7 +54,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
+        self.commands = {name: TyperCommand(name, help=summary) for name, summary in _summaries().items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
@@ -60,15 +73,28 @@ def _use_installed_prices() -> None:
 
 
 def load_command(name: str) -> Any:
-    """Return the command `name` of the file with that name: its function, or a group of commands."""
-    module = import_module(f"dragoman.cli.{name}")
-    if isinstance(group := getattr(module, "app", None), typer.Typer):
-        loaded: Any = typer.main.get_group(group)
+    """Return the command `name` of the file with that name, or of another distribution: its function, or a group of
+    commands. Raises ConfigurationError if the distribution is not installed."""
+    found = _load_own(name) if name in COMMANDS else _load_other(name)
+    if isinstance(found, typer.Typer):
+        loaded: Any = typer.main.get_group(found)
         loaded.name = name
         return loaded
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name)(getattr(module, name))
+    single.command(name)(found)
     return typer.main.get_command(single)
+
+
+def _load_own(name: str) -> Any:
+    module = import_module(f"dragoman.cli.{name}")
+    group = getattr(module, "app", None)
+    return group if isinstance(group, typer.Typer) else getattr(module, name)
+
+
+def _load_other(name: str) -> Any:
+    for entry in entry_points(group=GROUP, name=name):
+        return entry.load()
+    raise ConfigurationError(f"dragoman {name} needs the gateway: pip install dragoman-gateway")
 
 
 app = typer.Typer(

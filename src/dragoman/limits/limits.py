@@ -1,6 +1,7 @@
 """Limits on the requests and tokens that a program sends to its providers, in one process or over many."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
@@ -61,6 +62,18 @@ class Limits:
         self._timing = timing or Timing()
         self._local_counters = LocalCounters(self._timing.clock) if url is None else None
         self._redis_counters = None if url is None else RedisCounters(url, name)
+
+    def with_limits(self, limits: Iterable[Limit] | Limit, *, name: str) -> "Limits":
+        """Return other limits with counters of their own under that name. They wait as long as these, and use the same
+        connections, which closing these closes: for a program with limits for each of its users.
+        """
+        other = copy(self)
+        other.limits = (limits,) if isinstance(limits, Limit) else tuple(limits)
+        if self._redis_counters is None:
+            other._local_counters = LocalCounters(self._timing.clock)
+        else:
+            other._redis_counters = self._redis_counters.with_name(name)
+        return other
 
     @property
     def is_local(self) -> bool:

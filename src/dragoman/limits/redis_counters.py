@@ -6,6 +6,7 @@ The server's clock is used, so that processes with different clocks share one li
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -45,6 +46,12 @@ class RedisCounters:
             raise ConfigurationError(
                 "this is not a URL of Redis: write redis://host:6379/0, or rediss:// for TLS"
             ) from None
+
+    def with_name(self, name: str) -> "RedisCounters":
+        """Return counters under another name, with the same connections."""
+        other = copy(self)
+        other._name = f"{self._name}:{name}"
+        return other
 
     def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
         return _claim_result(self._run("claim", *self._claim_args(claims, max_wait_us)))

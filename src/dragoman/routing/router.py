@@ -7,6 +7,7 @@ turn does not start: it never chooses a model that was not proposed. There is no
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -98,6 +99,13 @@ class Router:
     def from_configuration(cls, policy: Mapping[str, Any], **settings: Any) -> Self:
         """Return a router from what `configuration` returned; otherwise as `from_toml`."""
         return cls(**(read_mapping(policy) | settings))
+
+    def without_mentions(self) -> Self:
+        """Return a router that takes a mention for ordinary text: for texts of people who may not choose the model. It
+        shares the availability."""
+        changed = copy(self)
+        changed._mentions = False
+        return changed
 
     @property
     def configuration(self) -> dict[str, Any]:

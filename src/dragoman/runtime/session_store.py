@@ -13,6 +13,9 @@ class SessionStore(Protocol):
     A store with a true attribute ``stores_steps`` gets each step of a turn: `create` and `append` then take a ``step``,
     a `dragoman.open_turns.TurnStep`, and `load` returns the open turn as ``turn``. Another one gets each turn when it
     ends.
+
+    A store whose attribute ``never_waits`` is true is called in the event loop of an AsyncSession, and not in a thread:
+    one that only takes notes, and writes them later.
     """
 
     def create(

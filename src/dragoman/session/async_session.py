@@ -107,9 +107,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         """As `Session.stream`. Cancelling the task, or leaving ``async with``, cancels the reply; so does the next turn
         of the session."""
         run = self._start_turn(prompt, options, output, stream=True, model=model)
-        events = self._stream(run)
-        run.events = lambda: events
-        return AsyncReplyStream(events, run.record)
+        return self._open_stream(run)
 
     async def answer(
         self, results: CallResults, *, output: Any = None, model: str | None = None, **options: Unpack[TurnOptions]
@@ -124,9 +122,7 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> AsyncReplyStream[Any]:
         """As `Session.stream_answer`."""
         run = self._start_turn(None, options, output, stream=True, model=model, results=results or {})
-        events = self._stream(run)
-        run.events = lambda: events
-        return AsyncReplyStream(events, run.record)
+        return self._open_stream(run)
 
     async def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -212,9 +208,15 @@ class AsyncSession(Conversation[AsyncTransport]):
         finally:
             self._running = None
 
-    async def _stream(self, run: TurnRun) -> AsyncGenerator[SessionEvent, None]:
+    def _open_stream(self, run: TurnRun) -> AsyncReplyStream[Any]:
+        batches = self._batches(run)
+        run.events = lambda: batches
+        return AsyncReplyStream(_events(run, batches), batches, run.record)
+
+    async def _batches(self, run: TurnRun) -> AsyncGenerator[Sequence[SessionEvent], None]:
+        """Yield the events of a turn as they arrive together."""
         await self._end_turn()
-        self._running, note, follow = run, run.record.note_event, run.follow_answer()
+        self._running = run
         try:
             with closing(run.turn):
                 run.begin()
@@ -223,9 +225,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                         self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._deliver(run)
                     ) as batches:
                         async for events in batches:
-                            for event in events if follow is None else follow(events):
-                                note(event)
-                                yield event
+                            yield events
             run.finish()
         finally:
             run.record.ended = True
@@ -435,3 +435,15 @@ class AsyncSession(Conversation[AsyncTransport]):
             return prepared
         allowed = self.config.approve(prepared.call, prepared.tool.definition)
         return apply_decision(prepared, await allowed if inspect.isawaitable(allowed) else allowed)
+
+
+async def _events(
+    run: TurnRun, batches: AsyncGenerator[Sequence[SessionEvent], None]
+) -> AsyncGenerator[SessionEvent, None]:
+    """Yield the events of a turn one by one."""
+    note, follow = run.record.note_event, run.follow_answer()
+    async with aclosing(batches):
+        async for events in batches:
+            for event in events if follow is None else follow(events):
+                note(event)
+                yield event

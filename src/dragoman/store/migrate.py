@@ -17,6 +17,8 @@ _ADVISORY_LOCK = 0x647261676F6D616E
 """PostgreSQL's lock for one migration at a time: an arbitrary number that other programs are unlikely to use."""
 _TABLES_OF_BULK_RUNS = frozenset({"bulk_runs", "bulk_answers", "bulk_lost", "bulk_batches"})
 """The manifest of a bulk run may be in the same database."""
+_GATEWAY_PREFIX = "gateway_"
+"""The tables of a gateway may be in the same database."""
 _MAX_NAMED = 5
 
 
@@ -95,7 +97,8 @@ def _refuse_foreign_file(database: Database, allow_other_tables: bool) -> None:
 
 
 def _refuse_foreign(names: Iterable[str], allow_other_tables: bool) -> None:
-    existing = sorted(set(names) - _TABLES_OF_BULK_RUNS)
+    others = set(names) - _TABLES_OF_BULK_RUNS
+    existing = sorted(name for name in others if not name.startswith(_GATEWAY_PREFIX))
     if taken := sorted(set(metadata.tables) & set(existing)):
         raise StoreError(
             f"the database has tables of another program ({', '.join(taken)}): give the store a database, or a"

@@ -124,26 +124,36 @@ class Store:
         ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError if the id
         is taken, and StoreError if an argument cannot be stored.
         """
-        turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
-        now = self._clock()
-        try:
-            record = SessionRecord(
-                id=new_session_id() if session_id is None else session_id,
-                version=1 if turn else 0,
-                model=model,
-                title=title,
-                workspace=workspace,
-                routing_policy=None if routing_policy is None else dict(routing_policy),
-                metadata=dict(metadata or {}),
-                user_id=user_id,
-                team_id=team_id,
-                created_at=now,
-                updated_at=now,
-            )
-        except ValidationError as error:
-            raise StoreError(f"the session cannot be stored: {describe_mistake(error)}") from None
+        record, turn = self._new_record(
+            model,
+            messages,
+            session_id=session_id,
+            tool_ids=tool_ids,
+            extensions=extensions,
+            attempts=attempts,
+            title=title,
+            workspace=workspace,
+            routing_policy=routing_policy,
+            metadata=metadata,
+            user_id=user_id,
+            team_id=team_id,
+            step=step,
+        )
         self._database.write(lambda connection: writes.create(connection, record, turn))
         return record
+
+    def create_all(self, sessions: Iterable[Mapping[str, Any]]) -> None:
+        """Store new sessions in one transaction: all of them, or none. Each has the arguments of `create` by name.
+
+        Raises as `create` does.
+        """
+        made = [self._new_record(**each) for each in sessions]
+
+        def write(connection: Any) -> None:
+            for record, turn in made:
+                writes.create(connection, record, turn)
+
+        self._database.write(write)
 
     def append(
         self,
@@ -175,6 +185,38 @@ class Store:
             ),
             single_statement=turn.is_one_statement,
         )
+
+    def _new_record(
+        self,
+        model: str | None = None,
+        messages: Sequence[Message] = (),
+        *,
+        session_id: str | None = None,
+        tool_ids: ToolIds | None = None,
+        extensions: Extensions | None = None,
+        attempts: Sequence[Message] = (),
+        routing_policy: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        step: TurnStep | None = None,
+        **fields: Any,
+    ) -> tuple[SessionRecord, TurnRecord]:
+        """Return what is stored of a new session, with the arguments of `create`."""
+        turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
+        now = self._clock()
+        try:
+            record = SessionRecord(
+                id=new_session_id() if session_id is None else session_id,
+                version=1 if turn else 0,
+                model=model,
+                routing_policy=None if routing_policy is None else dict(routing_policy),
+                metadata=dict(metadata or {}),
+                created_at=now,
+                updated_at=now,
+                **fields,
+            )
+        except ValidationError as error:
+            raise StoreError(f"the session cannot be stored: {describe_mistake(error)}") from None
+        return record, turn
 
     def annotate(
         self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None

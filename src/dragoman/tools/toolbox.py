@@ -54,6 +54,9 @@ class Toolbox:
         calls wait for `Session.answer`."""
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
+        if isinstance(item, ToolDefinition) and _is_read(item):
+            self._add_read(item)
+            return
         if isinstance(item, ServerTool):
             definition: ToolDefinition = item
             added = _client_tool(item) if isinstance(item, ClientTool) else None
@@ -71,6 +74,15 @@ class Toolbox:
         if added is not None:
             self._tools[added.name] = added
             self._validators[added.name] = validator
+
+    def _add_read(self, definition: ToolDefinition) -> None:
+        """Register a tool that was read from a request: it goes to providers as it is, and its calls wait."""
+        if definition.name in self._definitions:
+            raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
+        self._definitions[definition.name] = definition
+        if not isinstance(definition, ServerTool) or isinstance(definition, ClientTool):
+            self._tools[definition.name] = Tool(definition, _wait)
+            self._validators[definition.name] = _ANY_INPUT
 
     def replace(self, tools: Iterable[AnyTool]) -> None:
         """Register these tools in place of all others. If one of them is refused, nothing changes."""
@@ -139,6 +151,21 @@ class Toolbox:
             mismatch = "The arguments do not match the schema: " + "; ".join(violations)
             return PreparedCall(call, refusal=mismatch, fault="validation_error")
         return PreparedCall(call, found, arguments)
+
+
+def _is_read(definition: ToolDefinition) -> bool:
+    """Whether an adapter read the tool from a request: another program declared it, and runs it."""
+    return definition.provider_raw is not None and getattr(definition, "function", None) is None
+
+
+class _AnyInput:
+    """Accepts all arguments: the program that runs the tool checks them."""
+
+    def iter_errors(self, _: Any) -> tuple[Any, ...]:
+        return ()
+
+
+_ANY_INPUT = _AnyInput()
 
 
 def _client_tool(definition: ClientTool) -> Tool:

@@ -212,3 +212,13 @@ def test_every_name_of_limits_can_be_imported() -> None:
     assert set(limits.__all__) <= set(dir(limits))
     with pytest.raises(AttributeError, match="Limitz"):
         _ = limits.Limitz
+
+
+def test_other_limits_have_counters_of_their_own_under_each_name() -> None:
+    limits = Limits(Limit(requests=1), timing=Clock().timing, max_wait=0)
+    ann = limits.with_limits(Limit(requests=1), name="ann")
+    bob = limits.with_limits([Limit(requests=2, burst=1)], name="bob")
+    assert [each.acquire(GPT).wait for each in (limits, ann, bob, bob)] == [0, 0, 0, 0]
+    with pytest.raises(LimitReachedError):
+        ann.acquire(GPT)
+    assert limits.limits == (Limit(requests=1),)

@@ -61,6 +61,19 @@ def test_the_scripts_agree_with_the_process(steps: list[tuple[str, int]], burst:
     shared_counters.close()
 
 
+def test_other_limits_share_the_server_and_no_counter(shared: tuple[str, str]) -> None:
+    url, name = shared
+    limits = Limits((), url=url, name=name, max_wait=0)
+    again = Limits((), url=url, name=name, max_wait=0)
+    one = Limit(requests=1)
+    assert limits.with_limits(one, name="ann").reserve(GPT).wait == 0
+    assert limits.with_limits(one, name="bob").reserve(GPT).wait == 0
+    with pytest.raises(LimitReachedError):
+        again.with_limits(one, name="ann").reserve(GPT)
+    limits.close()
+    again.close()
+
+
 def _ask(url: str, name: str, count: int, starts: Any) -> None:
     limits = Limits(Limit(requests=40), url=url, name=name, max_wait=1e6)
     starts.put([limits.reserve(GPT).at for _ in range(count)])

@@ -129,3 +129,13 @@ def test_a_backslash_always_helps(text: str) -> None:
     name, _ = read_mention(text)
     if name is not None:
         assert read_mention("\\" + text) == (None, text)
+
+
+def test_a_router_without_mentions_takes_them_for_text_and_shares_what_is_known() -> None:
+    chooses = router(global_default="north:able")
+    without = chooses.without_mentions()
+    request = RouteRequest(text="@south:able Hello", estimated_tokens=1)
+    assert chooses.choose(request).model == "south:able"
+    decision = without.choose(request)
+    assert (decision.model, decision.text) == ("north:able", "@south:able Hello")
+    assert without.availability is chooses.availability

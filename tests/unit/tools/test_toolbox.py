@@ -247,3 +247,20 @@ def test_several_calls_run_concurrently_in_their_callers_context() -> None:
     answers = [block.text for m in session.messages for r in m.tool_results for block in r.content]  # type: ignore[union-attr]
     assert answers == ["somebody"] * 3
     assert user.get() == "somebody"
+
+
+def test_a_tool_that_was_read_from_a_request_is_taken_as_it_is() -> None:
+    """Another program declared it and runs it: its name and its schema follow the rules of that program's API."""
+    schema = {
+        "$schema": "https://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "propertyNames": {"maxLength": 9},
+    }
+    raw = {"by": "anthropic", "residue": None}
+    read = ToolDefinition(name="mcp-Server.Tool", input_schema=schema, provider_raw=raw)
+    toolbox = Toolbox([read])
+    assert toolbox.definitions == (read,)
+    call = ToolUseBlock(id="tu_1", name="mcp-Server.Tool", input={"anything": 1})
+    assert toolbox.prepare(call).refusal == ""
+    with pytest.raises(ToolSchemaError, match="registered already"):
+        Toolbox([read, read])

@@ -1,10 +1,13 @@
 """Who may use the gateway: what a caller is, and what checks a request's key."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from dragoman.limits import Budget, Limit
+
+Middleware = Callable[[Generator[Any, Any, None]], Generator[Any, Any, None]]
+"""Wraps a turn of a session, as `dragoman.session.effects` describes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,15 @@ class Caller:
     team: str | None = None
     models: tuple[str, ...] = ()
     """Patterns of the models that the caller may use, such as ``anthropic:*``; empty for all."""
+    endpoints: tuple[str, ...] = ()
+    """The endpoints that the caller may use, such as ``messages``; empty for all."""
     admin: bool = False
+    """Whether the caller may see what others spent. Such a caller may use no model."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of what the caller makes: its key; empty in a gateway without keys."""
+        return self.key_id or ""
 
 
 class Access(Protocol):
@@ -31,5 +42,9 @@ class Access(Protocol):
         ...
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
-        """Return the budgets and limits of the caller's key, user and team."""
+        """Return the budgets and limits of the caller that are counted in this process."""
+        ...
+
+    def middleware(self, caller: Caller) -> Middleware | None:
+        """Return what admits each attempt of the caller's requests and counts what it used; None for nothing."""
         ...

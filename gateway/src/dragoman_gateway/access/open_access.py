@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dragoman.limits import Budget, Limit
-from dragoman_gateway.access.contract import Caller
+from dragoman_gateway.access.contract import Caller, Middleware
 
 _ANYONE = Caller()
 
@@ -16,3 +16,6 @@ class OpenAccess:
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
         return ()
+
+    def middleware(self, caller: Caller) -> Middleware | None:
+        return None

@@ -1,21 +1,38 @@
-"""Reads the body of a request, within its limit."""
+"""Reads the body of a request, within its limits."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from dragoman.errors import RequestError
-from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError
+from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
 from dragoman_gateway.json import loads
+from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.turn.inflate import inflate
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], cap: int) -> bytes:
-    """Return the body as it was sent. Raises BodyTooLargeError, and ClientDisconnect if the client has left."""
+async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings) -> bytes:
+    """Return the body, decompressed.
+
+    Raises BodyTooLargeError, SlowClientError, ContentTypeError for an unknown compression, and ClientDisconnect if the
+    client has left.
+    """
+    cap = settings.body_cap
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > cap:
-        raise _too_large(cap)
+    if length.isdigit() and int(length[:20]) > cap:
+        raise BodyTooLargeError(cap)
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            body = await _read(receive, cap)
+    except TimeoutError:
+        raise SlowClientError(f"the body did not arrive within {settings.body_seconds:g} s") from None
+    encoding = headers.get("content-encoding", "")
+    return inflate(body, encoding, cap) if encoding else body
+
+
+async def _read(receive: Receive, cap: int) -> bytes:
     pieces, size = [], 0
     while True:
         message = await receive()
@@ -24,27 +41,23 @@ async def read_body(receive: Receive, headers: Mapping[str, str], cap: int) -> b
         piece = message.get("body", b"")
         size += len(piece)
         if size > cap:
-            raise _too_large(cap)
+            raise BodyTooLargeError(cap)
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def parse_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a request. Raises ClientError if the body is no JSON object."""
+    """Return the fields of a request. Raises ClientError if the body is no JSON object with a model."""
     kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise ContentTypeError(f"the content type {kind!r:.80} is not JSON: send application/json")
     try:
         fields = loads(body)
-    except (ValueError, RequestError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ClientError(f"the body is not JSON: {error!s:.200}") from None
     if not isinstance(fields, dict):
         raise ClientError("the body is not a JSON object")
     if not isinstance(fields.get("model"), str) or not fields["model"]:
         raise ClientError("model: a text is required")
     return fields
-
-
-def _too_large(cap: int) -> BodyTooLargeError:
-    return BodyTooLargeError(f"the body is larger than {cap} bytes")

@@ -1,10 +1,12 @@
 """Errors in the shape of a client's wire."""
 
 import logging
+from typing import Any
 
-from dragoman import RequestContext
-from dragoman.errors import DragomanError, ServerError
-from dragoman_gateway.errors import ClientError, UnavailableError
+from dragoman import PolicyDeniedError, RequestContext, WireResponse
+from dragoman.errors import ContentFilterError, DragomanError, ServerError
+from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import Wire
 
@@ -15,18 +17,37 @@ _HIDDEN = "the request could not be answered because of an internal error"
 
 def to_known(error: Exception) -> DragomanError:
     """Return an error that a client may see. What nobody foresaw is logged, and is an internal error to the client."""
+    if isinstance(error, PolicyDeniedError):
+        return ContentFilterError(str(error))
     if isinstance(error, DragomanError):
         return error
     logger.error("a request failed", exc_info=error)
     return ServerError(_HIDDEN)
 
 
+def encoded_headers(written: WireResponse, given: Headers) -> Headers:
+    """Return the headers of a written reply, without those that are given already."""
+    names = {name for name, _ in given}
+    found = [(name.encode(), value.encode()) for name, value in written.headers.items()]
+    return [each for each in found if each[0] not in names]
+
+
 def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -> Response:
     """Return an error as the wire's provider would send it."""
     known = to_known(error)
-    written = wire.adapter(model).to_wire_response(known, RequestContext(model=f"{wire.provider}:{model or 'unknown'}"))
-    status = known.status if isinstance(known, ClientError) else written.status
-    added = [(name.encode(), value.encode()) for name, value in written.headers.items()]
-    if isinstance(known, UnavailableError):
-        added.append((b"retry-after", str(known.retry_after).encode()))
-    return Response(status, [*headers, *added], written.body)
+    adapter = wire.adapter(model)
+    shown = known.shown if isinstance(known, ClientError) else known
+    written = adapter.to_wire_response(shown, RequestContext(model=str(adapter.model_id)))
+    status, body = written.status, written.body
+    if isinstance(known, ClientError):
+        status = known.status
+        added: dict[str, Any] = {}
+        if (kind := wire.error_types.get(status)) is not None:
+            added["type"] = kind
+        if isinstance(known, ServerStateError):
+            added["details"] = known.details
+        if added:
+            fields = loads(body)
+            fields["error"] |= added
+            body = dumps(fields)
+    return Response(status, [*headers, *encoded_headers(written, headers)], body)

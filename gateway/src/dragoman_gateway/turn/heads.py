@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from dragoman import Loss
 from dragoman_gateway.turn.replies import Headers
-from dragoman_gateway.turn.request import Turn
+from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.wires import Wire
 
 REQUEST_ID = b"x-dragoman-request-id"

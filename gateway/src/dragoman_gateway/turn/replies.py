@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Send
 
+from dragoman_gateway.settings import GatewaySettings
+
 Headers = list[tuple[bytes, bytes]]
 
 COMMENT = b": keep-alive\n\n"
@@ -27,35 +29,35 @@ class Response:
 
 
 class StreamBody:
-    """Writes a stream. Its status and headers go out with the first bytes, or after ``first_seconds``; from then on
-    silence of ``ping_seconds`` is broken by a sign of life."""
+    """Writes a stream. Its status and headers go out with the first bytes, or after some seconds of waiting for them;
+    from then on silence is broken by signs of life. A client that reads nothing for too long is left."""
 
-    def __init__(
-        self, send: Send, headers: Callable[[], Headers], *, ping: bytes, first_seconds: float, ping_seconds: float
-    ) -> None:
+    def __init__(self, send: Send, headers: Callable[[], Headers], ping: bytes, settings: GatewaySettings) -> None:
+        self.started = False
         self._send = send
         self._headers = headers
         self._ping = ping
-        self._ping_seconds = ping_seconds
-        self.started = False
+        self._settings = settings
+        self._sending = False
         self._wrote = False
-        self._whole_frame = True
         self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
         self._last = self._loop.time()
-        self._timer = self._loop.call_later(first_seconds, self._tick)
+        self._timer = self._loop.call_later(settings.first_event_seconds, self._tick)
         self._pinging: asyncio.Task[None] | None = None
+        self.unread = False
+        """Whether the client was left because it read nothing."""
 
     async def write(self, data: bytes) -> None:
-        """Send bytes of the stream. It waits if the client reads slowly."""
+        """Send whole events of the stream. It waits if the client reads slowly."""
         self._wrote = True
-        self._whole_frame = data.endswith((b"\n\n", b"\r\n\r\n"))
         await self._write(data)
 
     async def end(self) -> None:
         """End the stream as a complete one."""
-        self.stop()
         if not self.started:
             await self._start()
+        self.stop()
         await self._send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
@@ -66,20 +68,31 @@ class StreamBody:
         self._last = self._loop.time()
         if not self.started:
             await self._start()
+        self._sending = True
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._sending = False
 
     async def _start(self) -> None:
         self.started = True
+        self._timer.cancel()
+        self._timer = self._loop.call_later(self._settings.ping_seconds, self._tick)
         await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
 
     def _tick(self) -> None:
         silent = self._loop.time() - self._last
-        if not self.started or (silent >= self._ping_seconds and self._whole_frame):
-            busy = self._pinging is not None and not self._pinging.done()
-            if not busy:
-                self._pinging = self._loop.create_task(self._write(self._ping if self._wrote else COMMENT))
+        pause = self._settings.ping_seconds
+        if self._sending:
+            if silent >= self._settings.reader_seconds and self._task is not None:
+                self.unread = True
+                self._task.cancel()
+                return
+        elif not self.started or silent >= pause:
+            self._pinging = self._loop.create_task(self._write(self._ping if self._wrote else COMMENT))
+            if not self.started:
+                return  # the write begins the reply, and starts the timer again
             silent = 0.0
-        self._timer = self._loop.call_later(max(self._ping_seconds - silent, 0.05), self._tick)
+        wait = self._settings.reader_seconds - silent if self._sending else pause - silent
+        self._timer = self._loop.call_later(min(max(wait, 0.01), pause), self._tick)
 
 
 class Departure:

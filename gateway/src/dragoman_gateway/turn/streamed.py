@@ -4,10 +4,12 @@ After an error in the stream, the connection is broken off: some clients take an
 """
 
 import asyncio
+import time
 from typing import Any
 
 from starlette.types import Receive, Send
 
+from dragoman import AsyncReplyStream
 from dragoman.errors import MalformedReplyError, NetworkError, ProviderError, RequestTimeoutError, StreamTruncatedError
 from dragoman.events import MessageComplete
 from dragoman_gateway.settings import GatewaySettings
@@ -15,7 +17,8 @@ from dragoman_gateway.turn.errors import error_response, to_known
 from dragoman_gateway.turn.frames import WholeFrames
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Headers, StreamBody
-from dragoman_gateway.turn.request import Turn
+from dragoman_gateway.turn.turn import Turn
+from dragoman_gateway.turn.usage_chunk import hide_usage
 
 _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
 """Errors that the provider's own bytes do not say."""
@@ -28,10 +31,12 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
     answer = _Answer(turn, settings, send)
     departure = Departure(receive)
     departure.watch()
+    record = turn.request.record
     try:
-        await answer.run()
+        await answer.ask_places()
     except asyncio.CancelledError:
-        if not departure.seen:
+        record.broken = True
+        if not (departure.seen or answer.body.unread):
             raise
     except Exception as error:
         await answer.fail(error)
@@ -46,45 +51,65 @@ class _Answer:
     def __init__(self, turn: Turn, settings: GatewaySettings, send: Send) -> None:
         self._turn = turn
         self._send = send
-        self._stream = turn.session.stream(turn.prompt)
         self._frames = WholeFrames()
+        self._stream: AsyncReplyStream[str] | None = None
         self._encoder: Any = None
-        self.body = StreamBody(
-            send,
-            self._headers,
-            ping=turn.request.wire.ping,
-            first_seconds=settings.first_event_seconds,
-            ping_seconds=settings.ping_seconds,
-        )
+        """None until the first event of a reply has arrived."""
+        self.body = StreamBody(send, self._headers, turn.request.wire.ping, settings)
 
-    async def run(self) -> None:
+    async def ask_places(self) -> None:
+        """Answer from the first place that begins a reply."""
+        while True:
+            try:
+                await self._answer()
+            except Exception as error:
+                if self._encoder is not None or not self._turn.go_on(error):
+                    raise
+            else:
+                self._turn.succeed()
+                return
+
+    async def _answer(self) -> None:
         turn, write, encode, passes = self._turn, self.body.write, None, False
         complete = False
+        self._stream = turn.session.stream(turn.prompt)
         async with self._stream as stream:
-            async for event in stream:
+            async for events in stream.batches():
+                if not events:
+                    continue
                 if encode is None:
+                    turn.request.record.first_at = time.perf_counter()
                     passes = turn.passes_reply
                     encode = self._begin().feed
-                data = self._frames.feed(turn.relay.take()) if passes else encode(event)
+                if passes:
+                    data = self._frames.feed(turn.relay.take())
+                    if turn.hides_usage:
+                        data = hide_usage(data)
+                else:
+                    data = encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                 if data:
                     await write(data)
-                if isinstance(event, MessageComplete):
+                if isinstance(events[-1], MessageComplete):
                     complete = True
                     break
         if not complete:
             raise StreamTruncatedError("the reply ended without a message")
         if passes and (rest := self._frames.finish()):
             await write(rest)
+        turn.request.record.status = 200
         await self.body.end()
 
     async def fail(self, error: Exception) -> None:
         """Say the error in the wire: as a status if nothing was sent, else in the stream."""
         request = self._turn.request
+        request.record.error = type(error).__name__
         if not self.body.started:
             self.body.stop()
-            headers = named(request.wire, request.request_id)
-            await error_response(request.wire, error, request.model, headers).send(self._send)
+            response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
+            request.record.status = response.status
+            await response.send(self._send)
             return
+        request.record.status, request.record.broken = 200, True
         known, written = to_known(error), b""
         if self._turn.passes_reply:
             written = self._frames.feed(self._turn.relay.take())
@@ -101,5 +126,7 @@ class _Answer:
         return self._encoder
 
     def _headers(self) -> Headers:
-        losses = () if self._turn.passes_reply else self._turn.losses(self._stream.losses)
+        asked = () if self._stream is None else self._stream.losses
+        losses = () if self._turn.passes_reply else self._turn.losses(asked)
+        self._turn.request.record.losses = losses
         return [*reply_head(self._turn, losses), *_KIND]

@@ -6,10 +6,10 @@ from starlette.types import Receive, Send
 
 from dragoman import Loss, Message
 from dragoman.errors import TurnLimitError
-from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.errors import encoded_headers, error_response
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Response
-from dragoman_gateway.turn.request import Turn
+from dragoman_gateway.turn.turn import Turn
 
 _WATCH_AFTER = 0.05
 """Seconds. Most replies of test servers are faster than a watch is worth; no model is."""
@@ -18,20 +18,43 @@ _JSON = (b"content-type", b"application/json")
 
 async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
     """Send the whole reply. A client that leaves cancels the request to the provider."""
+    response = await ask_watched(turn, receive)
+    if response is not None:
+        await response.send(send)
+
+
+async def ask_watched(turn: Turn, receive: Receive) -> Response | None:
+    """Return the whole reply, or an error; None if the client has left, which cancels the request to the provider."""
     departure = Departure(receive)
     departure.watch(_WATCH_AFTER)
     request = turn.request
     try:
-        response = await _ask(turn)
+        response = await ask_whole(turn)
     except asyncio.CancelledError:
+        request.record.broken = True
         if not departure.seen:
             raise
-        return
+        return None
     except Exception as error:
+        request.record.error = type(error).__name__
         response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
     finally:
         departure.stop()
-    await response.send(send)
+    request.record.status = response.status
+    return response
+
+
+async def ask_whole(turn: Turn) -> Response:
+    """Return the whole reply of the first place that has one. Raises the error of the last one."""
+    while True:
+        try:
+            response = await _ask(turn)
+        except Exception as error:
+            if not turn.go_on(error):
+                raise
+        else:
+            turn.succeed()
+            return response
 
 
 async def _ask(turn: Turn) -> Response:
@@ -40,8 +63,9 @@ async def _ask(turn: Turn) -> Response:
     if turn.passes_reply and turn.relay.response is not None:
         return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)
     written = turn.adapter.to_wire_response(message, turn.context)
-    headers = [(name.encode(), value.encode()) for name, value in written.headers.items()]
-    return Response(written.status, [*reply_head(turn, turn.losses(asked)), *headers], written.body)
+    losses = turn.request.record.losses = turn.losses(asked)
+    head = reply_head(turn, losses)
+    return Response(written.status, [*head, *encoded_headers(written, head)], written.body)
 
 
 async def _request_reply(turn: Turn) -> tuple[Message, tuple[Loss, ...]]:

@@ -1,9 +1,15 @@
 """What the gateway knows about the wire of a client: its address, its adapter, and its sign of life in a stream."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from dragoman import Adapter, get_adapter
+from dragoman.errors import UnknownProviderError
+from dragoman_gateway.wires.client_tokens import ClientTokens
 from dragoman_gateway.wires.headers import HeaderRules
+
+_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +24,23 @@ class Wire:
     """What a stream sends in silence; all known clients accept it."""
     request_id_header: bytes
     headers: HeaderRules
+    tokens: ClientTokens
+    error_types: Mapping[int, str] = field(default_factory=dict)
+    """The types of errors by status, for those that no provider's error means."""
+    asks_for_usage: bool = False
+    """Whether a stream has its counts only if the request asks for them."""
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
 
+    signs_thinking: bool = False
+    """Whether providers of the wire refuse thinking without a signature, as a stream that was cut leaves it."""
+
+    server_state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Fields that go on from state at a provider of this wire, with the details of the refusal if another answers."""
+
     def adapter(self, model: str) -> Adapter:
-        """Return the adapter that answers as the model of that name."""
-        return get_adapter(f"{self.provider}:{model or 'unknown'}")
+        """Return the adapter that answers as the model of that name; a name that cannot be one is not repeated."""
+        try:
+            return get_adapter(f"{self.provider}:{model or _UNKNOWN}")
+        except UnknownProviderError:
+            return get_adapter(f"{self.provider}:{_UNKNOWN}")

@@ -1,5 +1,6 @@
 """Anthropic's Messages."""
 
+from dragoman_gateway.wires.client_tokens import ClientTokens
 from dragoman_gateway.wires.contract import Wire
 from dragoman_gateway.wires.headers import HeaderRules
 
@@ -10,5 +11,9 @@ WIRE = Wire(
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     request_id_header=b"request-id",
     headers=HeaderRules.of("messages"),
+    tokens=ClientTokens.of("messages"),
+    error_types={413: "request_too_large"},
     announces_tokens=True,
+    signs_thinking=True,
+    server_state={"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}},
 )

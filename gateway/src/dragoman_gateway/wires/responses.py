@@ -1,5 +1,6 @@
 """OpenAI's Responses."""
 
+from dragoman_gateway.wires.client_tokens import ClientTokens
 from dragoman_gateway.wires.contract import Wire
 from dragoman_gateway.wires.headers import HeaderRules
 
@@ -10,4 +11,5 @@ WIRE = Wire(
     ping=b": keep-alive\n\n",
     request_id_header=b"x-request-id",
     headers=HeaderRules.of("responses"),
+    tokens=ClientTokens.of("responses"),
 )

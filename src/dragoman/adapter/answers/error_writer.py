@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dragoman.adapter import errors
-from dragoman.adapter.errors import BudgetExceededError, DragomanError, NoModelError, ProviderError, RequestError
+from dragoman.adapter.errors import (
+    BudgetExceededError,
+    DragomanError,
+    MalformedReplyError,
+    NoModelError,
+    ProviderError,
+    RequestError,
+)
 
 SHOWN_ERRORS = (ProviderError, RequestError, NoModelError, BudgetExceededError)
 """Errors whose message concerns the client. Others, such as a missing setting, concern who runs the program."""
@@ -41,7 +48,9 @@ def find_row(error: DragomanError, table: ErrorTable) -> ErrorRow:
 
 
 def error_message(error: DragomanError) -> str:
-    """Return the message for the client; internal errors are not described."""
+    """Return the message for the client; internal errors are not described, and neither is how a reply was read."""
+    if isinstance(error, MalformedReplyError):
+        return f"the reply of {error.provider or 'the model'} is not what its API promises"
     if isinstance(error, ProviderError):
         return error.message
     return str(error) if isinstance(error, SHOWN_ERRORS) else _HIDDEN

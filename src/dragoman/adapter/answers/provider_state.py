@@ -48,6 +48,11 @@ def is_envelope(text: str) -> bool:
     return MARK in text.replace("-", "+").replace("_", "/")
 
 
+def holds_state(body: bytes) -> bool:
+    """Whether the body of a client's request holds state that this program has sealed, or a part of such state."""
+    return MARK.encode() in body
+
+
 def to_text(sealed: bytes) -> str:
     """Return the text of an envelope."""
     encoded = base64.b64encode(sealed).decode()

@@ -26,8 +26,8 @@ class Relay:
 
     ``body`` returns what to send to the model of an adapter, with its name; None if its provider has another wire.
     ``messages`` and ``options`` are what `Adapter.from_wire_request` read from it: if a policy changes them, the
-    request is encoded, and the bytes are not sent. ``check`` is called with each request before it is sent, and may
-    raise.
+    request is encoded, and the bytes are not sent. ``path`` is the address, if it is not the usual one. ``check`` is
+    called with each request before it is sent, and may raise.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Relay:
         messages: Sequence[Message],
         options: AdapterOptions,
         *,
+        path: str | None = None,
         check: Callable[[WireRequest], object] | None = None,
     ) -> None:
         self._body = body
         self._messages = tuple(messages)
         self._options = options
+        self._path = path
         self._check = check
         self.relayed = False
         """Whether the last request was sent as the client's bytes."""
@@ -77,8 +79,8 @@ class Relay:
         self.relayed = body is not None
         if body is None or not isinstance(adapter, WireAdapter):
             return None
-        path, headers = adapter.request_path(options), options.headers.get(adapter.provider, {})
-        return WireRequest("POST", path, body, headers, options.stream)
+        headers = options.headers.get(adapter.provider, {})
+        return WireRequest("POST", self._path or adapter.request_path(options), body, headers, options.stream)
 
     def check(self, request: WireRequest) -> WireRequest:
         """Return the request if it may be sent."""

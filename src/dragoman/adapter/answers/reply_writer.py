@@ -90,12 +90,6 @@ class ReplyWriter:
         """Return the id of the reply, or of one of its parts."""
         return client_ids.client_message_id(prefix, self.message_id, part)
 
-    def custom_tools(self) -> frozenset[str]:
-        """Return the names of the client's tools that take free text instead of JSON."""
-        tools = self.client_fields.get("tools")
-        found = (tool for tool in tools if isinstance(tool, dict)) if isinstance(tools, list) else ()
-        return frozenset(tool["name"] for tool in found if tool.get("type") == "custom" and "name" in tool)
-
     def stop_reason(self, message: Message, *, has_calls: bool) -> StopReason:
         """Return the stop reason for a client. It waits for calls only if it gets some."""
         reason = message.stop_reason or StopReason.END_TURN

@@ -384,9 +384,10 @@ def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
             raise
         raise MalformedReplyError(f"the reply is not what the protocol says: {error}", provider=provider) from error
     except MALFORMED_ERRORS as error:
-        reason = f"{type(error).__name__}: {error}"
         if request:
-            raise RequestError(f"this is not a request in the format of {provider}: {reason}") from error
+            missing = f"the field {error} is missing" if isinstance(error, KeyError) else "a field has another type"
+            raise RequestError(f"this is not a request in the format of {provider}: {missing}") from error
+        reason = f"{type(error).__name__}: {error}"
         raise MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider) from error
 
 

@@ -1,9 +1,11 @@
 """The options table of a wire: the fields that hold our options, for encoding and decoding alike."""
 
+import hashlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from dragoman.adapter.json_path import Path, assign_path, lookup_path
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support
 from dragoman.adapter.requests.request_builder import ABSENT_OPTION, RequestBuilder
 
@@ -13,6 +15,7 @@ class OptionTable:
 
     A path is None if the wire has no such field. ``absent`` is the reason of the loss if an option has no field.
     ``words`` are the wire's words for the values of an option, its own ones included; another value is a loss.
+    ``digested`` are options whose value is an opaque text of a limited length: of a longer one, a digest is sent.
     """
 
     def __init__(
@@ -21,10 +24,12 @@ class OptionTable:
         *,
         absent: str = ABSENT_OPTION,
         words: Mapping[str, Mapping[str, Any]] | None = None,
+        digested: Mapping[str, int] | None = None,
     ) -> None:
         self.absent = absent
         self._paths = dict(paths)
         self._words = dict(words or {})
+        self._digested = dict(digested or {})
 
     def encode(
         self,
@@ -44,12 +49,22 @@ class OptionTable:
                 request.record_option_loss(name, self.absent)
             elif (value := option_support.supported_value(request, name, reasoning=reasoning)) is not None:
                 words = self._words.get(name)
-                if words is None:
+                if name in self._digested:
+                    assign_path(body, path, self._shorten(request, name, value))
+                elif words is None:
                     assign_path(body, path, value)
                 elif value in words:
                     assign_path(body, path, words[value])
                 else:
                     request.record_option_loss(name, f"{value!r:.40} is none of {', '.join(words)}")
+
+    def _shorten(self, request: RequestBuilder, name: str, value: str) -> str:
+        limit = self._digested[name]
+        if len(value) <= limit:
+            return value
+        reason = f"{name}: more than {limit} characters: a digest is sent, the same for the same value"
+        request.record_loss(LossKind.OPTION, reason, Severity.INFO)
+        return hashlib.sha256(value.encode()).hexdigest()[:limit]
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a body as arguments of `AdapterOptions`."""

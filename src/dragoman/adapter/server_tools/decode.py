@@ -91,7 +91,7 @@ def _read(
         by_type = {choice.get("type"): word for word, choice in choices.items()}
         settings[name] = by_type.get(native.get("type"), "auto")
     names = {"name": tool.name} if issubclass(kind, (ClientTool, McpServer)) else {}
-    fields = {**names, "required": False, **{k: v for k, v in settings.items() if v is not None}}
+    fields = {"required": False, **{k: v for k, v in settings.items() if v is not None}, **names}
     value = kind.model_validate(fields)
     return value.model_copy(update={"provider_raw": tool.provider_raw})
 

@@ -11,6 +11,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
+from dragoman.canonical.tools.client import CustomTool
 
 _FUNCTION_FIELDS = ("strict", "defer_loading")
 
@@ -74,6 +75,8 @@ class ToolsOfRequest:
         out."""
         if isinstance(tool, ClientTool) and is_function(tool, self.table, self.model):
             return _as_function(tool)
+        if isinstance(tool, CustomTool) and tool.provider_raw and self.table.find(tool.WORD, self.model) is None:
+            return self._as_unrestricted_function(tool)
 
         def record_loss(reason: str, severity: Severity) -> None:
             self.record_loss(LossKind.TOOLS, reason, severity)
@@ -91,6 +94,18 @@ class ToolsOfRequest:
             self.native_calls[row.call.replace("{name}", tool.name)] = tool.name
         raw = {"by": self.provider, "native": encoded.entry}
         return ToolDefinition(name=tool.name, description=tool.description, provider_raw=raw)
+
+    def _as_unrestricted_function(self, tool: CustomTool) -> ToolDefinition:
+        """Return a tool with a grammar as a function. The grammar restricts nothing there, so the description holds
+        it."""
+        self.record_loss(
+            LossKind.TOOLS,
+            f"the tool {tool.name}: {self.model} is not held to its grammar: the description says it",
+            Severity.WARNING,
+        )
+        grammar = f"The input must obey this {tool.syntax} grammar:\n{tool.grammar}"
+        described = "\n\n".join(filter(None, (tool.description, grammar)))
+        return _as_function(tool).model_copy(update={"description": described})
 
     def _record_missing_fields(self, tool: ToolDefinition) -> None:
         for name in _FUNCTION_FIELDS:

@@ -67,7 +67,8 @@ class TurnSteps:
     """The middleware of a session with a store, and the log of its tool calls.
 
     ``turn`` is the turn that is open, also between two runs of it. With ``every_step`` false, only its end is saved.
-    ``hides_results``: a policy judges results before they are stored.
+    ``hides_results``: a policy judges results before they are stored. ``in_thread``: saving may wait for a database, so
+    a driver with an event loop does it in a thread.
     """
 
     def __init__(
@@ -78,18 +79,20 @@ class TurnSteps:
         *,
         every_step: bool,
         hides_results: bool,
+        in_thread: bool = True,
     ) -> None:
         self._save = save
         self._history = history
         self._labels = labels
         self._every_step = every_step
         self._hides_results = hides_results
+        self._in_thread = in_thread
         self._lock = RLock()
         self._run = _Run()
         self._row = 0
         """The number of the turn that is open in the store; 0 if none is."""
         self.turn: OpenTurn | None = None
-        self.rest = save_effect(self.save_rest)
+        self.rest = self._effect(self.save_rest)
         """The effect that saves what is not in the store yet."""
 
     def resume(self, turn: OpenTurn | None) -> None:
@@ -108,13 +111,13 @@ class TurnSteps:
         try:
             yield from intercept(turn, partial(self._handle, run))
         except AbandonedTurnError:
-            yield save_effect(partial(self._end, run))
+            yield self._effect(partial(self._end, run))
             raise
         except Exception as error:
             if not run.store_failed:
-                yield save_effect(partial(self._end, run, type(error).__name__))
+                yield self._effect(partial(self._end, run, type(error).__name__))
             raise
-        yield save_effect(partial(self._end, run))
+        yield self._effect(partial(self._end, run))
 
     def start(self, calls: Sequence[PreparedCall]) -> None:
         """Save that these calls start. Raises StoreError: then none of them may run."""
@@ -184,7 +187,7 @@ class TurnSteps:
 
     def _step(self, run: _Run, new: tuple[Message, ...] = (), **changes: Any) -> Generator[Effect, Any, None]:
         try:
-            yield save_effect(partial(self._write, run, new, **changes))
+            yield self._effect(partial(self._write, run, new, **changes))
         except AbandonedTurnError:
             raise
         except Exception:
@@ -245,6 +248,9 @@ class TurnSteps:
             if state == "open":
                 self.turn = replace(changed, number=self._row)
 
+    def _effect(self, save: Callable[[], object]) -> Perform:
+        return Perform(save, partial(_save_in_thread if self._in_thread else _save_here, save))
+
     def _note(self, progress: Mapping[str, CallProgress]) -> None:
         if self.turn is not None:
             self.turn = replace(self.turn, calls={**self.turn.calls, **progress})
@@ -261,15 +267,14 @@ class TurnSteps:
         return tuple({**{message.id: message for message in turn.prompt}, **labelled}.values())
 
 
-def save_effect(save: Callable[[], object]) -> Perform:
-    """Return the effect that saves. A driver with an event loop does it in a thread."""
-    return Perform(save, partial(_save_in_thread, save))
-
-
 async def _save_in_thread(save: Callable[[], object]) -> None:
     import asyncio  # sync programs do not need it
 
     await asyncio.to_thread(save)
+
+
+async def _save_here(save: Callable[[], object]) -> None:
+    save()
 
 
 def _failed_attempt(send: Send, outcome: Failed | Broken) -> FailedAttempt:

@@ -162,6 +162,7 @@ class StoredConversation(WaitingCalls):
             self._history,
             lambda: self.labels,
             every_step=every_step,
+            in_thread=not getattr(config.store, "never_waits", False),
             hides_results=config.policy is not None,
         )
 

@@ -44,7 +44,7 @@ STATUSES: dict[type[ProviderError], tuple[int, int, int, int, int]] = {
     StreamTruncatedError: (502, 502, 502, 502, 502),
     RequestTimeoutError: (504, 504, 504, 504, 504),
     ContentFilterError: (400, 400, 400, 400, 400),
-    MalformedReplyError: (500, 500, 500, 500, 500),
+    MalformedReplyError: (502, 502, 502, 502, 502),
 }
 """The status of each class on the wires, in the order of WIRES."""
 _SAME_CLASS = (InvalidRequestError, ContextOverflowError, AuthenticationError, PermissionDeniedError, NotFoundError,

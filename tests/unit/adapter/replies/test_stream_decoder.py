@@ -173,6 +173,6 @@ def test_a_malformed_reply_and_a_malformed_request_differ() -> None:
     pattern = "toy: the reply is not what the protocol says: KeyError: 'a'"
     with pytest.raises(MalformedReplyError, match=pattern), wrap_malformed("toy"):
         empty["a"]
-    pattern = "this is not a request in the format of toy: KeyError: 'a'"
+    pattern = "this is not a request in the format of toy: the field 'a' is missing"
     with pytest.raises(RequestError, match=pattern), wrap_malformed("toy", request=True):
         empty["a"]

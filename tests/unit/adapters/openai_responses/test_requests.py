@@ -166,7 +166,9 @@ def test_a_native_item_keeps_its_place(item: Item, role: Role) -> None:
 
 def test_an_output_of_a_native_tool_stays_in_its_reply() -> None:
     """So it does not separate a call from its output."""
-    messages = read(USER, call_item(), CUSTOM, CUSTOM_OUTPUT, OUTPUT)
+    shell = {"type": "shell_call", "call_id": "call_2", "action": {"commands": ["ls"]}}
+    shell_output = {"type": "shell_call_output", "call_id": "call_2", "output": []}
+    messages = read(USER, call_item(), shell, shell_output, OUTPUT)
     assert [message.role for message in messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
 
 

@@ -1,0 +1,159 @@
+"""A store that takes notes, and writes them behind the answers, many requests in one transaction."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman import Message, Role
+from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreError
+from dragoman.store import Store
+
+logger = logging.getLogger("dragoman.gateway")
+
+_BATCH = 200
+_PAUSE = 0.2
+_LONGEST_PAUSE = 5.0
+_END_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """What a session asks for after it is stored."""
+
+    version: int
+
+
+class StoreBehind:
+    """Implements the store of sessions for a gateway: each request is a new session, with what it added.
+
+    A client sends its whole conversation with each request. Only the messages after the last reply of a model are
+    stored, and the new reply. If the database does not answer, requests go on, and up to ``capacity`` of them are kept;
+    older ones are dropped and counted.
+    """
+
+    never_waits = True
+
+    def __init__(self, store: Store, *, capacity: int = 10_000) -> None:
+        self._store = store
+        self._capacity = capacity
+        self._notes: deque[dict[str, Any]] = deque()
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._ended = False
+        self._writer: threading.Thread | None = None
+        self.dropped = 0
+        """Requests that were not stored."""
+
+    def create(
+        self,
+        model: str | None = None,
+        messages: Sequence[Message] = (),
+        *,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        tool_ids: object = None,
+        **fields: Any,
+    ) -> _Noted:
+        """Note a request. The ids of its calls are not stored: the client has them."""
+        new = _new_part(messages)
+        names = {message.id for message in new}
+        kept = {name: each for name, each in (extensions or {}).items() if name in names}
+        self._note({"model": model, "messages": new, **({"extensions": kept} if kept else {}), **fields})
+        return _Noted(1)
+
+    def append(self, session_id: str, messages: Sequence[Message] = (), **_: Any) -> int:
+        """Refuse: a session of the gateway has one turn."""
+        raise StoreError(f"the session {session_id} of a request is complete")
+
+    def load(self, session_id: str) -> Any:
+        """Return a stored session."""
+        return self._store.load(session_id)
+
+    def close(self) -> None:
+        """Write what is noted, for some seconds at most."""
+        self._ended = True
+        self._wake.set()
+        if self._writer is not None:
+            self._writer.join(_END_SECONDS)
+        self._drop(len(self._notes))
+
+    def _note(self, note: dict[str, Any]) -> None:
+        with self._lock:
+            self._notes.append(note)
+            excess = len(self._notes) - self._capacity
+            for _ in range(excess):
+                self._notes.popleft()
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_all, name="dragoman-store", daemon=True)
+                self._writer.start()
+        if excess > 0:
+            self._drop(excess)
+        self._wake.set()
+
+    def _write_all(self) -> None:
+        pause, deadline = _PAUSE, None
+        while True:
+            self._wake.wait()
+            if not self._ended:
+                time.sleep(pause)  # more requests end meanwhile, and share the transaction
+            elif deadline is None:
+                deadline = time.monotonic() + _END_SECONDS
+            with self._lock:
+                batch = [self._notes.popleft() for _ in range(min(_BATCH, len(self._notes)))]
+                if not batch:
+                    if self._ended:
+                        return
+                    self._wake.clear()
+                    continue
+            pause = _PAUSE if self._write(batch) else min(pause * 2, _LONGEST_PAUSE)
+            if deadline is not None and time.monotonic() > deadline:
+                return
+
+    def _write(self, batch: list[dict[str, Any]]) -> bool:
+        """Write some requests. Return False if the database did not answer: they are noted again."""
+        try:
+            self._store.create_all(batch)
+        except DragomanError as error:
+            if len(batch) > 1:
+                first, *others = batch
+                if self._write([first]):
+                    return self._write(others)
+                self._note_again(others, error)
+                return False
+            if _may_work_later(error):
+                self._note_again(batch, error, at_end=True)
+                return False
+            logger.error("a request could not be stored: %s", error)
+            self._drop(1)
+        return True
+
+    def _note_again(self, batch: list[dict[str, Any]], error: DragomanError, *, at_end: bool = False) -> None:
+        """Note requests again, at the beginning or, so that no other waits for one that never works, at the end."""
+        with self._lock:
+            room = max(self._capacity - len(self._notes), 0)
+            kept = batch[len(batch) - room :] if room < len(batch) else batch
+            if at_end:
+                self._notes.extend(kept)
+            else:
+                self._notes.extendleft(reversed(kept))
+        logger.warning("the store does not answer, and %d requests wait for it: %s", len(self._notes), error)
+        self._drop(len(batch) - len(kept))
+
+    def _drop(self, number: int) -> None:
+        self.dropped += number
+
+
+def _may_work_later(error: DragomanError) -> bool:
+    """Whether the database failed, and not the request: the store names the cause then."""
+    return isinstance(error, StoreBusyError) or (error.__cause__ is not None and not isinstance(error, ConflictError))
+
+
+def _new_part(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages after the last reply of an earlier request, and the reply to this one."""
+    found = [place for place, message in enumerate(messages) if message.role is Role.ASSISTANT]
+    if found and found[-1] == len(messages) - 1:
+        found.pop()
+    return tuple(messages[found[-1] + 1 :] if found else messages)

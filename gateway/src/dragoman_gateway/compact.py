@@ -1,0 +1,90 @@
+"""`/v1/responses/compact`: a conversation becomes one item that stands for it.
+
+A provider of the wire that has the endpoint does it itself. Otherwise the model writes a summary, which travels as an
+item that only this gateway can read, and comes back as the beginning of the next request.
+"""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from dragoman.answers import StateSealer
+from dragoman.errors import NotFoundError
+from dragoman_gateway.compaction import compaction_item, user_message
+from dragoman_gateway.endpoint import Endpoint
+from dragoman_gateway.generation import Generation
+from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.metrics import RequestRecord
+from dragoman_gateway.services import RequestServices
+from dragoman_gateway.turn.heads import named
+from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.replies import Response
+from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.turn import Turn
+from dragoman_gateway.turn.whole import ask_watched, ask_whole
+
+PATH = "/responses/compact"
+_JSON = (b"content-type", b"application/json")
+
+_PROMPT = (
+    "Summarize the conversation above, so that it can go on from your summary alone. Keep what was asked, what was"
+    " decided and why, facts, names, numbers, paths and tool results that may still matter, and what is still open."
+    " Write the summary only; answer nothing and call no tool."
+)
+
+
+class CompactEndpoint(Endpoint):
+    """The endpoint that shortens a conversation."""
+
+    async def respond(
+        self,
+        generation: Generation,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        record: RequestRecord,
+        request_id: str,
+    ) -> None:
+        services = RequestServices(self._gateway.services)
+        request, means = await self.read(generation, services, scope, receive, record, request_id)
+        own = Turn(request, means, path=PATH)
+        if own.may_pass:
+            try:
+                response = await ask_whole(own)
+            except NotFoundError:  # a server that speaks the wire, and lacks this part
+                pass
+            else:
+                own.note_end()
+                record.status = response.status
+                await response.send(send)
+                return
+        await self._summarize(request, means, receive, send)
+
+    async def _summarize(self, request: ClientRequest, means: Means, receive: Receive, send: Send) -> None:
+        given = request.fields.get("input")
+        items = given if isinstance(given, list) else [user_message(str(given or ""))]
+        fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
+        asked = replace(request, fields=fields, body=dumps(fields))
+        turn = Turn(asked, means)
+        response = await ask_watched(turn, receive)
+        turn.note_end()
+        if response is None:
+            return
+        if response.status == 200:
+            head = [*named(request.wire, request.request_id), _JSON]
+            response = Response(200, head, dumps(_compaction(turn, means.state_sealer)))
+        await response.send(send)
+
+
+def _compaction(turn: Turn, sealer: StateSealer | None) -> dict[str, Any]:
+    message = turn.session.messages[-1]
+    written = turn.adapter.to_wire_response(message, turn.context)
+    return {
+        "id": f"resp_{message.id}",
+        "object": "response.compaction",
+        "created_at": int(time.time()),
+        "output": [compaction_item(message.id, message.text, turn.request, sealer)],
+        "usage": loads(written.body).get("usage"),
+    }

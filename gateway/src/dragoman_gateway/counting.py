@@ -1,0 +1,55 @@
+"""Counts the tokens of a request: by the provider, or as an estimate that errs upward."""
+
+import math
+from dataclasses import replace
+
+from starlette.types import Receive, Scope, Send
+
+from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
+from dragoman.answers import ClientToolIds
+from dragoman_gateway.endpoint import Endpoint
+from dragoman_gateway.generation import Generation
+from dragoman_gateway.json import dumps
+from dragoman_gateway.metrics import RequestRecord
+from dragoman_gateway.services import RequestServices
+from dragoman_gateway.turn.heads import named
+from dragoman_gateway.turn.replies import Headers, Response
+from dragoman_gateway.wires import responses
+
+_MARGIN = 1.1
+"""An estimate may be a tenth too low; a client that believes it would meet the limit of the model unwarned."""
+_ESTIMATED = (b"x-dragoman-estimated", b"input_tokens")
+
+
+class CountEndpoint(Endpoint):
+    """The endpoint of one wire that counts. Nothing is billed, and budgets do not count it."""
+
+    async def respond(
+        self,
+        generation: Generation,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        record: RequestRecord,
+        request_id: str,
+    ) -> None:
+        services = RequestServices(self._gateway.services)
+        request, means = await self.read(generation, services, scope, receive, record, request_id)
+        place = means.places()[0]
+        context = RequestContext(model=place.model, tool_ids=ClientToolIds(), state_sealer=means.state_sealer)
+        read = request.wire.adapter(request.model).from_wire_request(request.fields, context)
+        tokens, headers = await _count(means.client_for(place.client), place.model, *read)
+        kind = {"object": "response.input_tokens"} if request.wire is responses.WIRE else {}
+        record.status = 200
+        head = [*named(request.wire, request_id), *headers, (b"content-type", b"application/json")]
+        await Response(200, head, dumps({**kind, "input_tokens": tokens})).send(send)
+
+
+async def _count(
+    client: AsyncClient, model: str, messages: list[Message], tools: list[ToolDefinition], options: AdapterOptions
+) -> tuple[int, Headers]:
+    adapter = get_adapter(model)
+    if adapter.services is not None and "count_tokens" in adapter.services.offers:
+        async with client.services(str(adapter.model_id), options=replace(options, context=None)) as services:
+            return await services.count_tokens(messages, tools=tools), []
+    return math.ceil(adapter.estimate_input_tokens(messages, tools) * _MARGIN), [_ESTIMATED]

@@ -1,0 +1,173 @@
+"""The places where a model is asked: several keys and models under one name, weighted, with pauses after failures."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dragoman import AsyncClient, ConfigurationError, ProviderError, get_adapter
+from dragoman.errors import (
+    AuthenticationError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    DragomanError,
+    InvalidRequestError,
+    MissingExtraError,
+    MissingKeyError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestCancelledError,
+    UnsupportedToolError,
+)
+from dragoman.transport import RetryPolicy
+
+_FINAL = (InvalidRequestError, ContentFilterError, ContextOverflowError, RequestCancelledError, UnsupportedToolError)
+"""Errors of the request itself, which every deployment would repeat."""
+_ACCOUNT = (AuthenticationError, BillingError, PermissionDeniedError, NotFoundError, MissingKeyError, MissingExtraError)
+"""Errors that only a person ends."""
+_ACCOUNT_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 2.0, 60.0
+
+
+class DeploymentSettings(BaseModel):
+    """One place where a model is asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    """The model, as ``provider:model``."""
+    weight: int = Field(default=1, ge=0)
+    """Its share of the requests; 0 for one that is asked only if the others fail."""
+    key_variable: str | None = None
+    """The environment variable with its key, whose name begins as that of the provider's own variable."""
+
+
+@dataclass(slots=True, eq=False)
+class Deployment:
+    """A model with the client that asks it, and how it has done lately."""
+
+    model: str
+    client: AsyncClient
+    weight: int = 1
+    failures: int = field(default=0, init=False)
+    paused_until: float = field(default=0.0, init=False)
+
+    def report(self, error: DragomanError | None, now: float) -> None:
+        """Note how a request ended. After a failure, others are asked first for a while."""
+        if error is None:
+            self.failures, self.paused_until = 0, 0.0
+            return
+        self.failures += 1
+        pause = min(_FIRST_PAUSE * 2 ** min(self.failures - 1, 10), _LONGEST_PAUSE)
+        if isinstance(error, _ACCOUNT):
+            pause = _ACCOUNT_PAUSE
+        elif isinstance(error, ProviderError) and error.retry_after is not None:
+            pause = min(max(error.retry_after, 0.0), _ACCOUNT_PAUSE)
+        self.paused_until = now + pause
+
+
+class FallbackQuota:
+    """How many requests may be asked a second time, in a whole gateway: a fifth of all, and some more after a calm
+    time. If every provider fails, asking each request everywhere would only make it worse."""
+
+    def __init__(self, *, share: float = 0.2, most: float = 50.0) -> None:
+        self._share = share
+        self._most = self._left = most
+
+    def earn(self) -> None:
+        """Note a request."""
+        self._left = min(self._left + self._share, self._most)
+
+    def spend(self) -> bool:
+        """Return whether a request may be asked again."""
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Deployments:
+    """The deployments of one name."""
+
+    def __init__(
+        self,
+        all_of_them: Sequence[Deployment],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.all = tuple(all_of_them)
+        self._clock = clock
+        self._draw = draw
+
+    @property
+    def model(self) -> str:
+        """The model of the first one, which stands for all."""
+        return self.all[0].model
+
+    def in_order(self) -> tuple[Deployment, ...]:
+        """Return the deployments in the order to ask them: drawn by weight, and those that pause at the end."""
+        if len(self.all) == 1:
+            return self.all
+        now = self._clock()
+        ready = [each for each in self.all if each.paused_until <= now]
+        paused = sorted((each for each in self.all if each.paused_until > now), key=lambda each: each.paused_until)
+        order: list[Deployment] = []
+        while ready:
+            order.append(ready.pop(self._pick([each.weight for each in ready])))
+        return (*order, *paused)
+
+    def report(self, deployment: Deployment, error: DragomanError | None) -> None:
+        """Note how a request to a deployment ended."""
+        if error is None and deployment.failures == 0:
+            return
+        if error is None or may_help_elsewhere(error):
+            deployment.report(error, self._clock())
+
+    def _pick(self, weights: Sequence[int]) -> int:
+        total = sum(weights)
+        if total == 0:
+            return 0
+        drawn = self._draw() * total
+        for index, weight in enumerate(weights):
+            drawn -= weight
+            if drawn < 0:
+                return index
+        return len(weights) - 1
+
+
+def may_help_elsewhere(error: Exception) -> bool:
+    """Whether another deployment may answer a request that failed like this."""
+    return isinstance(error, (ProviderError, *_ACCOUNT)) and not isinstance(error, _FINAL)
+
+
+def build(settings: Sequence[DeploymentSettings], client: AsyncClient, environ: dict[str, str]) -> Deployments:
+    """Return the deployments of a name. Raises ConfigurationError."""
+    if not settings:
+        raise ConfigurationError("a model needs at least one deployment")
+    return Deployments([_build_one(each, client, environ, alone=len(settings) == 1) for each in settings])
+
+
+def _build_one(
+    settings: DeploymentSettings, client: AsyncClient, environ: dict[str, str], *, alone: bool
+) -> Deployment:
+    adapter = get_adapter(settings.model)
+    changes: dict[str, object] = {} if alone else {"retry": RetryPolicy(max_retries=0)}  # the next one is asked instead
+    if settings.key_variable is not None:
+        changes["api_key"] = _find_key(settings.key_variable, adapter.endpoint.key_variables, environ)
+    if changes:
+        client = client.with_(providers={adapter.provider: changes})
+    return Deployment(settings.model, client, settings.weight)
+
+
+def _find_key(variable: str, known: tuple[str, ...], environ: dict[str, str]) -> str:
+    if not any(variable.startswith(name) for name in known):
+        raise ConfigurationError(
+            f"key_variable {variable!r:.80} does not begin with {' or '.join(known) or 'the variable of the provider'}:"
+            " another secret would be sent there"
+        )
+    if not environ.get(variable, "").strip():
+        raise ConfigurationError(f"the environment variable {variable} of a deployment is not set")
+    return environ[variable]

@@ -1,0 +1,167 @@
+"""What all requests share: one generation of settings and client, which a reload replaces as a whole."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+from weakref import WeakSet
+
+from dragoman import AsyncClient
+from dragoman.errors import DragomanError
+from dragoman.store import Store
+from dragoman.transport import close_idle_connections_async
+from dragoman_gateway.access import Access, Caller, OpenAccess
+from dragoman_gateway.behind import StoreBehind
+from dragoman_gateway.callers import CallerClients
+from dragoman_gateway.deployments import FallbackQuota
+from dragoman_gateway.errors import UnavailableError
+from dragoman_gateway.metrics import Metrics
+from dragoman_gateway.models import Models
+from dragoman_gateway.services import Services
+from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.state_keys import state_keys
+from dragoman_gateway.turn.means import Means
+
+logger = logging.getLogger("dragoman.gateway")
+
+_RETRY_SECONDS = 2
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Generation:
+    """Settings, and what is made from them. A request keeps the generation that it began with."""
+
+    settings: GatewaySettings
+    client: AsyncClient
+    own_access: Access | None = None
+    """What the program has given to check keys; None for what the settings describe."""
+    owns_client: bool = False
+    """Whether the gateway has made the client, and closes it."""
+    access: Access = field(init=False)
+    behind: StoreBehind | None = field(init=False)
+    """Stores requests behind their answers; None if the client has no store."""
+    models: Models = field(init=False)
+    callers: CallerClients = field(init=False)
+    quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
+    in_flight: int = field(default=0, init=False)
+    """The requests that are being answered."""
+    replaced: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.access = self.own_access or OpenAccess()
+        store = self.client.config.store
+        self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
+        self.models = Models(self.settings.models, self._asking_client())
+        self.callers = CallerClients(self.client.config.limits)
+
+    def _asking_client(self) -> AsyncClient:
+        """Return the client that asks: it stores behind the answers, and no text of a client chooses its model."""
+        asking, router = self.client, self.client.config.router
+        if self.behind is not None:
+            asking = asking.with_(store=self.behind)
+        return asking if router is None else asking.with_(router=router.without_mentions())
+
+    async def means_for(self, model: str, caller: Caller) -> Means:
+        """Return what a request of the caller is asked with. Raises NotFoundError and PermissionDeniedError."""
+        bounds = await self.access.limits_for(caller)
+        return Means(
+            deployments=self.models.resolve(model, caller),
+            client_for=lambda client: self.callers.client_for(client, bounds),
+            quota=self.quota,
+            may_ask=self.models.rule_for(model, caller),
+            admit=self.access.middleware(caller),
+            state_sealer=state_keys(),
+            strict=self.settings.strict,
+        )
+
+    async def leave(self) -> None:
+        """Note the end of a request. The last one of a replaced generation closes its client."""
+        self.in_flight -= 1
+        if self.replaced and self.in_flight == 0:
+            await self.close()
+
+    async def close(self) -> None:
+        """Write what is to be stored, and close the client if it is the gateway's own."""
+        if self.behind is not None:
+            await asyncio.to_thread(self.behind.close)
+        if self.owns_client:
+            await self.client.close()
+
+
+class Gateway:
+    """A running gateway: the present generation, and whether it takes requests."""
+
+    running: ClassVar["WeakSet[Gateway]"] = WeakSet()
+    """All gateways of the process, for the server's signals."""
+
+    def __init__(self, generation: Generation, load: Callable[[], Generation] | None = None) -> None:
+        """``load`` reads the configuration again; None if a program has made the settings."""
+        self.services = Services(generation.settings)
+        self.current = self._with_access(generation)
+        self.metrics = Metrics()
+        self.draining = False
+        self._load = load
+        self._old: WeakSet[Generation] = WeakSet()
+        self.running.add(self)
+
+    @property
+    def in_flight(self) -> int:
+        """The requests that are being answered, those of earlier generations too."""
+        return self.current.in_flight + sum(each.in_flight for each in self._old)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What could not be stored or counted because a server did not answer, by kind."""
+        generations = (self.current, *self._old)
+        stored = sum(each.behind.dropped for each in generations if each.behind is not None)
+        return {**self.services.dropped(), "request": stored}
+
+    def enter(self) -> Generation:
+        """Begin a request. Raises UnavailableError while the gateway ends, and above its limit."""
+        current = self.current
+        if self.draining:
+            raise UnavailableError("the gateway is about to end: ask again", retry_after=_RETRY_SECONDS)
+        if self.in_flight >= current.settings.max_requests:
+            raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=1)
+        current.in_flight += 1
+        return current
+
+    def drain(self) -> None:
+        """Take no more requests. Those that have begun are answered."""
+        self.draining = True
+
+    async def reload(self) -> bool:
+        """Read the configuration again. Requests that have begun go on under the one they began with.
+
+        Return whether it could be read; if not, the old one stays.
+        """
+        if self._load is None:
+            return False
+        try:
+            new = await asyncio.to_thread(self._reload, self._load)
+        except (DragomanError, OSError) as error:
+            logger.error("the configuration was not reloaded: %s", error)
+            return False
+        old, self.current = self.current, new
+        old.replaced = True
+        self._old.add(old)
+        if old.in_flight == 0:
+            await old.close()
+        logger.info("the configuration was reloaded")
+        return True
+
+    async def close(self) -> None:
+        """Close what the gateway has opened, and the connections of this event loop that nobody uses."""
+        await self.services.close()
+        for each in (*self._old, self.current):
+            await each.close()
+        await close_idle_connections_async()
+
+    def _reload(self, load: Callable[[], Generation]) -> Generation:
+        return self._with_access(load())
+
+    def _with_access(self, generation: Generation) -> Generation:
+        if generation.own_access is None:
+            generation.access = self.services.access(generation.settings)
+        return generation

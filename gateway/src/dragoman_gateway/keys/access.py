@@ -1,0 +1,69 @@
+"""KeyAccess: callers by virtual key."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from dragoman.errors import AuthenticationError, InvalidRequestError
+from dragoman.limits import Budget, Limit
+from dragoman_gateway.access import Caller, Middleware
+from dragoman_gateway.keys import secrets
+from dragoman_gateway.keys.admission import Admission
+from dragoman_gateway.keys.key_cache import KeyCache
+from dragoman_gateway.keys.records import VirtualKey
+
+_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+"""The headers in which clients send keys, besides ``authorization``."""
+_UNKNOWN_ID = "key_"
+
+
+class KeyAccess:
+    """Implements `Access`.
+
+    An unknown, an expired and a revoked key are refused with the same words, after the same work: the answer says
+    nothing about which keys exist.
+    """
+
+    def __init__(
+        self, cache: KeyCache, admission: Admission, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._cache = cache
+        self._admission = admission
+        self._clock = clock
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+        secret = presented_secret(headers)
+        key_id = secrets.key_id_of(secret) if secret else None
+        key = await self._cache.find(key_id or _UNKNOWN_ID)
+        if not self._is_valid(key, secret or "") or key is None:
+            raise AuthenticationError(
+                "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
+                status=401,
+            )
+        return Caller(
+            key_id=key.id, user=key.user, team=key.team, models=key.models, endpoints=key.endpoints, admin=key.admin
+        )
+
+    async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
+        """Return nothing: what a key, a user and a team may spend is counted for all replicas, by the middleware."""
+        return ()
+
+    def middleware(self, caller: Caller) -> Middleware | None:
+        return self._admission.middleware(caller)
+
+    def _is_valid(self, key: VirtualKey | None, secret: str) -> bool:
+        digest, now = secrets.digest(secret), self._clock()
+        is_current = secrets.matches(digest, key.digest if key else None)
+        is_old = secrets.matches(digest, key.old_digest if key else None)
+        in_grace = key is not None and key.old_until is not None and now < key.old_until
+        return key is not None and (is_current or (is_old and in_grace)) and key.is_active(now)
+
+
+def presented_secret(headers: Mapping[str, str]) -> str | None:
+    """Return the key of a request; None without one. Raises InvalidRequestError if it holds two different ones."""
+    found = {value for name in _HEADERS if (value := headers.get(name, "").strip())}
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        found.add(token.strip())
+    if len(found) > 1:
+        raise InvalidRequestError("the request has two different API keys: send one", status=400)
+    return next(iter(found), None)

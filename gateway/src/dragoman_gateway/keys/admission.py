@@ -1,0 +1,258 @@
+"""Admission: what a request may spend is reserved before it is sent, and settled by what it spent."""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from typing import Any, Protocol
+from uuid import uuid4
+
+from dragoman.errors import LimitReachedError, OverloadedError, UnpricedModelError
+from dragoman.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
+from dragoman.messages import CostStatus, TokenUsage, Usage
+from dragoman.pricing import price_table
+from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied, Send, SendOutcome, intercept
+from dragoman_gateway.access import Caller, Middleware
+from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.keys.amounts import KeyLimit, OnOutage, PeriodBudget
+from dragoman_gateway.keys.key_cache import KeyCache
+from dragoman_gateway.keys.ledger import Amount, Ledger
+from dragoman_gateway.keys.rates import Grants, Rates
+
+_RETRY_AFTER = 5.0
+_CHARACTERS_PER_TOKEN = 4
+_MORE = 2
+"""How many times the output that a reservation holds grows when a stream exceeds it."""
+
+
+class Prices(Protocol):
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MaxUse:
+    """What a request could use: its estimated input, and its maximum of output."""
+
+    model: str
+    input: TokenUsage
+    output_tokens: int
+
+    @property
+    def total(self) -> TokenUsage:
+        return self.input.model_copy(update={"output_tokens": self.output_tokens})
+
+
+class Admission:
+    """``output_cap`` is the most output that is reserved at first: a stream that exceeds it reserves more while it
+    runs. None reserves the most that the request allows. ``charges_failures``: whether a stream that failed is charged
+    what the provider had reported of it.
+    """
+
+    def __init__(
+        self,
+        cache: KeyCache,
+        ledger: Ledger,
+        rates: Rates,
+        *,
+        output_cap: int | None = None,
+        charges_failures: bool = True,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cache = cache
+        self.ledger = ledger
+        self.rates = rates
+        self.output_cap = output_cap
+        self.charges_failures = charges_failures
+        self.clock = clock
+        self.unbudgeted = 0
+        """Requests that passed while their budgets could not be checked."""
+
+    async def admit(self, caller: Caller, use: Callable[[], MaxUse], prices: Prices) -> "Ticket":
+        """Reserve for one request at these prices, and wait for the limits. ``use`` is called only if that is needed:
+        estimating a long prompt costs time.
+
+        Raises SpentBudgetError, UnpricedModelError, LimitReachedError, or OverloadedError while nothing can be checked.
+        """
+        allowances = self._cache.allowances_for(caller)
+        budgets = {scope: each.budgets for scope, each in allowances.items() if each.budgets}
+        limits: dict[str, Sequence[KeyLimit]] = {
+            scope: each.limits for scope, each in allowances.items() if each.limits
+        }
+        ticket = Ticket(self, scopes_of(caller), use, prices, budgets)
+        await ticket.reserve()
+        try:
+            if limits:
+                tokens = ticket.use.input.total_tokens
+                ticket.grants = await self.rates.acquire(limits, ticket.use.model, tokens, ticket.reserved_output)
+        except BaseException:
+            ticket.release()
+            raise
+        return ticket
+
+    def middleware(self, caller: Caller) -> Middleware:
+        """Return the middleware of a session that admits each attempt of its requests."""
+        return partial(intercept, handle=partial(self._handle, caller))
+
+    def _handle(self, caller: Caller, effect: Any) -> Generator[Any, Any, Any]:
+        if not isinstance(effect, Send):
+            return (yield effect)
+        prices = effect.context.prices or price_table()
+        try:
+            ticket: Ticket = yield Perform(_no_sync, partial(self.admit, caller, partial(max_use, effect), prices))
+        except LimitReachedError as error:  # another model may have room
+            return Failed(error)
+        settled = False
+        try:
+            stages = (*effect.stages, ticket.watch) if ticket.may_grow else effect.stages
+            outcome: SendOutcome = yield replace(effect, stages=stages)
+            yield Perform(_no_sync, partial(ticket.settle_outcome, outcome))
+            settled = True
+            return outcome
+        finally:
+            if not settled:
+                ticket.release()
+
+
+class Ticket:
+    """What one request has reserved. Settle or release it once; later calls do nothing."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        scopes: tuple[str, ...],
+        use: Callable[[], MaxUse],
+        prices: Prices,
+        budgets: dict[str, tuple[PeriodBudget, ...]],
+    ) -> None:
+        self._admission = admission
+        self._scopes = scopes
+        self._find_use = use
+        self._prices = prices
+        self._budgets = budgets
+        self._id = uuid4().hex  # made here: an id that a client sends could end another request's reservation
+        self._characters = 0
+        self._ended = False
+        self.grants = Grants()
+
+    @cached_property
+    def use(self) -> MaxUse:
+        return self._find_use()
+
+    @cached_property
+    def reserved_output(self) -> int:
+        """The output tokens that are reserved."""
+        cap = self._admission.output_cap
+        return self.use.output_tokens if cap is None else min(cap, self.use.output_tokens)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether the output could exceed what is reserved."""
+        return bool(self._budgets) and self.reserved_output < self.use.output_tokens
+
+    async def reserve(self) -> None:
+        if not self._budgets:
+            return
+        admission, use = self._admission, replace(self.use, output_tokens=self.reserved_output)
+        priced = self._prices.price(use.model, use.total, admission.clock())
+        known = priced.cost_status in (CostStatus.PRICED, CostStatus.FREE)
+        for scope, budgets in self._budgets.items():
+            if not known and any(each.usd is not None and not each.allow_unpriced for each in budgets):
+                raise UnpricedModelError(use.model, scope.partition(":")[0])
+        try:
+            await admission.ledger.reserve(self._id, self._budgets, amount_of(priced))
+        except DatabaseUnavailableError:
+            if any(each.on_outage is OnOutage.CLOSED for budgets in self._budgets.values() for each in budgets):
+                raise OverloadedError(
+                    "the budget of this key cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
+                ) from None
+            admission.unbudgeted += 1
+
+    def watch(self, event: StreamEvent) -> Sequence[StreamEvent] | Perform:
+        """Count the output of a stream. If it exceeds what is reserved, reserve more before the event goes on."""
+        if type(event) in (TextDelta, ThinkingDelta):
+            self._characters += len(event.text)  # type: ignore[union-attr]  # both have it
+        elif type(event) is ToolUseInputDelta:
+            self._characters += len(event.partial_json)
+        if self._characters <= self.reserved_output * _CHARACTERS_PER_TOKEN:
+            return (event,)
+        return Perform(_no_sync, partial(self._grow, event))
+
+    async def _grow(self, event: StreamEvent) -> Sequence[StreamEvent]:
+        await self.grow()
+        return (event,)
+
+    async def grow(self) -> None:
+        """Reserve more output. Raises SpentBudgetError if the budget ends here."""
+        if self.may_grow:
+            self.reserved_output = min(max(1, self.reserved_output * _MORE), self.use.output_tokens)
+            await self.reserve()
+
+    async def settle_outcome(self, outcome: SendOutcome) -> None:
+        """Settle by how an attempt ended."""
+        match outcome:
+            case Replied():
+                await self.settle(outcome.message.usage)
+            case Broken():
+                usage = None if outcome.partial is None else outcome.partial.usage
+                await self.settle_failed(usage, began=outcome.seen)
+            case Abandoned():
+                reply = outcome.partial or outcome.billed
+                await self.settle_failed(None if reply is None else reply.usage, began=outcome.partial is not None)
+            case _:
+                await self.settle_failed(None, began=False)
+
+    async def settle(self, usage: Usage | None) -> None:
+        """Replace the reservation by the usage of a reply. A reply without counts costs its estimated input."""
+        await self._end(self._lower_bound() if usage is None else usage)
+
+    async def settle_failed(self, usage: Usage | None, *, began: bool) -> None:
+        """Settle a stream that broke, or that the client left: the provider bills what it made. What it reported is
+        the lower bound; without a report, that is the estimated input if the reply had begun, and nothing otherwise.
+        """
+        if not self._admission.charges_failures:
+            usage, began = None, False
+        await self._end(usage or (self._lower_bound() if began else None))
+
+    def release(self) -> None:
+        """End the reservation of a request that was never sent."""
+        if not self._ended:
+            self._ended = True
+            if self._budgets:
+                self._admission.ledger.book(self._id, (), Amount(), requests=0)
+
+    async def _end(self, usage: Usage | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        amount = Amount() if usage is None else amount_of(usage)
+        self._admission.ledger.book(self._id, self._scopes, amount)
+        await self._admission.rates.settle(self.grants, usage)
+
+    def _lower_bound(self) -> Usage:
+        return self._prices.price(self.use.model, self.use.input, self._admission.clock())
+
+
+def scopes_of(caller: Caller) -> tuple[str, ...]:
+    """Return the scopes under which a caller's spend is counted."""
+    names = (("key", caller.key_id), ("user", caller.user), ("team", caller.team))
+    return tuple(f"{kind}:{name}" for kind, name in names if name is not None)
+
+
+def amount_of(usage: Usage) -> Amount:
+    return Amount(usage.cost_usd or Amount().usd, usage.total_tokens)
+
+
+def max_use(send: Send) -> MaxUse:
+    """Return what an attempt could use at most. Input that is written to a cache costs more than plain input."""
+    options = send.options
+    tokens = send.adapter.estimate_input_tokens(send.messages, send.tools)
+    buckets = ["input_tokens"] if options.prompt_cache is None else ["cache_creation_input_tokens"]
+    if options.prompt_cache == "1h":
+        buckets.append("cache_creation_1h_input_tokens")
+    return MaxUse(
+        str(send.adapter.model_id), TokenUsage(**dict.fromkeys(buckets, tokens)), send.adapter.output_limit(options)
+    )
+
+
+def _no_sync() -> Any:
+    raise RuntimeError("the gateway asks in an event loop")

@@ -1,0 +1,298 @@
+"""The ledger: what keys, users and teams have spent and reserved, in the database that all replicas share.
+
+A reservation and the check before it are one transaction, so concurrent requests on any replica never spend the same
+money. What was spent is written behind the answers, in batches; until then the reservation stands for it.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from dragoman.errors import BudgetExceededError
+from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database.tables import reservations, spend
+from dragoman_gateway.keys.amounts import PeriodBudget
+from dragoman_gateway.keys.records import to_microseconds
+
+logger = logging.getLogger("dragoman.gateway")
+
+_LEASE = timedelta(seconds=120)
+"""How long a reservation lasts if its replica does not renew it."""
+_RENEW_SECONDS = 30.0
+_FLUSH_SECONDS = 0.2
+_RETRY_SECONDS = 1.0
+_MAX_QUEUED = 10_000
+_LOCK_DAY = 0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    usd: Decimal = _ZERO
+    tokens: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.usd + other.usd, self.tokens + other.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """What a request spent, for each of its scopes. It ends the reservation with that id."""
+
+    id: str
+    scopes: tuple[str, ...]
+    day: int
+    amount: Amount
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a scope has spent: in all, in each period of its budgets, and what requests in flight have reserved."""
+
+    total: Amount
+    reserved: Amount
+    periods: tuple[tuple[PeriodBudget, Amount, datetime | None], ...]
+    """Each budget with what was spent in its period, and when the next one begins."""
+
+
+class SpentBudgetError(BudgetExceededError):
+    """A budget of a key, a user or a team has too little left. ``reset_at`` is when its next period begins."""
+
+    def __init__(self, scope: str, budget: PeriodBudget, spent: Amount, reserved: Amount, needed: Amount,
+                 reset_at: datetime | None) -> None:  # fmt: skip
+        kind, _, name = scope.partition(":")
+        unit = "usd" if budget.usd is not None and spent.usd + reserved.usd + needed.usd > budget.usd else "tokens"
+        amounts = [getattr(each, unit) for each in (spent, reserved, needed)]
+        super().__init__(kind, unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2])
+        self.reset_at = reset_at
+        shown = [f"${each:.4f}" if unit == "usd" else f"{each:,} tokens" for each in amounts]
+        whose = "this key" if kind == "key" else f"the {kind} {name}"
+        again = f"; it begins again at {reset_at:%Y-%m-%d %H:%M} UTC" if reset_at else ""
+        message = (
+            f"the budget of {whose} is {budget}: {shown[0]} are spent, {shown[1]} are reserved for requests in flight,"
+            f" and this request could take {shown[2]}{again}"
+        )
+        self.args = (message,)
+
+
+class Ledger:
+    def __init__(self, database: Database, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._database = database
+        self._clock = clock
+        self._queue: deque[Booking] = deque()
+        self._active: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self.dropped = 0
+        """Bookings that could not be stored, because the database did not answer for too long."""
+
+    @property
+    def queued(self) -> int:
+        """Bookings that wait to be stored."""
+        return len(self._queue)
+
+    async def reserve(self, request_id: str, budgets: Mapping[str, Sequence[PeriodBudget]], needed: Amount) -> None:
+        """Reserve an amount under all budgets of all scopes, or under none. A second call with the same id replaces the
+        first reservation.
+
+        Raises SpentBudgetError if too little is left, and DatabaseUnavailableError.
+        """
+        now = self._clock()
+        batch = self._take_queue()
+        try:
+            await self._database.write(lambda connection: self._reserve(connection, request_id, budgets, needed, now,
+                                                                        batch))  # fmt: skip
+        except BaseException:
+            self._queue.extendleft(reversed(batch))  # the transaction stored nothing
+            raise
+        self._active.add(request_id)
+        self._work()
+
+    def book(self, request_id: str, scopes: Iterable[str], amount: Amount, *, requests: int = 1) -> None:
+        """Store what a request spent, behind the answer, and end its reservation."""
+        self._active.discard(request_id)
+        if len(self._queue) >= _MAX_QUEUED:
+            self._queue.popleft()
+            self.dropped += 1
+            logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+        day = (self._clock() - _EPOCH).days
+        self._queue.append(Booking(request_id, tuple(scopes), day, amount, requests))
+        self._work()
+
+    async def flush(self) -> None:
+        """Store all bookings now. Raises DatabaseUnavailableError, and keeps them."""
+        batch = self._take_queue()
+        active, until = sorted(self._active), to_microseconds(self._clock() + _LEASE)
+
+        def work(connection: Connection) -> None:
+            _store(connection, batch)
+            if active:
+                renewed = update(reservations).where(reservations.c.id.in_(active))
+                connection.execute(renewed.values(expires_at=until))
+
+        if not batch and not active:
+            return
+        try:
+            await self._database.write(work)
+        except BaseException:
+            self._queue.extendleft(reversed(batch))
+            raise
+
+    async def close(self) -> None:
+        """Store what is left, if the database answers."""
+        if self._task is not None:
+            self._task.cancel()
+        try:
+            await self.flush()
+        except DatabaseUnavailableError:
+            self.dropped += len(self._queue)
+            logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+
+    async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, "Statement"]:
+        """Return what each scope has spent, as refusals count it. Raises DatabaseUnavailableError."""
+        now = self._clock()
+        batch = self._take_queue()
+
+        def work(connection: Connection) -> dict[str, Statement]:
+            _store(connection, batch)
+            return {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
+
+        try:
+            return await self._database.write(work)
+        except BaseException:
+            self._queue.extendleft(reversed(batch))
+            raise
+
+    async def spent(self, scope: str, first_day: int = 1) -> Amount:
+        """Return what a scope has spent since a day."""
+        return await self._database.read(lambda connection: _spent(connection, scope, first_day))
+
+    def _take_queue(self) -> list[Booking]:
+        batch = list(self._queue)
+        self._queue.clear()
+        return batch
+
+    def _work(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._flush_regularly())
+
+    async def _flush_regularly(self) -> None:
+        """Flush while there is something to do. Reservations of open requests are renewed less often."""
+        idle = 0.0
+        while self._queue or self._active:
+            pause = _FLUSH_SECONDS
+            if self._queue or idle >= _RENEW_SECONDS:
+                idle = 0.0
+                try:
+                    await self.flush()
+                except DatabaseUnavailableError as error:
+                    logger.warning("spend of %d requests waits to be stored: %s", len(self._queue), error)
+                    pause = _RETRY_SECONDS
+            await asyncio.sleep(pause)
+            idle += pause
+
+    def _reserve(
+        self,
+        connection: Connection,
+        request_id: str,
+        budgets: Mapping[str, Sequence[PeriodBudget]],
+        needed: Amount,
+        now: datetime,
+        batch: Sequence[Booking],
+    ) -> None:
+        scopes = sorted(budgets)
+        for scope in scopes:  # in order, so that two requests never wait for each other
+            _lock(connection, scope)
+        _store(connection, batch)
+        microseconds = to_microseconds(now)
+        connection.execute(
+            delete(reservations).where(reservations.c.scope.in_(scopes), reservations.c.expires_at <= microseconds)
+        )
+        connection.execute(delete(reservations).where(reservations.c.id == request_id))
+        for scope in scopes:
+            reserved = _reserved(connection, scope)
+            for budget in budgets[scope]:
+                spent = _spent(connection, scope, budget.period.first_day(now))
+                total = spent + reserved + needed
+                over = (budget.usd is not None and total.usd > budget.usd) or (
+                    budget.tokens is not None and total.tokens > budget.tokens
+                )
+                if over:
+                    raise SpentBudgetError(scope, budget, spent, reserved, needed, budget.period.reset_at(now))
+        until = to_microseconds(now + _LEASE)
+        connection.execute(
+            insert(reservations),
+            [
+                {"id": request_id, "scope": scope, "usd": needed.usd, "tokens": needed.tokens, "expires_at": until}
+                for scope in scopes
+            ],
+        )
+
+
+def _statement(connection: Connection, scope: str, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
+    periods = [
+        (budget, _spent(connection, scope, budget.period.first_day(now)), budget.period.reset_at(now))
+        for budget in budgets
+    ]
+    return Statement(_spent(connection, scope, 1), _reserved(connection, scope), tuple(periods))
+
+
+def _lock(connection: Connection, scope: str) -> None:
+    """Make other transactions that reserve for this scope wait. On SQLite the whole transaction does that."""
+    if connection.dialect.name == "sqlite":
+        return
+    empty = {"scope": scope, "day": _LOCK_DAY, "usd": _ZERO, "tokens": 0, "requests": 0}
+    connection.execute(postgresql.insert(spend).values(**empty).on_conflict_do_nothing())
+    row = select(spend.c.day).where(spend.c.scope == scope, spend.c.day == _LOCK_DAY)
+    connection.execute(row.with_for_update())
+
+
+def _store(connection: Connection, bookings: Sequence[Booking]) -> None:
+    """Add up the bookings of each scope and day, and end their reservations."""
+    if not bookings:
+        return
+    usd: dict[tuple[str, int], Decimal] = {}
+    tokens: Counter[tuple[str, int]] = Counter()
+    requests: Counter[tuple[str, int]] = Counter()
+    for booking in bookings:
+        for scope in booking.scopes:
+            row = (scope, booking.day)
+            usd[row] = usd.get(row, _ZERO) + booking.amount.usd
+            tokens[row] += booking.amount.tokens
+            requests[row] += booking.requests
+    for row in sorted(usd):
+        _add(connection, *row, Amount(usd[row], tokens[row]), requests[row])
+    connection.execute(delete(reservations).where(reservations.c.id.in_([booking.id for booking in bookings])))
+
+
+def _add(connection: Connection, scope: str, day: int, amount: Amount, requests: int) -> None:
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    empty = {"scope": scope, "day": day, "usd": _ZERO, "tokens": 0, "requests": 0}
+    connection.execute(dialect.insert(spend).values(**empty).on_conflict_do_nothing())
+    this = (spend.c.scope == scope) & (spend.c.day == day)
+    row = connection.execute(select(spend.c.usd, spend.c.tokens, spend.c.requests).where(this).with_for_update()).one()
+    connection.execute(  # summed here: SQLite would add amounts as floats
+        update(spend)
+        .where(this)
+        .values(usd=row.usd + amount.usd, tokens=row.tokens + amount.tokens, requests=row.requests + requests)
+    )
+
+
+def _spent(connection: Connection, scope: str, first_day: int) -> Amount:
+    query = select(spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= max(first_day, 1))
+    rows = connection.execute(query).all()
+    return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))
+
+
+def _reserved(connection: Connection, scope: str) -> Amount:
+    query = select(reservations.c.usd, reservations.c.tokens).where(reservations.c.scope == scope)
+    rows = connection.execute(query).all()
+    return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))

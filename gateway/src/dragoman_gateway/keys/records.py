@@ -1,0 +1,150 @@
+"""What is stored of virtual keys, and of the allowances of users and teams."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dragoman.errors import ConfigurationError
+from dragoman_gateway.keys.amounts import KeyLimit, PeriodBudget
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
+_MAX_PATTERN = 256
+
+ENDPOINTS = ("chat", "responses", "messages", "count_tokens", "models")
+"""What a key may be allowed: the wires, the counting of tokens, and the list of models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a key, a user or a team may spend, and how fast."""
+
+    budgets: tuple[PeriodBudget, ...] = ()
+    limits: tuple[KeyLimit, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {
+            "budgets": [budget.to_json() for budget in self.budgets],
+            "limits": [limit.to_json() for limit in self.limits],
+        }
+        return {name: value for name, value in fields.items() if value}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Allowance":
+        return cls(
+            tuple(map(PeriodBudget.from_json, fields.get("budgets", ()))),
+            tuple(map(KeyLimit.from_json, fields.get("limits", ()))),
+        )
+
+
+NO_ALLOWANCE = Allowance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualKey:
+    """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models.
+    ``endpoints`` are some of `ENDPOINTS`; none allows all. An ``admin`` key sees what others spent, and calls no model.
+
+    The digests are those of its secret, and of the secret before the last rotation, which works until ``old_until``.
+    """
+
+    id: str
+    digest: str = field(repr=False)
+    old_digest: str | None = field(default=None, repr=False)
+    old_until: datetime | None = None
+    name: str | None = None
+    user: str | None = None
+    team: str | None = None
+    models: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    allowance: Allowance = NO_ALLOWANCE
+    admin: bool = False
+    created_at: datetime = _EPOCH
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def is_active(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def fields_json(self) -> str:
+        """Return the fields that have no column of their own."""
+        fields: dict[str, Any] = {
+            "models": self.models,
+            "endpoints": self.endpoints,
+            **self.allowance.to_json(),
+            "admin": self.admin,
+        }
+        return json.dumps({name: value for name, value in fields.items() if value}, sort_keys=True)
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "digest": self.digest,
+            "old_digest": self.old_digest,
+            "old_until": to_microseconds(self.old_until),
+            "user_id": self.user,
+            "team_id": self.team,
+            "fields_json": self.fields_json(),
+            "created_at": to_microseconds(self.created_at),
+            "expires_at": to_microseconds(self.expires_at),
+            "revoked_at": to_microseconds(self.revoked_at),
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "VirtualKey":
+        fields = json.loads(row["fields_json"])
+        created_at = from_microseconds(row["created_at"])
+        assert created_at is not None
+        return cls(
+            id=row["id"],
+            digest=row["digest"],
+            old_digest=row["old_digest"],
+            old_until=from_microseconds(row["old_until"]),
+            name=row["name"],
+            user=row["user_id"],
+            team=row["team_id"],
+            models=tuple(fields.get("models", ())),
+            endpoints=tuple(fields.get("endpoints", ())),
+            allowance=Allowance.from_json(fields),
+            admin=bool(fields.get("admin")),
+            created_at=created_at,
+            expires_at=from_microseconds(row["expires_at"]),
+            revoked_at=from_microseconds(row["revoked_at"]),
+        )
+
+
+def check_name(kind: str, name: str | None) -> str | None:
+    """Return the name of a user or a team. Raises ConfigurationError if it has characters that a scope cannot have."""
+    if name is not None and not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"the name of a {kind} has 1 to 100 letters, digits and any of _ . @ + -: not {name!r:.60}"
+        )
+    return name
+
+
+def check_patterns(models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return globs of models. Raises ConfigurationError for an empty or a very long one."""
+    for pattern in models:
+        if not 0 < len(pattern) <= _MAX_PATTERN:
+            raise ConfigurationError(f"a pattern of models has 1 to {_MAX_PATTERN} characters, such as anthropic:*")
+    return models
+
+
+def check_endpoints(endpoints: tuple[str, ...]) -> tuple[str, ...]:
+    """Return endpoints. Raises ConfigurationError for an unknown one."""
+    for endpoint in endpoints:
+        if endpoint not in ENDPOINTS:
+            raise ConfigurationError(f"the endpoints of a key are some of {', '.join(ENDPOINTS)}: not {endpoint!r:.40}")
+    return endpoints
+
+
+def to_microseconds(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(at: int | None) -> datetime | None:
+    return None if at is None else _EPOCH + timedelta(microseconds=at)

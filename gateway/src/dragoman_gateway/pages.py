@@ -1,0 +1,119 @@
+"""What is not a turn: models, health, metrics, and addresses that do not exist."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from dragoman.errors import NotFoundError
+from dragoman_gateway import metrics
+from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.errors import ClientError, UnavailableError
+from dragoman_gateway.generation import Gateway
+from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.keys.spend_page import spend_page
+from dragoman_gateway.model_list import find_model, list_models
+from dragoman_gateway.openapi import openapi
+from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.heads import named
+from dragoman_gateway.wires import Wire, wire_of
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Return the routes that ask no model."""
+
+    async def health(request: Request) -> Response:
+        """Say that the process runs: nothing is asked."""
+        return PlainTextResponse("ok")
+
+    async def ready(request: Request) -> Response:
+        """Say whether the gateway takes requests."""
+        if gateway.draining:
+            return PlainTextResponse("the gateway is about to end", 503, {"retry-after": "2"})
+        return PlainTextResponse("ready")
+
+    async def counts(request: Request) -> Response:
+        page = gateway.metrics.page(gateway.in_flight, gateway.dropped, gateway.services.available())
+        return Response(page, media_type=metrics.CONTENT_TYPE)
+
+    async def spend(request: Request) -> Response:
+        services = gateway.services
+        try:
+            caller = await gateway.current.access.authenticate(request.headers)
+            return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
+        except DatabaseUnavailableError:
+            busy = UnavailableError("spend cannot be read at the moment: ask again", retry_after=5)
+            return _error(wire_of(request.headers), busy)
+        except Exception as error:
+            return _error(wire_of(request.headers), error)
+
+    async def root(request: Request) -> Response:
+        return PlainTextResponse("Dragoman gateway. Its interface is described at /openapi.json\n")
+
+    async def describe(request: Request) -> Response:
+        return JSONResponse(openapi())
+
+    async def models(request: Request) -> Response:
+        return await _answer(request, list_models)
+
+    async def model(request: Request) -> Response:
+        return await _answer(request, find_model)
+
+    async def _answer(request: Request, page: Callable[..., Mapping[str, Any]]) -> Response:
+        generation = gateway.current
+        try:
+            caller = await generation.access.authenticate(request.headers)
+            return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
+        except Exception as error:
+            return _error(wire_of(request.headers), error)
+
+    async def no_socket(request: Request) -> Response:
+        """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
+        return _error(wire_of(request.headers, "responses"), _NoSocketError("use POST: there are no websockets here"))
+
+    return [
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{model:path}", model, methods=["GET"]),
+        Route("/v1/responses", no_socket, methods=["GET"]),
+        Route("/health", health, methods=["GET"]),
+        Route("/ready", ready, methods=["GET"]),
+        Route("/gateway/spend", spend, methods=["GET"]),
+        Route("/metrics", counts, methods=["GET"]),
+        Route("/openapi.json", describe, methods=["GET"]),
+        Route("/", root, methods=["GET"]),
+    ]
+
+
+class _NoSocketError(ClientError):
+    status = 426
+
+
+class _MethodError(ClientError):
+    status = 405
+
+
+def _error(wire: Wire, error: Exception) -> Response:
+    written = error_response(wire, error, "", named(wire, new_request_id()))
+    reply = Response(written.body, written.status)
+    reply.raw_headers += written.headers
+    return reply
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    path = request.url.path
+    hint = "give the base URL without /v1" if path.startswith("/v1/v1/") else "/openapi.json lists the addresses"
+    return _error(wire_of(request.headers), NotFoundError(f"there is no address {path!r:.120}; {hint}"))
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    reply = _error(wire_of(request.headers), _MethodError(f"{request.method} is not possible here"))
+    reply.headers.update(error.headers or {})
+    return reply
+
+
+HANDLERS: Mapping[Any, Any] = {404: _not_found, 405: _wrong_method}
+"""What answers requests without a route."""

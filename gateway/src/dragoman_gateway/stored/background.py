@@ -1,0 +1,242 @@
+"""Responses that run behind the answer. Their clients poll them, follow their events, or cancel them."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from starlette.types import Message, Receive, Send
+
+from dragoman.errors import OverloadedError
+from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.stored.events import ENDS, FrameSplitter, ResponseEvent, read_event
+from dragoman_gateway.stored.records import StoredResponse
+from dragoman_gateway.stored.response_store import ResponseStore
+from dragoman_gateway.stored.turn import StoredTurn
+
+logger = logging.getLogger("dragoman.gateway")
+
+Answer = Callable[[Receive, Send], Awaitable[None]]
+"""Answers the request of a turn, as if a client were waiting."""
+
+_TEND_SECONDS = 0.25
+"""How often events are stored, for those who follow them on another replica."""
+_RENEW_SECONDS = 1.0
+"""How often a run asks whether it was cancelled on another replica."""
+_POLL_SECONDS = 0.5
+_STORE_TRIES = 5
+_RETRY_AFTER = 5.0
+
+
+class Background:
+    """The background responses of one replica. ``max_runs`` is how many may run at the same time."""
+
+    def __init__(self, store: ResponseStore, *, max_runs: int = 1_000) -> None:
+        self._store = store
+        self._max_runs = max_runs
+        self._runs: dict[str, _Run] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    async def start(self, turn: StoredTurn, answer: Answer) -> StoredResponse:
+        """Store the response of a turn as queued, and run it. Raises OverloadedError if that is not possible now."""
+        if len(self._runs) >= self._max_runs:
+            raise OverloadedError("too many responses run in the background", status=503, retry_after=_RETRY_AFTER)
+        stored = turn.to_stored(turn.new_response(int(time.time())))
+        try:
+            await self._store.begin(stored)
+        except DatabaseUnavailableError:
+            raise OverloadedError(
+                "background responses cannot be stored at the moment", status=503, retry_after=_RETRY_AFTER
+            ) from None
+        run = self._runs[stored.id] = _Run(stored, self._store, answer)
+        run.task.add_done_callback(lambda _: self._runs.pop(stored.id, None))
+        return stored
+
+    async def follow(self, stored: StoredResponse, after: int = -1) -> AsyncIterator[bytes]:
+        """Yield the events of a streamed response after a number, those that are still to come included."""
+        run = self._runs.get(stored.id)
+        if run is not None:
+            async for frame in run.follow(after):
+                yield frame
+            return
+        while True:
+            current = await self._store.find(stored.id, stored.owner)
+            for number, frame in await self._store.events(stored.id, after):
+                after = number
+                yield frame
+            if current is None or not current.is_open:  # it was read before the events: they are complete
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
+        """Cancel a response, here or on another replica, and return it as it is now."""
+        cancelled = await self._store.cancel(stored)
+        run = self._runs.get(stored.id)
+        if run is not None:
+            run.task.cancel()
+        return cancelled
+
+    async def close(self, seconds: float = 0.0) -> None:
+        """Wait for the responses that run, and end those that take longer as failed."""
+        tasks = [run.task for run in self._runs.values()]
+        if tasks and seconds > 0:
+            await asyncio.wait(tasks, timeout=seconds)
+        for run in list(self._runs.values()):
+            run.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Run:
+    """One response that runs. It receives what a client would."""
+
+    def __init__(self, stored: StoredResponse, store: ResponseStore, answer: Answer) -> None:
+        self._stored = stored
+        self._store = store
+        self._answer = answer
+        self._frames = FrameSplitter()
+        self._events: list[tuple[int, bytes]] = []
+        self._kept = 0
+        self._news = asyncio.Event()
+        self._done = False
+        self._status = 0
+        self._body: list[bytes] = []
+        self._final: dict[str, Any] | None = None
+        self._streams = False
+        self._failure = "the response ended before it was complete"
+        self._ending: asyncio.Task[None] | None = None
+        self.task = asyncio.create_task(self._run())
+
+    def stop(self) -> None:
+        """End the run as failed, because the gateway stops."""
+        self._failure = "the gateway stopped before the response was complete"
+        self.task.cancel()
+
+    async def follow(self, after: int) -> AsyncIterator[bytes]:
+        index = 0
+        while True:
+            while index < len(self._events):
+                number, frame = self._events[index]
+                index += 1
+                if number > after:
+                    yield frame
+            if self._done:
+                return
+            news = self._news
+            await news.wait()
+
+    async def _run(self) -> None:
+        tending = asyncio.create_task(self._tend())
+        try:
+            await self._store.update(self._stored.id, {**self._stored.response, "status": "in_progress"})
+            await self._answer(_never, self._send)
+        except asyncio.CancelledError:
+            logger.debug("the background response %s is cancelled", self._stored.id)
+        except Exception as error:
+            logger.error("a background response failed", exc_info=error)
+        finally:
+            tending.cancel()
+            self._ending = asyncio.create_task(self._end())
+            await asyncio.shield(self._ending)  # a second cancellation does not interrupt it
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = dict(message["headers"])
+            self._streams = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        elif self._streams:
+            for frame in self._frames.feed(message.get("body", b"")):
+                self._take(frame)
+        else:
+            self._body.append(message.get("body", b""))
+
+    def _take(self, frame: bytes) -> None:
+        event = read_event(frame)
+        if event is None:  # a sign of life
+            return
+        if event.response is not None:
+            event = event.with_response(self._own_fields())
+            if event.type in ENDS:
+                self._final = event.response
+            frame = event.encode()
+        self._add(event.number, frame)
+
+    def _add(self, number: int, frame: bytes) -> None:
+        self._events.append((number, frame))
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _own_fields(self) -> dict[str, Any]:
+        """Return the fields that the client knows already, and those that the model did not get."""
+        response = self._stored.response
+        return {name: response[name] for name in ("id", "created_at", "background", "store", "previous_response_id")}
+
+    def _whole_response(self) -> dict[str, Any]:
+        """Return the end of the response, from its last event or from the whole reply."""
+        if self._final is not None:
+            return self._final
+        try:
+            body = json.loads(b"".join(self._body) or b"null")
+        except ValueError:
+            body = None
+        if self._status == 200 and isinstance(body, dict) and body.get("object") == "response":
+            return {**body, **self._own_fields()}
+        error = body.get("error") if isinstance(body, dict) else None
+        code = str(error.get("code") or "server_error") if isinstance(error, dict) else "server_error"
+        message = str(error.get("message")) if isinstance(error, dict) else self._failure
+        return {**self._stored.response, "status": "failed", "error": {"code": code, "message": message}}
+
+    async def _end(self) -> None:
+        response = self._whole_response()
+        if self._final is None and self._stored.streamed:
+            if not self._events:
+                created = {**self._stored.response, "status": "in_progress"}
+                self._add(0, ResponseEvent({"type": "response.created", "sequence_number": 0, "response": created}
+                                           ).encode())  # fmt: skip
+            number = self._events[-1][0] + 1
+            failed = ResponseEvent({"type": "response.failed", "sequence_number": number, "response": response})
+            self._add(number, failed.encode())
+        for attempt in range(_STORE_TRIES):
+            try:
+                await self._keep_events()
+                await self._store.update(self._stored.id, response)
+                break
+            except DatabaseUnavailableError as error:
+                logger.warning("the end of a background response waits to be stored: %s", error)
+                await asyncio.sleep(2**attempt / 4)
+        else:
+            self._store.dropped += 1
+        self._done = True
+        self._news.set()
+
+    async def _tend(self) -> None:
+        """Store new events, and end the run if it was cancelled on another replica."""
+        since = 0.0
+        while True:
+            await asyncio.sleep(_TEND_SECONDS)
+            since += _TEND_SECONDS
+            try:
+                await self._keep_events()
+                if since >= _RENEW_SECONDS:
+                    since = 0.0
+                    if not await self._store.renew(self._stored.id):
+                        self.task.cancel()
+                        return
+            except DatabaseUnavailableError as error:
+                logger.warning("events of a background response wait to be stored: %s", error)
+
+    async def _keep_events(self) -> None:
+        if not self._stored.streamed:
+            return
+        new = self._events[self._kept :]
+        await self._store.append_events(self._stored.id, new)
+        self._kept += len(new)
+
+
+async def _never() -> Message:
+    """Wait for ever: nobody can leave."""
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")

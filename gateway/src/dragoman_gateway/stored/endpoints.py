@@ -1,0 +1,150 @@
+"""The paths under `/v1/responses`: read, cancel and delete stored responses, and list their input."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from dragoman.errors import InvalidRequestError, NotFoundError, OverloadedError
+from dragoman_gateway.access import Caller
+from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.stored.background import Background
+from dragoman_gateway.stored.records import StoredResponse, is_id
+from dragoman_gateway.stored.response_store import ResponseStore
+from dragoman_gateway.stored.turn import PROVIDER
+
+_MAX_PAGE = 100
+_PAGE = 20
+_RETRY_AFTER = 5.0
+_NO_WEBSOCKET = "this gateway has no websockets: send POST /v1/responses"
+
+
+class Identify(Protocol):
+    """Returns the caller of a request to `/v1/responses`, or raises."""
+
+    def __call__(self, headers: Mapping[str, str], /) -> Awaitable[Caller]: ...
+
+
+Fail = Callable[[Exception], Response]
+"""Writes an error as the wire's provider would."""
+
+
+class StoredEndpoints:
+    def __init__(self, store: ResponseStore, background: Background, identify: Identify, fail: Fail) -> None:
+        self._store = store
+        self._background = background
+        self._identify = identify
+        self._fail = fail
+
+    def routes(self) -> list[BaseRoute]:
+        one = "/v1/responses/{id}"
+        return [
+            WebSocketRoute("/v1/responses", _RefusedWebSocket()),
+            Route(one, self._handle(self._retrieve), methods=["GET"]),
+            Route(one, self._handle(self._delete), methods=["DELETE"]),
+            Route(f"{one}/cancel", self._handle(self._cancel), methods=["POST"]),
+            Route(f"{one}/input_items", self._handle(self._list_input), methods=["GET"]),
+        ]
+
+    def _handle(
+        self, work: Callable[[Request, StoredResponse], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            try:
+                caller = await self._identify(request.headers)
+                return await work(request, await self._find(request.path_params["id"], caller))
+            except DatabaseUnavailableError:
+                busy = "stored responses cannot be read at the moment"
+                return self._fail(OverloadedError(busy, status=503, retry_after=_RETRY_AFTER))
+            except Exception as error:
+                return self._fail(error)
+
+        return handle
+
+    async def _find(self, response_id: str, caller: Caller) -> StoredResponse:
+        """Return a response of the caller. Another key's response is answered as one that does not exist."""
+        found = await self._store.find(response_id, caller.owner) if is_id(response_id) else None
+        if found is None:
+            raise NotFoundError(
+                f"Response with id '{_shown(response_id)}' not found.", provider=PROVIDER, status=404, code="not_found"
+            )
+        return found
+
+    async def _retrieve(self, request: Request, stored: StoredResponse) -> Response:
+        if request.query_params.get("stream") != "true":
+            return JSONResponse(stored.response)
+        if not stored.streamed:
+            raise _invalid("stream: only a response that was created with background and stream can be followed")
+        after = request.query_params.get("starting_after", "-1")
+        if not re.fullmatch(r"-1|[0-9]{1,9}", after):
+            raise _invalid("starting_after must be the number of an event")
+        events = self._background.follow(stored, int(after))
+        return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+    async def _delete(self, request: Request, stored: StoredResponse) -> Response:
+        if stored.is_open:
+            await self._background.cancel(stored)
+        await self._store.delete(stored.id, stored.owner)
+        return JSONResponse({"id": stored.id, "object": "response", "deleted": True})
+
+    async def _cancel(self, request: Request, stored: StoredResponse) -> Response:
+        if not stored.background:
+            raise _invalid("Cannot cancel a synchronous response.")
+        current = await self._background.cancel(stored) if stored.is_open else stored
+        return JSONResponse((current or stored).response)
+
+    async def _list_input(self, request: Request, stored: StoredResponse) -> Response:
+        query = request.query_params
+        order, limit, after = query.get("order", "desc"), query.get("limit", str(_PAGE)), query.get("after")
+        if order not in ("asc", "desc"):
+            raise _invalid("order must be asc or desc")
+        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MAX_PAGE:
+            raise _invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
+        items = stored.listed_input() if order == "asc" else stored.listed_input()[::-1]
+        ids = [item["id"] for item in items]
+        if after is not None and after not in ids:
+            raise _invalid(f"after: there is no item '{_shown(after)}' in this response")
+        start = 0 if after is None else ids.index(after) + 1
+        page, page_ids = items[start : start + int(limit)], ids[start : start + int(limit)]
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": page,
+                "first_id": page_ids[0] if page_ids else None,
+                "last_id": page_ids[-1] if page_ids else None,
+                "has_more": start + len(page) < len(items),
+            }
+        )
+
+
+class _RefusedWebSocket:
+    """Answers 426, after which Codex sends its requests over HTTP at once. Servers without websockets pass the same
+    request on as an ordinary GET.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        body = json.dumps(_upgrade_error()).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
+
+
+def _upgrade_error() -> dict[str, Any]:
+    return {"error": {"message": _NO_WEBSOCKET, "type": "invalid_request_error", "param": None, "code": None}}
+
+
+def _shown(text: str) -> str:
+    """Return a text of a client for an error: short, and without characters that control a terminal or a header."""
+    return re.sub(r"[^A-Za-z0-9_.:-]", "?", text[:80])
+
+
+def _invalid(message: str) -> InvalidRequestError:
+    return InvalidRequestError(message, provider=PROVIDER, status=400)

@@ -1,0 +1,89 @@
+"""A stored response, and the statuses that it can have."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+OPEN = ("queued", "in_progress")
+"""The statuses of a response that is not finished."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+
+CONTINUABLE = ("completed", "incomplete")
+
+
+def is_id(value: object) -> bool:
+    """Whether a value can be the id of a response or an item. No database is asked for anything else."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResponse:
+    """``input`` has the items of this turn. ``response`` is the object as the client receives it. ``streamed``: it runs
+    in the background, and its events are stored."""
+
+    id: str
+    owner: str
+    previous_id: str | None = None
+    input: Sequence[Any] = field(default=(), repr=False)
+    response: dict[str, Any] = field(repr=False)
+    background: bool = False
+    streamed: bool = False
+
+    @property
+    def status(self) -> str:
+        return str(self.response.get("status", "completed"))
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+    @property
+    def output(self) -> list[Any]:
+        output = self.response.get("output")
+        return output if isinstance(output, list) else []
+
+    def listed_input(self) -> list[dict[str, Any]]:
+        """Return the items of this turn as they are listed: each has an id and a type, and its content is in parts."""
+        return [
+            _to_listed(item, f"{self.id}/{number}") for number, item in enumerate(self.input) if isinstance(item, dict)
+        ]
+
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> "StoredResponse":
+        return cls(
+            id=row["id"],
+            owner=row["owner"],
+            previous_id=row["previous_id"],
+            input=json.loads(row["input_json"]),
+            response=json.loads(row["response_json"]),
+            background=row["background"],
+            streamed=row["streamed"],
+        )
+
+
+class BrokenChainError(Exception):
+    """A response that a later one continues is not stored any more."""
+
+    def __init__(self, response_id: str) -> None:
+        self.response_id = response_id
+        super().__init__(response_id)
+
+
+_PREFIXES: Mapping[str, str] = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}
+
+
+def _to_listed(item: dict[str, Any], place: str) -> dict[str, Any]:
+    kind = str(item.get("type") or "message")
+    digest = hashlib.sha256(place.encode()).hexdigest()[:32]
+    listed = {"id": f"{_PREFIXES.get(kind, 'item')}_{digest}", **item, "type": kind}
+    if kind == "message" and isinstance(text := item.get("content"), str):
+        said = item.get("role") == "assistant"
+        part = (
+            {"type": "output_text", "text": text, "annotations": []} if said else {"type": "input_text", "text": text}
+        )
+        listed["content"] = [part]
+    return listed

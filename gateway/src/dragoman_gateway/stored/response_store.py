@@ -1,0 +1,261 @@
+"""Stored responses in the gateway's database. Each belongs to the key that made it."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
+from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
+
+logger = logging.getLogger("dragoman.gateway")
+
+_MAX_CHAIN = 1_000
+_CLEAN_EVERY = timedelta(minutes=1)
+_CLEAN_AT_ONCE = 200
+"""Expired rows that one transaction deletes, so that cleaning never holds the database for long."""
+_LOST_AFTER = timedelta(seconds=30)
+"""A background response that was not renewed for so long has lost its replica."""
+_LOST = {"code": "server_error", "message": "the gateway that ran this response stopped before it was complete"}
+
+
+class ResponseStore:
+    """``lifetime`` is how long a response is kept after it was made or continued."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        lifetime: timedelta = timedelta(days=30),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database = database
+        self._lifetime = lifetime
+        self._clock = clock
+        self._clean_at = clock()
+        self.dropped = 0
+        """Responses that are not stored, because the database did not answer."""
+
+    async def save(self, stored: StoredResponse) -> bool:
+        """Store a response. Returns False, and counts it, if the database does not answer: the reply is worth more
+        than its copy.
+        """
+        try:
+            await self._database.write(lambda connection: self._save(connection, stored))
+        except DatabaseUnavailableError as error:
+            self.dropped += 1
+            logger.warning("a response is not stored (%d so far): %s", self.dropped, error)
+            return False
+        await self._clean_sometimes()
+        return True
+
+    async def begin(self, stored: StoredResponse) -> None:
+        """Store a background response before it runs. Raises DatabaseUnavailableError: nobody could read it."""
+        await self._database.write(lambda connection: self._save(connection, stored))
+        await self._clean_sometimes()
+
+    async def find(self, response_id: str, owner: str) -> StoredResponse | None:
+        """Return a response of that owner. One whose replica was lost has failed."""
+        row = await self._database.read(lambda connection: self._find(connection, response_id, owner))
+        if row is None:
+            return None
+        found = StoredResponse.from_row(row)
+        lost_at = to_microseconds(self._clock() - _LOST_AFTER) or 0
+        if not found.background or not found.is_open or row["alive_at"] >= lost_at:
+            return found
+        await self.update(found.id, {**found.response, "status": "failed", "error": _LOST})
+        row = await self._database.read(lambda connection: self._find(connection, response_id, owner))
+        return None if row is None else StoredResponse.from_row(row)
+
+    async def history(self, response_id: str, owner: str) -> list[StoredResponse] | None:
+        """Return a response with those before it, the first one first; None if it is not stored for that owner.
+
+        Raises BrokenChainError if one before it is missing.
+        """
+        rows = await self._database.read(lambda connection: self._chain(connection, response_id, owner))
+        if not rows:
+            return None
+        if (missing := rows[-1]["previous_id"]) is not None:
+            raise BrokenChainError(missing)
+        return [StoredResponse.from_row(row) for row in reversed(rows)]
+
+    async def find_items(self, item_ids: Sequence[str], owner: str) -> dict[str, Any]:
+        """Return stored items of that owner by their ids."""
+        wanted = set(item_ids)
+        items = response_items
+        query = (
+            select(responses.c.input_json, responses.c.response_json)
+            .join(items, items.c.response_id == responses.c.id)
+            .where(items.c.owner == owner, items.c.item_id.in_(wanted))
+        )
+
+        def work(connection: Connection) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for input_json, response_json in connection.execute(query):
+                for item in (*json.loads(input_json), *(json.loads(response_json).get("output") or ())):
+                    if isinstance(item, dict) and item.get("id") in wanted:
+                        found[item["id"]] = item
+            return found
+
+        return await self._database.read(work)
+
+    async def update(self, response_id: str, response: Mapping[str, Any]) -> bool:
+        """Store the newest state of a background response, which may be its end. Returns False if it has ended, was
+        cancelled or was deleted.
+        """
+        values = {
+            "status": str(response.get("status")),
+            "response_json": json.dumps(response),
+            "alive_at": to_microseconds(self._clock()),
+        }
+
+        def work(connection: Connection) -> bool:
+            if not connection.execute(update(responses).where(_is_open(response_id)).values(**values)).rowcount:
+                return False
+            owner = connection.execute(select(responses.c.owner).where(responses.c.id == response_id)).scalar_one()
+            _store_items(connection, owner, response_id, response.get("output") or ())
+            return True
+
+        return await self._database.write(work)
+
+    async def renew(self, response_id: str) -> bool:
+        """Say that a background response still runs. Returns False if it was cancelled or deleted."""
+        statement = update(responses).where(_is_open(response_id)).values(alive_at=to_microseconds(self._clock()))
+        return await self._database.write(lambda connection: bool(connection.execute(statement).rowcount))
+
+    async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
+        """Cancel a background response, wherever it runs, and return it as it is now."""
+        values = {"status": "cancelled", "response_json": json.dumps({**stored.response, "status": "cancelled"})}
+        statement = update(responses).where(_is_open(stored.id)).values(**values)
+        await self._database.write(lambda connection: connection.execute(statement))
+        return await self.find(stored.id, stored.owner)
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        """Delete a response of that owner. Returns False if there is none."""
+
+        def work(connection: Connection) -> bool:
+            this = (responses.c.id == response_id) & (responses.c.owner == owner)
+            deleted = bool(connection.execute(delete(responses).where(this)).rowcount)
+            if deleted:
+                _delete_parts(connection, [response_id])
+            return deleted
+
+        return await self._database.write(work)
+
+    async def append_events(self, response_id: str, events: Sequence[tuple[int, bytes]]) -> None:
+        """Store events with their numbers. One that is stored already stays."""
+        rows = [{"response_id": response_id, "number": number, "data": data} for number, data in events]
+
+        def work(connection: Connection) -> None:
+            dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+            connection.execute(dialect.insert(response_events).on_conflict_do_nothing(), rows)
+
+        if rows:
+            await self._database.write(work)
+
+    async def events(self, response_id: str, after: int) -> list[tuple[int, bytes]]:
+        """Return the stored events after a number, with their numbers."""
+        query = (
+            select(response_events.c.number, response_events.c.data)
+            .where(response_events.c.response_id == response_id, response_events.c.number > after)
+            .order_by(response_events.c.number)
+        )
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [(row.number, bytes(row.data)) for row in rows]
+
+    async def clean(self) -> int:
+        """Delete some of what has expired, and return the number of rows."""
+        now = to_microseconds(self._clock())
+
+        def work(connection: Connection) -> int:
+            expired = select(responses.c.id).where(responses.c.expires_at <= now).limit(_CLEAN_AT_ONCE)
+            ids = list(connection.execute(expired).scalars())
+            connection.execute(delete(responses).where(responses.c.id.in_(ids)))
+            _delete_parts(connection, ids)
+            rows = len(ids)
+            for table, key in ((owners, owners.c.id), (call_state, call_state.c.key)):
+                old = list(
+                    connection.execute(select(key).where(table.c.expires_at <= now).limit(_CLEAN_AT_ONCE)).scalars()
+                )
+                rows += connection.execute(delete(table).where(key.in_(old))).rowcount
+            return rows
+
+        return await self._database.write(work)
+
+    async def _clean_sometimes(self) -> None:
+        if self._clock() >= self._clean_at:
+            self._clean_at = self._clock() + _CLEAN_EVERY
+            try:
+                await self.clean()
+            except DatabaseUnavailableError:
+                logger.debug("expired responses stay for another minute")
+
+    def _save(self, connection: Connection, stored: StoredResponse) -> None:
+        now = self._clock()
+        created, until = to_microseconds(now), to_microseconds(now + self._lifetime)
+        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+        row = {
+            "id": stored.id,
+            "owner": stored.owner,
+            "previous_id": stored.previous_id,
+            "status": stored.status,
+            "background": stored.background,
+            "streamed": stored.streamed,
+            "input_json": json.dumps(list(stored.input)),
+            "response_json": json.dumps(stored.response),
+            "created_at": created,
+            "alive_at": created,
+            "expires_at": until,
+        }
+        # An id that exists is never overwritten: it may be another key's.
+        if connection.execute(dialect.insert(responses).values(**row).on_conflict_do_nothing()).rowcount:
+            _store_items(connection, stored.owner, stored.id, (*stored.input, *stored.output))
+            chain = [row["id"] for row in self._chain(connection, stored.id, stored.owner)]
+            connection.execute(update(responses).where(responses.c.id.in_(chain)).values(expires_at=until))
+
+    def _find(self, connection: Connection, response_id: str, owner: str) -> dict[str, Any] | None:
+        query = select(responses).where(responses.c.id == response_id, self._is_readable(owner))
+        row = connection.execute(query).mappings().first()
+        return None if row is None else dict(row)
+
+    def _chain(self, connection: Connection, response_id: str, owner: str) -> list[dict[str, Any]]:
+        """Return a response and those before it, the newest first."""
+        columns, readable = (responses.c.id, responses.c.previous_id), self._is_readable(owner)
+        chain = select(*columns).where(responses.c.id == response_id, readable).cte(recursive=True)
+        chain = chain.union(select(*columns).where(responses.c.id == chain.c.previous_id, readable))
+        ids = list(connection.execute(select(chain.c.id).limit(_MAX_CHAIN)).scalars())
+        rows = connection.execute(select(responses).where(responses.c.id.in_(ids))).mappings().all()
+        by_id = {row["id"]: dict(row) for row in rows}
+        found = []
+        following: str | None = response_id
+        while following is not None and following in by_id:
+            row = by_id.pop(following)
+            found.append(row)
+            following = row["previous_id"]
+        return found
+
+    def _is_readable(self, owner: str) -> ColumnElement[bool]:
+        return (responses.c.owner == owner) & (responses.c.expires_at > to_microseconds(self._clock()))
+
+
+def _is_open(response_id: str) -> ColumnElement[bool]:
+    return (responses.c.id == response_id) & responses.c.status.in_(OPEN)
+
+
+def _store_items(connection: Connection, owner: str, response_id: str, items: Sequence[Any]) -> None:
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    ids = {item["id"] for item in items if isinstance(item, dict) and is_id(item.get("id"))}
+    rows = [{"owner": owner, "item_id": each, "response_id": response_id} for each in sorted(ids)]
+    if rows:
+        connection.execute(dialect.insert(response_items).values(rows).on_conflict_do_nothing())
+
+
+def _delete_parts(connection: Connection, ids: Sequence[str]) -> None:
+    connection.execute(delete(response_events).where(response_events.c.response_id.in_(ids)))
+    connection.execute(delete(response_items).where(response_items.c.response_id.in_(ids)))

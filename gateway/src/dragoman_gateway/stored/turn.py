@@ -1,0 +1,168 @@
+"""One turn of stored responses: the history before it, and what the client receives of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from dragoman.errors import InvalidRequestError, OverloadedError
+from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.stored.records import CONTINUABLE, BrokenChainError, StoredResponse, is_id
+from dragoman_gateway.stored.response_store import ResponseStore
+
+PROVIDER = "openai"
+"""The provider of the wire: its errors keep their code."""
+
+_RETRY_AFTER = 5.0
+_NOT_KEPT = "It is kept only if it was stored (store is not false), for the key that made it, and for a time."
+
+_REPEATED: Mapping[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": None, "summary": None},
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+}
+"""The fields of a response that repeat the request, and their values if the request has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """``fields`` is the request with its whole history, as the model gets it. ``input`` has the items of this turn.
+    ``is_changed``: the model gets another body than the client sent.
+    """
+
+    owner: str
+    fields: dict[str, Any] = field(repr=False)
+    input: Sequence[Any] = field(repr=False)
+    previous_id: str | None = None
+    store: bool = True
+    background: bool = False
+    is_changed: bool = False
+
+    @property
+    def echo(self) -> dict[str, Any]:
+        """The fields of the request that the response repeats, and that concern the gateway alone."""
+        return {"previous_response_id": self.previous_id, "store": self.store, "background": self.background}
+
+    @property
+    def streamed(self) -> bool:
+        return self.fields.get("stream") is True
+
+    def new_response(self, created_at: int) -> dict[str, Any]:
+        """Return the object of a background response that waits to run."""
+        fields = self.fields
+        return {
+            "id": f"resp_{uuid4().hex}",
+            "object": "response",
+            "created_at": created_at,
+            "status": "queued",
+            "error": None,
+            "incomplete_details": None,
+            "model": fields.get("model"),
+            "output": [],
+            "usage": None,
+            **{name: value if fields.get(name) is None else fields[name] for name, value in _REPEATED.items()},
+            **self.echo,
+        }
+
+    def to_stored(self, response: dict[str, Any]) -> StoredResponse:
+        return StoredResponse(
+            id=str(response["id"]),
+            owner=self.owner,
+            previous_id=self.previous_id,
+            input=self.input,
+            response=response,
+            background=self.background,
+            streamed=self.background and self.streamed,
+        )
+
+
+async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True) -> StoredTurn:
+    """Return the turn of a request to `/v1/responses`. ``keeps`` is false in a gateway that stores no responses.
+
+    Raises InvalidRequestError for a previous response or an item that is not stored for that owner, and OverloadedError
+    if the database does not answer.
+    """
+    previous_id, background = fields.get("previous_response_id"), fields.get("background") is True
+    stored = keeps and fields.get("store") is not False
+    if previous_id is not None and not isinstance(previous_id, str):
+        raise _invalid("previous_response_id must be the id of a response")
+    if background and not stored:
+        raise _invalid("a background response is always stored, which this request or this gateway does not allow")
+    sent, items = dict(fields), _input_items(fields.get("input"))
+    references = [item["id"] for item in items if _is_reference(item)]
+    try:
+        if references:
+            sent["input"] = items = await _resolve(items, references, owner, store)
+        if previous_id is not None:
+            sent["input"] = [*await _history(previous_id, owner, store), *items]
+            del sent["previous_response_id"]
+    except DatabaseUnavailableError:
+        raise OverloadedError(
+            "stored responses cannot be read at the moment", status=503, retry_after=_RETRY_AFTER
+        ) from None
+    sent.pop("background", None)
+    return StoredTurn(
+        owner=owner,
+        fields=sent,
+        input=items,
+        previous_id=previous_id,
+        store=stored,
+        background=background,
+        is_changed=bool(references) or previous_id is not None or background,
+    )
+
+
+def _input_items(value: Any) -> list[Any]:
+    """Return the input of a request as items."""
+    if isinstance(value, str):
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
+    return list(value) if isinstance(value, list) else []
+
+
+async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[Any]:
+    not_found = f"Previous response with id '{previous_id:.80}' not found. {_NOT_KEPT}"
+    if not is_id(previous_id):
+        raise _not_found(not_found)
+    try:
+        chain = await store.history(previous_id, owner)
+    except BrokenChainError as error:
+        raise _not_found(f"{not_found} The response {error.response_id} before it is missing.") from None
+    if chain is None:
+        raise _not_found(not_found)
+    if chain[-1].status not in CONTINUABLE:
+        raise _invalid(f"previous_response_id: the response is {chain[-1].status}, and only a complete one continues")
+    return [item for each in chain for item in (*each.input, *each.output)]
+
+
+async def _resolve(items: list[Any], references: list[str], owner: str, store: ResponseStore) -> list[Any]:
+    """Replace references to items by the items."""
+    found = await store.find_items([each for each in references if is_id(each)], owner)
+    for each in references:
+        if each not in found:
+            raise InvalidRequestError(
+                f"Item with id '{each:.80}' not found. {_NOT_KEPT}", provider=PROVIDER, status=400
+            )
+    return [found[item["id"]] if _is_reference(item) else item for item in items]
+
+
+def _is_reference(item: Any) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        return False
+    return item.get("type") == "item_reference" or item.keys() == {"id"}
+
+
+def _not_found(message: str) -> InvalidRequestError:
+    return InvalidRequestError(message, provider=PROVIDER, status=400, code="previous_response_not_found")
+
+
+def _invalid(message: str) -> InvalidRequestError:
+    return InvalidRequestError(message, provider=PROVIDER, status=400)

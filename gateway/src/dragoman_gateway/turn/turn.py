@@ -1,0 +1,209 @@
+"""A request as one turn of a session."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dragoman import Adapter, AsyncSession, Loss, Message, RequestContext, Usage, WireRequest
+from dragoman.answers import ClientToolIds, Relay, holds_state
+from dragoman.blocks import ThinkingBlock
+from dragoman.errors import InvalidRequestError, PermissionDeniedError
+from dragoman.messages import Role
+from dragoman.policy import Hook
+from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
+from dragoman_gateway.deployments import Deployment
+from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.model_name import replace_model
+from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
+
+
+class Turn:
+    """The tools are the client's, so their calls go to it. If the provider of the model has the wire of the client, the
+    bytes of the request and of the reply go through.
+
+    If a place fails before the client has received anything, the next one is asked: `go_on`.
+    """
+
+    session: AsyncSession
+    """The session that asks the present place."""
+
+    def __init__(self, request: ClientRequest, means: Means, *, path: str | None = None) -> None:
+        """``path`` is the address at a provider of the client's wire, if it is not the usual one."""
+        self.request = request
+        self.answering: Adapter | None = None
+        """The model that was asked last."""
+        self.reply_headers: Mapping[str, str] = {}
+        """The headers of the provider's last reply."""
+        caller = request.caller
+        self.adapter = request.wire.adapter(request.model)
+        self.context = RequestContext(
+            model=means.deployments.model,
+            tool_ids=ClientToolIds(),
+            state_store=means.state_store,
+            state_sealer=means.state_sealer,
+            team_id=caller.team or caller.user or caller.key_id,
+        )
+        self._means = means
+        self._places = list(means.places())
+        self._earlier: list[Usage] = []
+        messages, self._tools, options = self.adapter.from_wire_request(request.fields, self.context)
+        if not messages:
+            raise ClientError("the request has no messages")
+        if passed := request.wire.headers.to_provider(request.headers):
+            options = replace(options, headers={**options.headers, request.wire.provider: passed})
+        self._options = options
+        unsigned = request.wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        self._passes = not (unsigned or holds_state(request.body))
+        self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
+        self.prompt = messages.pop() if messages[-1].role is Role.USER else None
+        self._history = messages
+        self._start(self._places.pop(0))
+        for name, details in request.wire.server_state.items():
+            if request.fields.get(name) is not None and not self.may_pass:
+                raise ServerStateError(name, details)
+
+    def _start(self, place: Deployment) -> None:
+        """Make the session that asks a place."""
+        caller, means = self.request.caller, self._means
+        client = means.client_for(place.client)
+        self._place = place
+        self.session = client.session(
+            place.model,
+            messages=self._history,
+            tools=self._tools,
+            options=self._options,
+            tool_ids=self.context.tool_ids,
+            session_id=self.context.session_id,
+            max_rounds=1,
+            middleware=(self._follow,) if means.admit is None else (self._follow, means.admit),
+            user_id=caller.user,
+            team_id=caller.team,
+        )
+        self.context.prices = self.session.prices
+        config = client.config
+        self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
+        policy = config.policy
+        self._judges_calls = policy is not None
+        self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the first place is a provider of the client's wire, which may get the client's bytes."""
+        return self._passes and self._place.model.startswith(f"{self.request.wire.provider}:")
+
+    def succeed(self) -> None:
+        """Note that the place has answered."""
+        self._means.report(self._place, None)
+
+    def go_on(self, error: Exception) -> bool:
+        """Turn to the next place after a failure. Return False if there is none, or if none would help."""
+        self._means.report(self._place, error)
+        if not self._places or not self._means.may_ask_again(error):
+            return False
+        self._earlier += self._usages()
+        self._start(self._places.pop(0))
+        return True
+
+    @property
+    def hides_usage(self) -> bool:
+        """Whether the counts of a stream were asked for here, and not by the client."""
+        return self._counts and self.request.wire.asks_for_usage and lacks_usage(self.request.fields)
+
+    @property
+    def passes_reply(self) -> bool:
+        """Whether the bytes of the reply go to the client as they arrive."""
+        return self.relay.relayed and not self._changes_replies
+
+    def begin_reply(self) -> None:
+        """Prepare the context for the reply of the model that was asked last."""
+        if self.answering is not None:
+            self.context.model = str(self.answering.model_id)
+
+    def note_end(self) -> None:
+        """Note in the record what was used, also by a reply that the client left."""
+        record = self.request.record
+        record.model = str(self.answering.model_id) if self.answering is not None else ""
+        record.usages = [*self._earlier, *self._usages()]
+
+    def losses(self, asked: tuple[Loss, ...]) -> tuple[Loss, ...]:
+        """Return all losses so far; ``asked`` are those of the request to the provider."""
+        return (*self.context.losses, *asked)
+
+    def _usages(self) -> list[Usage]:
+        last = self.session.messages[-1:]
+        return [each.usage for each in (*last, *self.session.attempts) if each.usage is not None]
+
+    def _body_for(self, adapter: Adapter) -> bytes | None:
+        request = self.request
+        if adapter.provider != request.wire.provider or not self._passes:
+            return None
+        body = replace_model(request.body, request.fields, adapter.model)
+        return ask_for_usage(body, request.fields) if self.hides_usage else body
+
+    def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:
+        return intercept(turn, self._handle)
+
+    def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
+        if isinstance(effect, RunTools):
+            return (yield from self._judge_calls(effect))
+        if not isinstance(effect, Send):
+            return (yield effect)
+        adapter = effect.adapter
+        if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
+            return Failed(PermissionDeniedError(f"this key may not use the model {adapter.model_id}", status=403))
+        self.answering = adapter
+        wire, messages = self.request.wire, effect.messages
+        if adapter.provider == wire.provider:
+            adapter = self.relay.adapter(adapter, effect.tools)
+        else:
+            messages = self._without_tokens(messages)
+            if self._means.strict:
+                adapter = self.relay.adapter(adapter, effect.tools)
+            if wire.announces_tokens and effect.options.stream:
+                self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, effect.tools)
+        observers = (*effect.observers, self._note_headers)
+        return (yield replace(effect, adapter=adapter, messages=messages, observers=observers))
+
+    def _without_tokens(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages without the tokens that some clients put before their prompt, different in each request:
+        no cache of another provider would recognise the prompt."""
+        changed, loss = self.request.wire.tokens.remove(messages)
+        if loss is not None and loss not in self.context.losses:
+            self.context.losses.append(loss)
+        return changed
+
+    def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
+        """Let the policy judge the calls. The client runs them, so no call has a result here."""
+        if self._judges_calls and {call.name for call in effect.calls} <= {tool.name for tool in self._tools}:
+            yield effect
+        return ()
+
+    def _note_headers(self, headers: Mapping[str, str]) -> Perform:
+        self.reply_headers = headers
+        return _NOTHING
+
+
+def _has_unsigned_thinking(message: Message) -> bool:
+    """Whether a message holds thinking that no provider of the wire has signed, and each refuses."""
+    if message.role is not Role.ASSISTANT:
+        return False
+    return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)
+
+
+def _refuse_losses(request: WireRequest) -> None:
+    """Raise InvalidRequestError if content would be lost."""
+    lost = [loss for loss in request.losses if loss.severity == "warning"]
+    if lost:
+        kinds = ", ".join(sorted({loss.kind.value for loss in lost}))
+        raise InvalidRequestError(
+            f"this model cannot take the whole request, which would lose: {kinds}; {lost[0].reason}"
+        )
+
+
+async def _do_nothing() -> None:
+    """Wait for nothing."""
+
+
+_NOTHING = Perform(lambda: None, _do_nothing)

@@ -1,0 +1,1 @@
+"""The gateway's speed beside other gateways, in one run: `python -m tests.benchmarks.gateway`."""

@@ -1,0 +1,5 @@
+import sys
+
+from tests.benchmarks.gateway.report import main
+
+sys.exit(main())

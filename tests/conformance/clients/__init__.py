@@ -1,0 +1,1 @@
+"""Requests of real clients, recorded next to the checkout, for every provider that may answer them."""

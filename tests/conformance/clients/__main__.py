@@ -1,0 +1,5 @@
+import sys
+
+from tests.conformance.clients.report import main
+
+sys.exit(main())

@@ -1,0 +1,5 @@
+import sys
+
+from tests.gateway.agents.report import main
+
+sys.exit(main())

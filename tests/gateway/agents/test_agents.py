@@ -1,0 +1,19 @@
+"""The clients that are installed, each through a whole task with another wire behind."""
+
+import pytest
+
+from tests.gateway.agents.clients import CLIENTS, VARIABLE, folder, missing
+from tests.gateway.agents.report import OTHER_WIRES, run
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_ends_its_task(client: str) -> None:
+    """It calls its tool, sends the result back, and shows the answer, without asking again and again."""
+    installed = folder()
+    if installed is None:
+        pytest.skip(f"no clients are installed: python -m tests.gateway.agents --install FOLDER, and set {VARIABLE}")
+    if reason := missing(client, installed):
+        pytest.skip(reason)
+    for model in OTHER_WIRES[CLIENTS[client]]:
+        assert run(client, model, installed).problem == "", model

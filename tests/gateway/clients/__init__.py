@@ -1,0 +1,1 @@
+"""Real clients against a gateway whose models are scripted."""

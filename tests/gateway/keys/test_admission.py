@@ -1,0 +1,287 @@
+"""What a request may spend: reserved before it, grown while it streams, settled by what it used."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dragoman import Message
+from dragoman.errors import LimitReachedError, LimitsUnavailableError, OverloadedError, UnpricedModelError
+from dragoman.events import TextDelta
+from dragoman.limits import Limits
+from dragoman.messages import CostStatus, MessageMetadata, MessageStatus, TokenUsage, Usage
+from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome
+from dragoman_gateway.access import Caller
+from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.keys.access import KeyAccess
+from dragoman_gateway.keys.admission import Admission, MaxUse, Ticket
+from dragoman_gateway.keys.amounts import parse_budget, parse_limit
+from dragoman_gateway.keys.key_cache import KeyCache
+from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.ledger import Amount, Ledger, SpentBudgetError
+from dragoman_gateway.keys.rates import Rates
+from dragoman_gateway.keys.records import Allowance
+
+USE = MaxUse("a:model", TokenUsage(input_tokens=10), 100)
+
+
+class Dollars:
+    """Each token costs a cent; the model ``a:free`` has no price."""
+
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
+        known = model_id != "a:free"
+        return Usage(
+            **usage.model_dump(exclude_none=True),
+            cost_usd=usage.total_tokens * Decimal("0.01") if known else None,
+            cost_status=CostStatus.PRICED if known else CostStatus.UNPRICED,
+        )
+
+
+class Setup:
+    """An admission, and one key with an allowance."""
+
+    def __init__(self, database: Database, allowance: Allowance, **settings: Any) -> None:
+        self.store = KeyStore(database)
+        key, self.secret = self.store.create(user="ann", team="research", allowance=allowance)
+        cache = KeyCache(database)
+        self.ledger = Ledger(database)
+        self.rates = Rates(Limits((), max_wait=0))
+        self.admission = Admission(cache, self.ledger, self.rates, **settings)
+        self.access = KeyAccess(cache, self.admission)
+        self.scope = f"key:{key.id}"
+
+    async def admit(self, use: MaxUse = USE) -> Ticket:
+        return await self.admission.admit(await self.caller(), lambda: use, Dollars())
+
+    async def caller(self) -> Caller:
+        return await self.access.authenticate({"x-api-key": self.secret})
+
+    async def spent(self) -> Amount:
+        await self.ledger.flush()
+        return await self.ledger.spent(self.scope)
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def usage(tokens: int) -> Usage:
+    return Dollars().price("a:model", TokenUsage(output_tokens=tokens), datetime(2026, 11, 22, tzinfo=UTC))
+
+
+def test_a_reply_costs_what_it_used_for_key_user_and_team(database: Database) -> None:
+    """The usage of a reply is booked once for the key, once for its user and once for its team."""
+
+    async def scenario() -> None:
+        setup = Setup(database, Allowance((parse_budget("1.10"),)))
+        ticket = await setup.admit()
+        with pytest.raises(SpentBudgetError):
+            await setup.admit()
+        await ticket.settle(usage(7))
+        await ticket.settle(usage(7))
+        assert await setup.spent() == Amount(Decimal("0.07"), 7)
+        assert await setup.ledger.spent("user:ann") == await setup.ledger.spent("team:research") == await setup.spent()
+        await setup.ledger.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("charges", [True, False])
+def test_a_failed_stream_costs_its_lower_bound(database: Database, charges: bool) -> None:
+    """A stream that broke costs what the provider reported, its estimated input if it began without a report, and
+    nothing if it never began; a setting charges nothing at all."""
+    reported = Message.assistant("Hi", metadata=MessageMetadata(status=MessageStatus.ERROR, usage=usage(20)))
+    silent = Message.assistant("Hi", metadata=MessageMetadata(status=MessageStatus.ERROR))
+    boom = RuntimeError("cut")
+    outcomes: list[tuple[SendOutcome, int]] = [
+        (Broken(boom, reported, seen=True), 20),
+        (Broken(boom, silent, seen=True), 10),
+        (Broken(boom, None, seen=False), 0),
+        (Abandoned(partial=silent), 10),
+        (Abandoned(billed=reported), 20),
+        (Failed(boom), 0),
+    ]
+
+    async def scenario() -> None:
+        setup = Setup(database, Allowance((parse_budget("100"),)), charges_failures=charges)
+        total = 0
+        for outcome, tokens in outcomes:
+            ticket = await setup.admit()
+            await ticket.settle_outcome(outcome)
+            total += tokens if charges else 0
+            assert (await setup.spent()).tokens == total, outcome
+        await setup.ledger.close()
+
+    run(scenario())
+
+
+def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_stream(database: Database) -> None:
+    """With a cap on what is reserved at first, a long stream reserves more while it runs, until the budget ends."""
+
+    async def scenario() -> tuple[int, int]:
+        setup = Setup(database, Allowance((parse_budget("0.50"),)), output_cap=10)
+        ticket = await setup.admit()
+        assert (ticket.reserved_output, ticket.may_grow) == (10, True)
+        delivered = 0
+
+        async def stream() -> None:
+            nonlocal delivered
+            for _ in range(100):
+                watched = ticket.watch(TextDelta("m", 0, "four"))
+                delivered += len(await watched.work_async() if isinstance(watched, Perform) else watched)
+
+        with pytest.raises(SpentBudgetError):
+            await stream()
+        await ticket.settle_failed(usage(delivered), began=True)
+        spent = await setup.spent()
+        await setup.ledger.close()
+        return delivered, spent.tokens
+
+    assert run(scenario()) == (40, 40)
+
+
+def test_a_model_without_a_price_is_refused_under_a_budget_in_dollars(database: Database) -> None:
+    """An unknown price is never free: it is refused, unless the budget allows it or counts tokens."""
+    free = MaxUse("a:free", TokenUsage(input_tokens=1), 1)
+
+    async def scenario() -> None:
+        closed = Setup(database, Allowance((parse_budget("5/day"),)))
+        with pytest.raises(UnpricedModelError):
+            await closed.admit(free)
+        for budget in (parse_budget("5/day", allow_unpriced=True), parse_budget("100 tokens/day")):
+            await (await Setup(database, Allowance((budget,))).admit(free)).settle(None)
+
+    run(scenario())
+
+
+def test_without_the_database_budgets_close_and_open_ones_pass_counted(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While spend cannot be counted, a budget refuses with 503, or passes and is counted if it is declared open."""
+
+    async def fail(_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> None:
+        closed = Setup(database, Allowance((parse_budget("5/day"),)))
+        opened = Setup(database, Allowance((parse_budget("5/day open"),)))
+        for setup in (closed, opened):
+            await setup.caller()
+        monkeypatch.setattr(database, "write", fail)
+        with pytest.raises(OverloadedError) as raised:
+            await closed.admit()
+        assert (raised.value.status, raised.value.retry_after) == (503, 5)
+        ticket = await opened.admit()
+        await ticket.settle(usage(5))
+        assert (opened.admission.unbudgeted, opened.ledger.queued) == (1, 1)
+        monkeypatch.undo()
+        assert (await opened.spent()).tokens == 5
+        await opened.ledger.close()
+
+    run(scenario())
+
+
+def test_a_limit_of_requests_refuses_with_the_time_to_wait(database: Database) -> None:
+    """A key above its limit gets the seconds to wait, nothing stays reserved, and waiting that long is enough."""
+
+    async def scenario() -> None:
+        allowance = Allowance((parse_budget("10"),), (parse_limit("1/hour"),))
+        setup = Setup(database, allowance)
+        await (await setup.admit()).settle(usage(1))
+        with pytest.raises(LimitReachedError) as raised:
+            await setup.admit()
+        assert raised.value.retry_after is not None
+        assert 3_590 < raised.value.retry_after <= 3_600
+        assert (await setup.spent()).tokens == 1
+        await setup.ledger.close()
+
+    run(scenario())
+
+
+def test_parallel_requests_share_a_limit_of_tokens(database: Database) -> None:
+    """Tokens are reserved before a request, so parallel requests never use more than the limit."""
+
+    async def scenario() -> int:
+        setup = Setup(database, Allowance((), (parse_limit("300 tokens/hour"),)))
+        tickets = await asyncio.gather(*(setup.admit() for _ in range(5)), return_exceptions=True)
+        return sum(isinstance(each, Ticket) for each in tickets)
+
+    assert 1 <= run(scenario()) <= 2
+
+
+def test_what_came_from_a_cache_counts_as_the_provider_counts(database: Database) -> None:
+    """Cached tokens do not use up a limit of uncached tokens, and do use up one of all tokens."""
+    cached = Dollars().price("a:model", TokenUsage(cached_input_tokens=8_000), datetime(2026, 11, 22, tzinfo=UTC))
+    large = MaxUse("a:model", TokenUsage(input_tokens=9_000), 1)
+
+    async def scenario(limit: str) -> bool:
+        setup = Setup(database, Allowance((), (parse_limit(limit),)))
+        await (await setup.admit(large)).settle(cached)
+        try:
+            await setup.admit(large)
+        except LimitReachedError:
+            return False
+        return True
+
+    assert run(scenario("100000 uncached tokens/hour"))
+    assert not run(scenario("100000 tokens/hour"))
+
+
+class Frozen:
+    """Limits whose server accepts calls, and never answers."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.limits: tuple[Any, ...] = ()
+
+    def with_limits(self, limits: Any, *, name: str) -> "Frozen":
+        self.limits = tuple(limits)
+        return self
+
+    async def reserve_async(self, *_: Any) -> Any:
+        self.asked += 1
+        await asyncio.sleep(3_600)
+
+
+class Gone(Frozen):
+    async def reserve_async(self, *_: Any) -> Any:
+        self.asked += 1
+        raise LimitsUnavailableError("gone")
+
+
+@pytest.mark.parametrize("counters", [Frozen, Gone])
+def test_without_redis_limits_open_and_closed_ones_refuse(database: Database, counters: type[Frozen]) -> None:
+    """While the counters do not answer, limits pass counted, a closed one refuses with 503, and after a failure the
+    server is not asked for each request."""
+
+    async def admit_each(server: Frozen, limit: str) -> tuple[Rates, list[Any]]:
+        rates = Rates(server, timeout=0.01)  # type: ignore[arg-type]  # it stands for a server that fails
+        limits: Mapping[str, Any] = {"key:a": (parse_limit(limit),)}
+        results = [
+            await asyncio.gather(rates.acquire(limits, "a:model", 1, 1), return_exceptions=True) for _ in range(5)
+        ]
+        return rates, [result for (result,) in results]
+
+    opened = counters()
+    rates, grants = run(admit_each(opened, "1/hour"))
+    assert (rates.uncounted, opened.asked, rates.is_available) == (5, 1, False)
+    assert all(grant.held == [] for grant in grants)
+    closed = counters()
+    _, refusals = run(admit_each(closed, "1/hour closed"))
+    assert {(type(each), each.status) for each in refusals} == {(OverloadedError, 503)}
+
+
+def test_a_key_without_budgets_still_shows_what_it_spent(database: Database) -> None:
+    """Spend is counted for every key, and a request without a budget reserves nothing."""
+
+    async def scenario() -> Amount:
+        setup = Setup(database, Allowance())
+        await (await setup.admit()).settle(usage(3))
+        spent = await setup.spent()
+        await setup.ledger.close()
+        return spent
+
+    assert run(scenario()) == Amount(Decimal("0.03"), 3)

@@ -1,0 +1,173 @@
+"""Budgets that hold under concurrency, over replicas, and when the database fails."""
+
+import asyncio
+from collections.abc import Coroutine
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
+from dragoman_gateway.keys.ledger import Amount, Ledger, SpentBudgetError
+from tests.gateway.keys.clock import Clock
+
+CENT = Amount(Decimal("0.01"), 100)
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def budgets(text: str, *scopes: str) -> dict[str, tuple[PeriodBudget, ...]]:
+    return {scope: (parse_budget(text),) for scope in scopes or ("key:a",)}
+
+
+async def admitted(ledger: Ledger, request_id: str, held: dict[str, tuple[PeriodBudget, ...]]) -> bool:
+    try:
+        await ledger.reserve(request_id, held, CENT)
+    except SpentBudgetError:
+        return False
+    return True
+
+
+def test_parallel_requests_on_two_replicas_never_spend_the_same_money(url: str) -> None:
+    """Of twenty parallel requests on two replicas, a budget for three admits three."""
+
+    async def scenario() -> int:
+        databases = [Database(url, timeout=30) for _ in range(2)]
+        ledgers = [Ledger(database) for database in databases]
+        await asyncio.gather(*(ledger.spent("key:a") for ledger in ledgers))
+        passed = await asyncio.gather(
+            *(admitted(ledgers[i % 2], f"request{i}", budgets("0.03/month")) for i in range(20))
+        )
+        for ledger, database in zip(ledgers, databases, strict=True):
+            await ledger.close()
+            database.close()
+        return sum(passed)
+
+    assert run(scenario()) == 3
+
+
+def test_what_a_request_did_not_spend_is_free_again(database: Database) -> None:
+    """The real cost replaces the reservation, exactly, for the key and its team."""
+
+    async def scenario() -> None:
+        ledger = Ledger(database)
+        held = budgets("0.01/month", "key:a", "team:b")
+        await ledger.reserve("one", held, CENT)
+        ledger.book("one", ["key:a", "team:b"], Amount(Decimal("0.0000000001"), 7))
+        assert not await admitted(ledger, "two", held)
+        await ledger.reserve("two", held, Amount(Decimal("0.0099999999"), 1))
+        await ledger.flush()
+        assert await ledger.spent("team:b") == Amount(Decimal("0.0000000001"), 7)
+        await ledger.close()
+
+    run(scenario())
+
+
+def test_a_refusal_by_one_scope_reserves_nothing_of_the_others(database: Database) -> None:
+    """If the team's budget is spent, the key's budget stays as it was."""
+
+    async def scenario() -> None:
+        ledger = Ledger(database)
+        for _ in range(2):
+            with pytest.raises(SpentBudgetError, match=r"the team b is \$0\.001"):
+                await ledger.reserve("x", {**budgets("0.01"), **budgets("0.001", "team:b")}, CENT)
+        assert await admitted(ledger, "y", budgets("0.01"))
+        await ledger.close()
+
+    run(scenario())
+
+
+def test_the_refusal_says_what_is_spent_and_what_is_reserved(database: Database) -> None:
+    """The error names the budget, what is spent, what is reserved, and when the next period begins."""
+    clock = Clock()
+
+    async def scenario() -> str:
+        ledger = Ledger(database, clock.now)
+        ledger.book("old", ["key:a"], Amount(Decimal("0.03")))
+        await ledger.reserve("open", budgets("0.05/month"), CENT)
+        with pytest.raises(SpentBudgetError) as raised:
+            await ledger.reserve("new", budgets("0.05/month"), Amount(Decimal("0.02")))
+        assert (raised.value.per, raised.value.unit, raised.value.spent) == ("key", "usd", Decimal("0.04"))
+        await ledger.close()
+        return str(raised.value)
+
+    assert run(scenario()) == (
+        "the budget of this key is $0.05/month: $0.0300 are spent, $0.0100 are reserved for requests in flight, and"
+        " this request could take $0.0200; it begins again at 2026-12-01 00:00 UTC"
+    )
+
+
+def test_a_new_period_begins_with_nothing_spent(database: Database) -> None:
+    """What was spent in November does not count in December, and counts in a budget without a period."""
+    clock = Clock()
+
+    async def scenario() -> tuple[bool, bool]:
+        ledger = Ledger(database, clock.now)
+        ledger.book("old", ["key:a"], CENT)
+        assert not await admitted(ledger, "now", budgets("0.01/month"))
+        clock.advance(9 * 86_400)
+        passed = await admitted(ledger, "later", budgets("0.01/month")), await admitted(ledger, "l2", budgets("0.01"))
+        await ledger.close()
+        return passed
+
+    assert run(scenario()) == (True, False)
+
+
+def test_the_reservation_of_a_crashed_replica_expires(database: Database) -> None:
+    """A replica that dies leaves a reservation, which ends by itself; an open request renews its own."""
+    clock = Clock()
+
+    async def scenario() -> None:
+        dead, alive = Ledger(database, clock.now), Ledger(database, clock.now)
+        await dead.reserve("crashed", budgets("0.01"), CENT)
+        clock.advance(119)
+        assert not await admitted(alive, "one", budgets("0.01"))
+        clock.advance(2)
+        assert await admitted(alive, "two", budgets("0.01"))
+        clock.advance(100)
+        await alive.flush()
+        clock.advance(100)
+        assert not await admitted(alive, "three", budgets("0.01"))
+        await alive.close()
+        await dead.close()
+
+    run(scenario())
+
+
+def test_spend_waits_for_a_database_that_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bookings stay queued while the database is gone, and are stored when it answers."""
+
+    async def fail(_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> Amount:
+        ledger = Ledger(database)
+        with monkeypatch.context() as outage:
+            outage.setattr(database, "write", fail)
+            ledger.book("one", ["key:a"], CENT)
+            with pytest.raises(DatabaseUnavailableError):
+                await ledger.flush()
+            assert (ledger.queued, ledger.dropped) == (1, 0)
+        await ledger.close()
+        return await ledger.spent("key:a")
+
+    assert run(scenario()) == CENT
+
+
+def test_spend_that_could_not_be_stored_is_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that stops while the database is gone says how much spend it drops."""
+
+    async def fail(_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> int:
+        ledger = Ledger(database)
+        monkeypatch.setattr(database, "write", fail)
+        ledger.book("one", ["key:a"], CENT)
+        await ledger.close()
+        return ledger.dropped
+
+    assert run(scenario()) == 1

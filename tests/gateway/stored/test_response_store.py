@@ -1,0 +1,126 @@
+"""Stored responses in the database: what expires, what is cleaned, and what no client can do to it."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import InvalidRequestError
+from dragoman_gateway.database import Database
+from dragoman_gateway.stored.records import StoredResponse
+from dragoman_gateway.stored.response_store import ResponseStore
+from dragoman_gateway.stored.turn import read_turn
+from tests.gateway.keys.clock import Clock
+from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        opened = Database(f"sqlite:///{tmp_path / 'gateway.db'}", timeout=10)
+        yield opened
+        opened.close()
+        return
+    server = postgres_url()
+    if server is None:
+        pytest.skip(SKIP_REASON)
+    with postgres_place(server) as place:
+        opened = Database(place, timeout=10)
+        yield opened
+        opened.close()
+
+
+def stored(number: int, previous: str | None = None, **fields: Any) -> StoredResponse:
+    item = {"type": "message", "role": "user", "content": f"{number}"}
+    response = {"id": f"resp_{number}", "status": "completed", "output": [], **fields.pop("response", {})}
+    return StoredResponse(
+        id=f"resp_{number}", owner="a", previous_id=previous, input=[item], response=response, **fields
+    )
+
+
+def test_a_chain_lives_as_long_as_its_last_turn(database: Database) -> None:
+    """Continuing a response keeps those before it; what was not continued expires and is deleted in parts."""
+    clock = Clock()
+    store = ResponseStore(database, lifetime=timedelta(days=1), clock=clock.now)
+
+    async def scenario() -> None:
+        await store.save(stored(1))
+        await store.save(stored(9))
+        clock.advance(80_000)
+        await store.save(stored(2, "resp_1"))
+        clock.advance(80_000)
+        chain = await store.history("resp_2", "a")
+        assert chain is not None
+        assert [each.id for each in chain] == ["resp_1", "resp_2"]
+        assert await store.find("resp_9", "a") is None
+        assert await store.clean() == 1
+        clock.advance(80_000)
+        assert await store.clean() == 2
+        assert await store.clean() == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_id_that_exists_is_never_overwritten(database: Database) -> None:
+    """A provider that repeats an id cannot put one key's response in place of another's."""
+    store = ResponseStore(database)
+
+    async def scenario() -> None:
+        await store.save(stored(1))
+        other = StoredResponse(
+            id="resp_1", owner="b", response={"id": "resp_1", "status": "completed", "output": ["x"]}
+        )
+        await store.save(other)
+        found = await store.find("resp_1", "a")
+        assert found is not None
+        assert found.output == []
+        assert await store.find("resp_1", "b") is None
+
+    asyncio.run(scenario())
+
+
+def test_the_response_of_a_lost_replica_has_failed(database: Database) -> None:
+    """A background response that no replica renews is failed, and stays so."""
+    clock = Clock()
+    store = ResponseStore(database, clock=clock.now)
+
+    async def scenario() -> None:
+        await store.begin(stored(1, background=True, response={"status": "queued"}))
+        clock.advance(29)
+        assert await store.renew("resp_1")
+        clock.advance(29)
+        found = await store.find("resp_1", "a")
+        assert found is not None
+        assert found.status == "queued"
+        clock.advance(2)
+        found = await store.find("resp_1", "a")
+        assert found is not None
+        assert (found.status, found.response["error"]["code"]) == ("failed", "server_error")
+        assert not await store.renew("resp_1")
+        assert not await store.update("resp_1", {"status": "completed"})
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wrong", ["\x00", "resp_\ud800", "x" * 100_000, "resp_1' OR 1=1", ""])
+def test_no_text_of_a_client_disturbs_the_database(database: Database, wrong: str) -> None:
+    """Ids that a database cannot hold are not found, and its next transaction works; texts are stored as they are."""
+    store = ResponseStore(database)
+
+    async def scenario() -> None:
+        for fields in ({"previous_response_id": wrong}, {"input": [{"type": "item_reference", "id": wrong}]}):
+            with pytest.raises(InvalidRequestError, match="not found"):
+                await read_turn({"model": "m", "input": "Hi", **fields}, "a", store)
+        kept = StoredResponse(
+            id="resp_7", owner="a", input=[{"id": wrong, "content": wrong}], response={"id": "resp_7", "output": []}
+        )
+        assert await store.save(kept)
+        found = await store.find("resp_7", "a")
+        assert found is not None
+        assert found.input == kept.input
+        assert database.is_available
+
+    asyncio.run(scenario())

@@ -1,0 +1,66 @@
+"""`dragoman serve` as a process: it serves, reads its file again, and ends in order."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from dragoman.testing.faults.server import FaultyServer, Pause, sse_reply
+from tests.gateway.test_bad_night import ask_to_the_end, cut, wait_until
+from tests.gateway.upstream import question, stream_bytes
+
+FILE = """
+[providers.openai-chat]
+base_url = "{address}/v1"
+[gateway]
+port = 0
+database = "sqlite://"
+[gateway.models]
+{name} = "openai-chat:m"
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no such signals")
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int) -> None:
+    frames = cut("chat", 0.5)
+    rest = stream_bytes("chat", *(f"word{number} " for number in range(20))).removeprefix(frames)
+    file = tmp_path / "dragoman.toml"
+    with FaultyServer(sse_reply(frames, Pause(1.5), rest)) as server:
+        file.write_text(FILE.format(address=server.url, name="before"))
+        environment = {**os.environ, "DRAGOMAN_CONFIG": str(file), "OPENAI_API_KEY": "sk-of-the-gateway"}
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"from dragoman_gateway.serve import serve; serve(workers={workers})"],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        try:
+            url = process.stderr.readline().rpartition(": ")[2].strip()
+
+            def names() -> list[str]:
+                with httpx.Client() as client:  # a connection of its own may reach another worker
+                    return [model["id"] for model in client.get(f"{url}/v1/models", timeout=30).json()["data"]]
+
+            assert names() == ["before"]
+            file.write_text(FILE.format(address=server.url, name="after"))
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: names() == ["after"] and names() == ["after"])
+            with ThreadPoolExecutor(1) as pool:
+                begun = pool.submit(ask_to_the_end, url, "messages", question("messages", "after", stream=True))
+                wait_until(lambda: len(server.requests) == 1)
+                process.send_signal(signal.SIGTERM)
+                received, in_order = begun.result()
+            assert in_order
+            assert b"message_stop" in received
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()

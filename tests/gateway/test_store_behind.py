@@ -1,0 +1,109 @@
+"""Requests are stored behind their answers: what is new in each, many in one transaction, and none is waited for."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman import Message, Store
+from dragoman.errors import StoreError
+from dragoman_gateway.behind import StoreBehind
+from tests.gateway.upstream import gateway_before, question, streamed_reply, whole_reply
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'chats.db'}") as opened:
+        yield opened
+
+
+CONVERSATION = [
+    {"role": "user", "content": "Where is Bern?"},
+    {"role": "assistant", "content": "In Switzerland."},
+    {"role": "user", "content": "And Paris?"},
+]
+
+
+@pytest.mark.parametrize("wire", ["messages", "chat"])
+def test_each_request_is_stored_with_what_is_new_in_it(store: Store, wire: str) -> None:
+    with gateway_before(whole_reply("messages"), models={"house": "anthropic:m"}, client={"store": store}) as (url, _):
+        path = "/v1/messages" if wire == "messages" else "/v1/chat/completions"
+        httpx.post(url + path, json={**question(wire, "house"), "messages": CONVERSATION})
+    (record,) = store.list().sessions
+    stored = store.load(record.id)
+    assert [message.text for message in stored.messages] == ["And Paris?", "In Switzerland."]
+    assert stored.model == "anthropic:m"
+    assert stored.messages[-1].usage is not None
+
+
+def test_tool_results_are_stored_without_the_calls_that_the_client_has(store: Store) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Rain."}
+    turns = [*CONVERSATION, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    with gateway_before(streamed_reply("chat"), models={"house": "openai-chat:m"}, client={"store": store}) as (url, _):
+        body = {**question("messages", "house", stream=True), "messages": turns}
+        assert httpx.post(f"{url}/v1/messages", json=body).status_code == 200
+    (record,) = store.list().sessions
+    assert [message.role for message in store.load(record.id).messages] == ["tool", "assistant"]
+
+
+class FailingStore:
+    """Fails as a database does that is away, until ``failures`` are used up."""
+
+    def __init__(self, store: Store, failures: int) -> None:
+        self.store = store
+        self.failures = failures
+
+    def create_all(self, sessions: list[dict[str, Any]]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("the database is away") from ConnectionError()
+        self.store.create_all(sessions)
+
+
+def test_what_waits_is_written_when_the_database_is_back(store: Store) -> None:
+    behind = StoreBehind(FailingStore(store, 3))  # type: ignore[arg-type]  # it has what is used
+    for number in range(10):
+        behind.create("a:m", [Message.user(f"question {number}")], session_id=f"s{number}")
+    behind.close()
+    assert behind.dropped == 0
+    assert len(store.list().sessions) == 10
+
+
+class BlockedStore:
+    """Waits until it is released."""
+
+    def __init__(self) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+        self.stored = 0
+
+    def create_all(self, sessions: list[dict[str, Any]]) -> None:
+        self.begun.set()
+        self.released.wait(10)
+        self.stored += len(sessions)
+
+
+def test_above_the_capacity_the_oldest_are_dropped_and_counted() -> None:
+    blocked = BlockedStore()
+    behind = StoreBehind(blocked, capacity=4)  # type: ignore[arg-type]  # it has what is used
+    behind.create("a:m", [Message.user("first")])
+    assert blocked.begun.wait(10)
+    for number in range(9):
+        behind.create("a:m", [Message.user(f"question {number}")])
+    blocked.released.set()
+    behind.close()
+    assert (blocked.stored, behind.dropped) == (5, 5)
+
+
+def test_one_request_that_cannot_be_stored_holds_up_no_other(store: Store) -> None:
+    taken = store.create("a:m", [Message.user("first")], session_id="s3")
+    behind = StoreBehind(store)
+    for number in range(6):
+        behind.create("a:m", [Message.user(f"question {number}")], session_id=f"s{number}")
+    behind.close()
+    assert behind.dropped == 1
+    assert {record.id for record in store.list().sessions} == {f"s{number}" for number in range(6)}
+    assert store.load(taken.id).messages[0].text == "first"
