@@ -8,15 +8,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dragoman import AsyncClient
-from dragoman_gateway import pages
 from dragoman_gateway.access import Access, Caller
-from dragoman_gateway.compact import CompactEndpoint
 from dragoman_gateway.configuration import read_generation
-from dragoman_gateway.counting import CountEndpoint
-from dragoman_gateway.endpoint import Endpoint
-from dragoman_gateway.generation import Gateway, Generation
+from dragoman_gateway.endpoints import pages
+from dragoman_gateway.endpoints.compact import CompactEndpoint
+from dragoman_gateway.endpoints.counting import CountEndpoint
+from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.ids import new_request_id
-from dragoman_gateway.services import check_caller
+from dragoman_gateway.running.generation import Gateway, Generation
+from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response

@@ -7,7 +7,7 @@ from typing import Any
 from dragoman import AsyncClient
 from dragoman.runtime.configuration import find_configuration, read_configuration
 from dragoman_gateway.database.database import default_url
-from dragoman_gateway.generation import Generation
+from dragoman_gateway.running.generation import Generation
 from dragoman_gateway.settings import GatewaySettings
 
 MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"

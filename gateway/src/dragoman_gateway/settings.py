@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman import ConfigurationError
-from dragoman_gateway.deployments import DeploymentSettings
 from dragoman_gateway.keys.settings import KeySettings
+from dragoman_gateway.models.deployments import DeploymentSettings
 from dragoman_gateway.stored.settings import ResponseSettings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

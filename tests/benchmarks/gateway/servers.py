@@ -87,7 +87,7 @@ def running(server: str, upstream: str) -> Iterator[Target]:
                 environment |= {"DRAGOMAN_CONFIG": str(work / "dragoman.toml"), "OPENAI_API_KEY": "none",
                                 "ANTHROPIC_API_KEY": "none", "XDG_DATA_HOME": scratch}  # fmt: skip
                 workers = "2" if server.endswith("2") else "1"
-                start = "import typer; from dragoman_gateway.serve import serve; typer.run(serve)"
+                start = "import typer; from dragoman_gateway.server.command import serve; typer.run(serve)"
                 command = [sys.executable, "-c", start, "--port", str(port), "--workers", workers]
                 models = {"same": "chat", "other": "claude"}
             case "litellm":

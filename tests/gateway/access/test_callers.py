@@ -8,8 +8,8 @@ import openai
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman_gateway.serve import check_address
-from dragoman_gateway.services import requires_keys
+from dragoman_gateway.running.services import requires_keys
+from dragoman_gateway.server.command import check_address
 from dragoman_gateway.settings import GatewaySettings
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import KEY, PATHS, question, whole_reply

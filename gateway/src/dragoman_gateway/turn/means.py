@@ -7,7 +7,7 @@ from dragoman import AsyncClient
 from dragoman.answers import StateSealer, StateStore
 from dragoman.errors import DragomanError
 from dragoman_gateway.access import Middleware
-from dragoman_gateway.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
+from dragoman_gateway.models.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
 
 
 @dataclass(slots=True, kw_only=True)

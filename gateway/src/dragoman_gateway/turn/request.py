@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman_gateway.access import Caller
-from dragoman_gateway.metrics import RequestRecord
+from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.wires import Wire
 
 

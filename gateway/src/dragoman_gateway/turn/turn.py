@@ -11,8 +11,8 @@ from dragoman.errors import InvalidRequestError, PermissionDeniedError
 from dragoman.messages import Role
 from dragoman.policy import Hook
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
-from dragoman_gateway.deployments import Deployment
 from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest

@@ -12,12 +12,12 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman.answers import StateSealer
 from dragoman.errors import NotFoundError
-from dragoman_gateway.compaction import compaction_item, user_message
-from dragoman_gateway.endpoint import Endpoint
-from dragoman_gateway.generation import Generation
+from dragoman_gateway.endpoints.compaction import compaction_item, user_message
+from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.json import dumps, loads
-from dragoman_gateway.metrics import RequestRecord
-from dragoman_gateway.services import RequestServices
+from dragoman_gateway.running.generation import Generation
+from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.replies import Response

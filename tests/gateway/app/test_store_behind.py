@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Message, Store
 from dragoman.errors import StoreError
-from dragoman_gateway.behind import StoreBehind
+from dragoman_gateway.running.behind import StoreBehind
 from tests.gateway.upstream import gateway_before, question, streamed_reply, whole_reply
 
 

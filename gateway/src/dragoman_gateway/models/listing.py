@@ -8,7 +8,7 @@ from starlette.requests import Request
 from dragoman import AdapterCapabilities, get_adapter
 from dragoman.errors import DragomanError, NotFoundError
 from dragoman_gateway.access import Caller
-from dragoman_gateway.models import Models
+from dragoman_gateway.models.names import Models
 from dragoman_gateway.wires import Wire, messages
 
 _CREATED = "2026-01-01T00:00:00Z"

@@ -13,8 +13,8 @@ from dragoman.errors import (
     RateLimitError,
 )
 from dragoman_gateway.access import Caller
-from dragoman_gateway.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
-from dragoman_gateway.models import Models
+from dragoman_gateway.models.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
+from dragoman_gateway.models.names import Models
 
 
 class Clock:

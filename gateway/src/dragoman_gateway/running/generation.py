@@ -12,15 +12,15 @@ from dragoman.errors import DragomanError
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman_gateway.access import Access, Caller, OpenAccess
-from dragoman_gateway.behind import StoreBehind
-from dragoman_gateway.callers import CallerClients
-from dragoman_gateway.deployments import FallbackQuota
 from dragoman_gateway.errors import UnavailableError
-from dragoman_gateway.metrics import Metrics
-from dragoman_gateway.models import Models
-from dragoman_gateway.services import Services
+from dragoman_gateway.models.deployments import FallbackQuota
+from dragoman_gateway.models.names import Models
+from dragoman_gateway.running.behind import StoreBehind
+from dragoman_gateway.running.callers import CallerClients
+from dragoman_gateway.running.metrics import Metrics
+from dragoman_gateway.running.services import Services
+from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.state_keys import state_keys
 from dragoman_gateway.turn.means import Means
 
 logger = logging.getLogger("dragoman.gateway")

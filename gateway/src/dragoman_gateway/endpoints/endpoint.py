@@ -6,12 +6,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dragoman_gateway.compaction import expand_compactions
-from dragoman_gateway.generation import Gateway, Generation
+from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.ids import new_request_id
-from dragoman_gateway.logs import log_request
-from dragoman_gateway.metrics import RequestRecord
-from dragoman_gateway.services import RequestServices
+from dragoman_gateway.running.generation import Gateway, Generation
+from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.services import RequestServices
+from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response

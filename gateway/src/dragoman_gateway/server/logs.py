@@ -6,7 +6,7 @@ import sys
 import time
 
 from dragoman import Usage
-from dragoman_gateway.metrics import RequestRecord
+from dragoman_gateway.running.metrics import RequestRecord
 
 logger = logging.getLogger("dragoman.gateway.requests")
 

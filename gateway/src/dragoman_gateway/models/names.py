@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from dragoman import AsyncClient, get_adapter
 from dragoman.errors import NotFoundError, PermissionDeniedError, UnknownProviderError
 from dragoman_gateway.access import Caller
-from dragoman_gateway.deployments import Deployment, Deployments, DeploymentSettings, build
+from dragoman_gateway.models.deployments import Deployment, Deployments, DeploymentSettings, build
 
 ModelSettings = str | Sequence[DeploymentSettings]
 """A model, or several places to ask it."""

@@ -10,12 +10,12 @@ import uvicorn
 
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
-from dragoman_gateway.logs import configure_logs
-from dragoman_gateway.server import Server
-from dragoman_gateway.services import requires_keys
+from dragoman_gateway.running.services import requires_keys
+from dragoman_gateway.running.state_keys import VARIABLE, new_state_key
+from dragoman_gateway.server.logs import configure_logs
+from dragoman_gateway.server.process import Server
+from dragoman_gateway.server.workers import Workers
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.state_keys import VARIABLE, new_state_key
-from dragoman_gateway.workers import Workers
 
 APPLICATION = "dragoman_gateway:app"
 _BACKLOG = 2048

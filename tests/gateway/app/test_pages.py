@@ -11,8 +11,8 @@ from dragoman import AsyncClient, ConfigurationError
 from dragoman_gateway import GatewaySettings, create_app
 from dragoman_gateway.app import build_app
 from dragoman_gateway.configuration import read_generation
-from dragoman_gateway.generation import Gateway
-from dragoman_gateway.serve import check_address
+from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.server.command import check_address
 from tests.gateway.serving import serving
 from tests.gateway.upstream import PATHS, gateway_before, question, streamed_reply, whole_reply
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import uvicorn
 
-from dragoman_gateway.generation import Gateway
+from dragoman_gateway.running.generation import Gateway
 
 logger = logging.getLogger("dragoman.gateway")
 

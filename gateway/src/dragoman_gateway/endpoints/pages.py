@@ -9,14 +9,14 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from dragoman.errors import NotFoundError
-from dragoman_gateway import metrics
 from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, UnavailableError
-from dragoman_gateway.generation import Gateway
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.keys.spend_page import spend_page
-from dragoman_gateway.model_list import find_model, list_models
-from dragoman_gateway.openapi import openapi
+from dragoman_gateway.models.listing import find_model, list_models
+from dragoman_gateway.running import metrics
+from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.wires import Wire, wire_of

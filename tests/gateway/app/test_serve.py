@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from dragoman.testing.faults.server import FaultyServer, Pause, sse_reply
-from tests.gateway.test_bad_night import ask_to_the_end, cut, wait_until
+from tests.gateway.app.test_bad_night import ask_to_the_end, cut, wait_until
 from tests.gateway.upstream import question, stream_bytes
 
 FILE = """
@@ -35,7 +35,7 @@ def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int
         file.write_text(FILE.format(address=server.url, name="before"))
         environment = {**os.environ, "DRAGOMAN_CONFIG": str(file), "OPENAI_API_KEY": "sk-of-the-gateway"}
         process = subprocess.Popen(
-            [sys.executable, "-c", f"from dragoman_gateway.serve import serve; serve(workers={workers})"],
+            [sys.executable, "-c", f"from dragoman_gateway.server.command import serve; serve(workers={workers})"],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,

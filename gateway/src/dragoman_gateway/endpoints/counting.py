@@ -7,11 +7,11 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.answers import ClientToolIds
-from dragoman_gateway.endpoint import Endpoint
-from dragoman_gateway.generation import Generation
+from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.json import dumps
-from dragoman_gateway.metrics import RequestRecord
-from dragoman_gateway.services import RequestServices
+from dragoman_gateway.running.generation import Generation
+from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import responses

@@ -1,0 +1,1 @@
+"""Which model answers for a name, and where it is asked."""

@@ -1,0 +1,1 @@
+"""The process: the command, the server, its workers and its log."""
