@@ -11,6 +11,11 @@ from typing import Any
 from dragoman.formats.chatml import START
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.agents.a2a_wire import is_task
+from dragoman.formats.importers.langchain.langgraph import is_checkpoint
+from dragoman.formats.importers.llm.markdown import is_report
+from dragoman.formats.importers.templates import START as HARMONY_START
+from dragoman.formats.importers.templates import template_of
 from dragoman.formats.own_messages import SESSION
 from dragoman.formats.reading.entry_marks import (
     ENTRY_MARKS,
@@ -20,16 +25,18 @@ from dragoman.formats.reading.entry_marks import (
     is_finetuning_row,
     is_openai_batch_row,
     is_without_ids,
-    parts_of,
 )
+from dragoman.formats.reading.framework_marks import is_google_adk, is_mcp_result, is_openinference
+from dragoman.formats.reading.marks import Entry, parts_of
+from dragoman.formats.reading.spans import iter_spans
 
-_SQLITE = b"SQLite format 3\0"
-_PARQUET = b"PAR1"
-_HEAD = 100
+SQLITE = b"SQLite format 3\0"
+PARQUET = b"PAR1"
+_SQLITE_TABLES = ((b"CREATE TABLE checkpoints", "langgraph"), (b"CREATE TABLE app_states", "google-adk"))
+"""A table that only one kind of SQLite file has. Any other file counts as a log of llm."""
+_HEAD = 8192
 _MAX_ENTRIES = 50
 """Entries of a list in which a feature is searched."""
-
-Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +69,31 @@ def identify(data: Any, others: Mapping[str, Recogniser] | None = None) -> Detec
     them and one of ours, the format is unknown.
     """
     if isinstance(data, (bytes, bytearray)):
-        if bytes(data[: len(_SQLITE)]) == _SQLITE:
-            return Detection("llm")
-        if bytes(data[: len(_PARQUET)]) == _PARQUET:
-            return Detection(None, "hf", "a Parquet file is not read: write the data set as JSON lines")
+        if bytes(data[: len(SQLITE)]) == SQLITE:
+            return Detection(next((name for table, name in _SQLITE_TABLES if table in data), "llm"))
+        if is_checkpoint(bytes(data[:_HEAD])):
+            return Detection("langgraph")
+        if bytes(data[: len(PARQUET)]) == PARQUET:
+            return Detection("hf")
     if isinstance(data, (str, bytes, bytearray)):
         head = data[:_HEAD]
         text = head if isinstance(head, str) else bytes(head).decode(errors="replace")
         start = text.removeprefix("---").lstrip()
         if start.startswith(START):
             return Detection("chatml")
+        if start.startswith(HARMONY_START):
+            return Detection("harmony")
+        if is_report(start):
+            return Detection("llm-json")
+        if template_of(start) is not None:
+            return Detection("chat-template")
         if start.startswith(("interactions:", "http_interactions:")):
             return Detection("vcr")
     try:
         document = parse_json_or_lines(data, format_name="JSON")
     except FormatError as error:
+        if isinstance(data, (bytes, bytearray)) and is_task(bytes(data)):
+            return Detection("a2a")
         return Detection(None, None, f"this is neither JSON nor JSON lines: {error.reason}")
     found = _identify_document(document)
     named = [name for name, recognises in (others or {}).items() if recognises(document)]
@@ -178,11 +195,46 @@ def _is_llm_response(document: Entry) -> bool:
     return isinstance(prompt, Mapping) and isinstance(prompt.get("messages"), list) and "model" in document
 
 
+def _is_openinference(document: Entry) -> bool:
+    if "attributes" in document:
+        return is_openinference(document)
+    spans = (span for _, (span, _) in zip(range(_MAX_ENTRIES), iter_spans(document, "$"), strict=False))
+    return any(map(is_openinference, spans))
+
+
+def _is_autogen_state(document: Entry) -> bool:
+    context = document.get("llm_context")
+    is_team = isinstance(document.get("agent_states"), Mapping) and str(document.get("type")).endswith("State")
+    return is_team or (isinstance(context, Mapping) and isinstance(context.get("messages"), list))
+
+
+def _is_llama_index_store(document: Entry) -> bool:
+    return document.get("class_name") == "SimpleChatStore" or ("chat_store" in document and "token_limit" in document)
+
+
+def _is_adk_session(document: Entry) -> bool:
+    events = document.get("events")
+    named = "appName" in document or "app_name" in document
+    return isinstance(events, list) and (named or any(map(is_google_adk, parts_of(document, "events"))))
+
+
+def _is_mcp_frame(document: Entry) -> bool:
+    inner = document.get("params", document.get("result"))
+    return "jsonrpc" in document and isinstance(inner, Mapping) and ("messages" in inner or "content" in inner)
+
+
 _OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
     ("session", lambda document: SESSION in document),
     ("vcr", lambda document: "interactions" in document or "http_interactions" in document),
     ("chatgpt", is_chatgpt),
+    ("openinference", _is_openinference),
     ("otel", _is_trace),
+    ("autogen", _is_autogen_state),
+    ("llama-index", _is_llama_index_store),
+    ("google-adk", _is_adk_session),
+    ("langgraph", lambda document: isinstance(document.get("channel_values"), Mapping)),
+    ("mcp", _is_mcp_frame),
+    ("mcp", is_mcp_result),
     ("a2a", _is_task),
     ("llm-json", _is_llm_response),
     ("openai-batch", _is_batch_pair),

@@ -17,7 +17,7 @@ from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
 from dragoman.formats.conversion import Conversion
-from dragoman.formats.detect import Detection, Recogniser, identify
+from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
 from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
@@ -41,6 +41,19 @@ from dragoman.formats.importers import (
     from_vercel_model,
     from_vercel_ui,
 )
+from dragoman.formats.importers.agents import from_openinference
+from dragoman.formats.importers.datasets import from_hugging_face_file
+from dragoman.formats.importers.frameworks import (
+    from_autogen,
+    from_google_adk,
+    from_google_adk_file,
+    from_haystack,
+    from_llama_index,
+    from_mcp,
+)
+from dragoman.formats.importers.langchain.langgraph import from_langgraph, from_langgraph_file
+from dragoman.formats.importers.langchain.langsmith import from_langsmith
+from dragoman.formats.importers.templates import from_chat_template, from_harmony
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
@@ -61,6 +74,7 @@ class Format:
     written.
 
     ``read_many`` reads a source with several conversations from the path of its file, ``read_all`` from its text.
+    With both, ``file_mark`` has the first bytes of the files that ``read_many`` reads.
     ``recognises`` says of parsed JSON whether it is in the format; formats of other packages are detected by it.
     """
 
@@ -72,6 +86,7 @@ class Format:
     read_all: Callable[[Any], list[Conversation]] | None = None
     suffix: str = ".json"
     recognises: Recogniser | None = None
+    file_mark: bytes | None = None
 
 
 def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any]:
@@ -111,13 +126,26 @@ def _build_formats() -> dict[str, Format]:
         Format("anthropic-batch", "Anthropic's batches: requests and replies", read_all=from_anthropic_batch,
         suffix=".jsonl"),
         Format("hf", "chat data sets of Hugging Face: a conversation a row", read_all=from_hugging_face,
-        write=lambda history, _: to_hugging_face(history),
+        read_many=from_hugging_face_file, file_mark=PARQUET, write=lambda history, _: to_hugging_face(history),
         suffix=".jsonl"),
         Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
         Format("codex", "logs of the Codex CLI", lambda data, _: from_codex(data), suffix=".jsonl"),
         Format("chatgpt", "the export of ChatGPT", read_all=from_chatgpt),
         Format("otel", "traces with OpenTelemetry's gen_ai messages", read_all=from_otel),
         Format("a2a", "messages and tasks of A2A", lambda data, _: from_a2a(data)),
+        Format("openinference", "spans with OpenInference's conventions", read_all=from_openinference),
+        Format("langgraph", "checkpoints of LangGraph", read_all=from_langgraph,
+        read_many=from_langgraph_file, file_mark=SQLITE),
+        Format("langsmith", "runs of LangSmith", read_all=from_langsmith, suffix=".jsonl"),
+        Format("llama-index", "messages, stores and memories of LlamaIndex", read_all=from_llama_index),
+        Format("haystack", "Haystack's messages", lambda data, _: from_haystack(data)),
+        Format("autogen", "AutoGen's messages and states", read_all=from_autogen),
+        Format("google-adk", "sessions and events of Google's ADK", read_all=from_google_adk,
+        read_many=from_google_adk_file, file_mark=SQLITE),
+        Format("mcp", "messages and results of MCP", lambda data, _: from_mcp(data)),
+        Format("harmony", "OpenAI's Harmony, as JSON or as text", lambda data, _: from_harmony(data)),
+        Format("chat-template", "texts of chat templates other than ChatML and Harmony",
+        lambda data, _: from_chat_template(data), suffix=".txt"),
         Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(path.read_bytes())),
     )  # fmt: skip
     return {entry.name: entry for entry in found}
@@ -184,10 +212,16 @@ def read_file(path: Path, name: str, model: str | None = None) -> Read:
     """Read the conversations of a file in a format, with the labels of the file beside it. Raises FormatError and
     ConfigurationError, and OSError.
     """
-    read_many = get_format(name).read_many
-    if read_many is not None:
+    known = get_format(name)
+    read_many = known.read_many
+    if read_many is not None and (known.file_mark is None or _begins_with(path, known.file_mark)):
         return _collect(name, lambda: read_many(path))
     return _collect(name, lambda: _labelled(path, _read_data(path.read_bytes(), name, model, path.stem)))
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
 
 
 def _labelled(path: Path, found: list[Conversation]) -> list[Conversation]:

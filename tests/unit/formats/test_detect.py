@@ -109,11 +109,15 @@ _CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "
     ([{"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "a"}]}], "a2a"),
     ([{"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "1", "toolName": "f", "input": {}}]}],
      "vercel-model"),
-    ([{"role": "user", "additional_kwargs": {}, "blocks": []}], None),
-    ([{"role": "user", "meta": {}, "name": None, "content": [{"text": "a"}]}], None),
-    ([{"role": "user", "content": {"type": "text", "text": "a"}}], None),
-    ([{"role": "assistant", "channel": "final", "content": [{"type": "text", "text": "a"}]}], None),
-    ([{"type": "UserMessage", "source": "user", "content": "a"}], None),
+    ([{"role": "user", "additional_kwargs": {}, "blocks": []}], "llama-index"),
+    ([{"role": "user", "meta": {}, "name": None, "content": [{"text": "a"}]}], "haystack"),
+    ([{"role": "user", "content": {"type": "text", "text": "a"}}], "mcp"),
+    ([{"role": "assistant", "channel": "final", "content": [{"type": "text", "text": "a"}]}], "harmony"),
+    ([{"type": "UserMessage", "source": "user", "content": "a"}], "autogen"),
+    ([{"role": "user", "additional_kwargs": {}, "content": "a"}], None),
+    ([{"role": "user", "meta": {}, "content": [{"type": "text", "text": "a"}]}], None),
+    ([{"role": "narrator", "content": {"type": "text", "text": "a"}}], None),
+    ([{"type": "UserMessage", "content": 5}], None),
 ])  # fmt: skip
 def test_alike_formats_are_told_apart(document: Any, name: str | None) -> None:
     """Messages of other libraries with the same fields; what is not known is not guessed, and says why."""

@@ -24,7 +24,12 @@ from dragoman.session import snapshot
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80
-_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt"})
+_SUFFIXES = frozenset(
+    {
+        ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt", ".parquet", ".pb",
+        ".msgpack",
+    }
+)  # fmt: skip
 """The suffixes of files that are tried in a directory."""
 
 

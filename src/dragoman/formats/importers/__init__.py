@@ -11,7 +11,7 @@ from dragoman.formats.importers.datasets import (
     from_openai_batch,
     from_openai_finetuning,
 )
-from dragoman.formats.importers.langchain import from_langchain
+from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.importers.litellm import from_litellm
 from dragoman.formats.importers.llm import from_llm_json, from_llm_logs
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai

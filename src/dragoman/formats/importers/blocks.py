@@ -81,7 +81,7 @@ _GOOGLE = ("google", "google-vertex")
 
 def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:
     """Return model and provider as a message's metadata has them. ``provider`` is the library's name for it."""
-    ours = _providers()[library].get(provider, provider) if provider else None
+    ours = _providers().get(library, {}).get(provider, provider) if provider else None
     model = f"{ours}:{name}" if ours and name else name
     return {"model": model or None, "provider": ours or None}
 

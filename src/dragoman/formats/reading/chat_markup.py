@@ -7,7 +7,7 @@ A call is JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks. A 
 import re
 from typing import Any
 
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Role
 from dragoman.formats.document import parse
@@ -17,6 +17,8 @@ from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
 _TOOLS = re.compile(r"\n*# Tools\n\nYou may call one or more functions.*\Z", re.DOTALL)
+_DEFAULTS = ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",)
+"""The instructions that Qwen's template writes if there are none, and would write again."""
 _THINK, _THOUGHT = "<think>\n", "\n</think>"
 _CALL, _CALLED = "<tool_call>", "</tool_call>"
 _RESPONSE, _ANSWERED = "<tool_response>", "</tool_response>"
@@ -30,6 +32,10 @@ def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -
             if count:
                 reason = "a history holds no definitions of tools: left out"
                 source_losses().add(path, reason, kind=LossKind.TOOLS)
+            if kept in _DEFAULTS:
+                reason = "the template itself wrote these instructions, because there were none: left out"
+                source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                return
             if kept or not count:
                 turns.add(role, text_blocks(kept), path)
         case Role.ASSISTANT:

@@ -1,10 +1,9 @@
 """The marks of formats in the entries of a list: a feature that only one format has, and what a format cannot have."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-Entry = Mapping[str, Any]
+from dragoman.formats.reading.framework_marks import FRAMEWORK_MARKS
+from dragoman.formats.reading.marks import Entry, EntryMark, no_objection, parts_of, role_objection
 
 _LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
 _RESPONSES_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "item_reference"})
@@ -45,28 +44,6 @@ _MODEL_MARKS = frozenset({"tool-call", "tool-result", "reasoning", "custom"})
 _TRACE_PARTS = frozenset({"text", "tool_call", "tool_call_response", "reasoning", "thinking", "blob", "uri", "file"})
 _CODEX_LINES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 _LOG_LINES = frozenset({"user", "assistant", "system", "summary"})
-
-
-@dataclass(frozen=True, slots=True)
-class EntryMark:
-    """``has`` finds the feature; ``objection`` says why an entry cannot be of the format, or returns None."""
-
-    name: str
-    has: Callable[[Entry], bool]
-    objection: Callable[[Entry], str | None]
-
-
-def parts_of(entry: Entry, name: str = "content") -> Iterator[Entry]:
-    parts = entry.get(name)
-    return (part for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else iter(())
-
-
-def _no_objection(_: Entry) -> str | None:
-    return None
-
-
-def _role(entry: Entry) -> str | None:
-    return None if isinstance(entry.get("role"), str) else "an entry has no role"
 
 
 def _is_umf_event(entry: Entry) -> bool:
@@ -313,7 +290,7 @@ def _functions(entry: Entry) -> Iterator[Entry]:
 
 
 def _ollama_objection(entry: Entry) -> str | None:
-    if (found := _role(entry)) is not None:
+    if (found := role_objection(entry)) is not None:
         return found
     if entry.get("role") == "tool" and "tool_name" not in entry and "tool_call_id" not in entry:
         return "a result has no tool_name"
@@ -369,7 +346,7 @@ def _is_anthropic(entry: Entry) -> bool:
 
 
 def _anthropic_objection(entry: Entry) -> str | None:
-    if (found := _role(entry)) is not None:
+    if (found := role_objection(entry)) is not None:
         return found
     if any(entry.get(name) for name in _CALL_FIELDS) or entry.keys() & (_FOREIGN_FIELDS - {"source"}):
         return "an entry has fields of another library"
@@ -382,22 +359,23 @@ def _anthropic_objection(entry: Entry) -> str | None:
 
 
 ENTRY_MARKS: tuple[EntryMark, ...] = (
-    EntryMark("umf-events", _is_umf_event, _no_objection),
+    EntryMark("umf-events", _is_umf_event, no_objection),
+    *FRAMEWORK_MARKS,
     EntryMark("pydantic-ai", _is_pydantic_ai, _pydantic_ai_objection),
     EntryMark("langchain", _is_langchain, _langchain_objection),
-    EntryMark("messages", _is_dragoman, _role),
-    EntryMark("claude-code", _is_claude_code, _no_objection),
+    EntryMark("messages", _is_dragoman, role_objection),
+    EntryMark("claude-code", _is_claude_code, no_objection),
     EntryMark("llm-json", _is_llm_row, _llm_row_objection),
-    EntryMark("otel", _is_span, _no_objection),
+    EntryMark("otel", _is_span, no_objection),
     EntryMark("codex", _is_codex, _codex_objection),
-    EntryMark("chatgpt", is_chatgpt, _no_objection),
-    EntryMark("openai-batch", is_openai_batch_row, _no_objection),
-    EntryMark("anthropic-batch", is_anthropic_batch_row, _no_objection),
-    EntryMark("openai-finetuning", is_finetuning_row, _no_objection),
+    EntryMark("chatgpt", is_chatgpt, no_objection),
+    EntryMark("openai-batch", is_openai_batch_row, no_objection),
+    EntryMark("anthropic-batch", is_anthropic_batch_row, no_objection),
+    EntryMark("openai-finetuning", is_finetuning_row, no_objection),
     EntryMark("hf", is_row, _row_objection),
     EntryMark("cmf", _is_cmf, _cmf_objection),
-    EntryMark("acp", _is_acp, _role),
-    EntryMark("message-body", _is_message_body, _no_objection),
+    EntryMark("acp", _is_acp, role_objection),
+    EntryMark("message-body", _is_message_body, no_objection),
     EntryMark("a2a", _is_a2a, _a2a_objection),
     EntryMark("vercel-ui", _is_ui, _ui_objection),
     EntryMark("otel", _is_trace, _trace_objection),
@@ -409,8 +387,8 @@ ENTRY_MARKS: tuple[EntryMark, ...] = (
     EntryMark("umf", _is_umf, _umf_objection),
     EntryMark("ollama", _is_ollama, _ollama_objection),
     EntryMark("bedrock", _is_bedrock, _bedrock_objection),
-    EntryMark("cohere", _is_cohere, _role),
-    EntryMark("mistral", _is_mistral, _role),
+    EntryMark("cohere", _is_cohere, role_objection),
+    EntryMark("mistral", _is_mistral, role_objection),
     EntryMark("anthropic", _is_anthropic, _anthropic_objection),
 )
 """The marks, the most specific first. The first that is found and meets no objection decides."""

@@ -34,6 +34,10 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return not is_empty(self._native.get(name))
 
+    def names(self) -> list[str]:
+        """Return the names of all fields."""
+        return list(self._native)
+
     def look(self, name: str) -> Json:
         """Return a field without taking it."""
         return self._native.get(name)

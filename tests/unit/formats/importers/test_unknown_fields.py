@@ -14,13 +14,14 @@ from tests.tables import each_row
 from tests.unit.formats.documents import everything
 from tests.unit.formats.dump_files import dumps
 from tests.unit.formats.hostile import HANDWRITTEN_NATIVE
+from tests.unit.formats.importers.framework_samples import FRAMEWORK_SAMPLES
 from tests.unit.formats.importers.samples import SAMPLES
 
 _FIELD, _VALUE = "field_that_nobody_knows", "value of the unknown field"
 
 
 def _documents() -> Iterator[tuple[str, str, Any]]:
-    for name, (format_name, document) in SAMPLES.items():
+    for name, (format_name, document) in {**SAMPLES, **FRAMEWORK_SAMPLES}.items():
         yield name, format_name, document
     for name, document in HANDWRITTEN_NATIVE.items():
         yield name, name, document

@@ -21,6 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.agents.a2a_wire import is_task, read_task
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
@@ -35,8 +36,12 @@ _RESULTS = ("tool_result", "function_response", "tool_response")
 
 @typed_errors
 def from_a2a(document: Any) -> list[Message]:
-    """Read a task with its history, a list of messages, or a single message. Raises FormatError, with a path."""
-    data = parse_json_or_lines(document, format_name=FORMAT)
+    """Read a task with its history, a list of messages, or a single message; a task also as Protocol Buffers.
+
+    Raises FormatError, with a path.
+    """
+    is_binary = isinstance(document, (bytes, bytearray)) and is_task(bytes(document))
+    data = read_task(bytes(document)) if is_binary else parse_json_or_lines(document, format_name=FORMAT)
     turns = Turns()
     for fields in iter_fields(data, FORMAT):
         if "role" in fields:

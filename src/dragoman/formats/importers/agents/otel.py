@@ -27,6 +27,7 @@ from dragoman.formats.importers.blocks import (
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.spans import attributes_of, iter_spans, report_span
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
 
 FORMAT = "otel"
@@ -52,8 +53,6 @@ _STOP_REASONS = {
     "refusal": StopReason.REFUSAL,
     "error": StopReason.ERROR,
 }
-_MAX_SPAN_LEVELS = 8
-"""Levels of an export between its root and its spans."""
 
 
 @typed_errors
@@ -62,7 +61,7 @@ def from_otel(document: Any) -> list[Conversation]:
     data = parse_json_or_lines(document, format_name=FORMAT)
     if isinstance(data, list) and data and all(isinstance(item, dict) and "parts" in item for item in data):
         data = {"attributes": {INPUT: data}}  # the messages alone
-    records = list(_find_records(data, "$", 0))
+    records = list(_find_records(data))
     chosen: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     keys: dict[str, list[list[bytes]]] = {}
     for path, record in records:
@@ -91,42 +90,23 @@ _TRACE = "trace"
 """Where the id of the trace is kept among the attributes; no attribute has this name without a dot."""
 
 
-def _find_records(value: Any, path: str, level: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the attributes of all spans and records that hold messages, in order."""
-    if level > _MAX_SPAN_LEVELS:
-        return
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _find_records(item, f"{path}[{index}]", level + 1)
-        return
-    if not isinstance(value, dict):
-        return
-    if "attributes" in value:
-        attributes = _attributes(value["attributes"])
-        if INPUT in attributes or OUTPUT in attributes or ALL in attributes:
-            _report_span(value, attributes, path)
-            context = value.get("context")
-            trace = context.get("trace_id") if isinstance(context, dict) else None
-            times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
-            started = next((time for time in times if time is not None), None)
-            yield f"{path}.attributes", {
-                **attributes, _TRACE: trace or value.get("trace_id") or value.get("traceId"), _STARTED: started,
-            }  # fmt: skip
-            return
-    for name in ("resourceSpans", "scopeSpans", "spans", "resourceLogs", "scopeLogs", "logRecords", "logs"):
-        yield from _find_records(value.get(name), f"{path}.{name}", level + 1)
+    for value, path in iter_spans(document, "$"):
+        attributes = attributes_of(value["attributes"])
+        if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
+            continue
+        _report_span(value, attributes, path)
+        context = value.get("context")
+        trace = context.get("trace_id") if isinstance(context, dict) else None
+        times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
+        started = next((time for time in times if time is not None), None)
+        yield f"{path}.attributes", {
+            **attributes, _TRACE: trace or value.get("trace_id") or value.get("traceId"), _STARTED: started,
+        }  # fmt: skip
 
 
 _STARTED = "started"
-_SPAN_FIELDS = frozenset(
-    {
-        "name", "context", "kind", "parent_id", "start_time", "end_time", "status", "attributes", "events", "links",
-        "resource", "traceId", "spanId", "parentSpanId", "startTimeUnixNano", "endTimeUnixNano", "flags", "traceState",
-        "body", "severity_number", "severity_text", "dropped_attributes", "timestamp", "observed_timestamp", "trace_id",
-        "span_id", "trace_flags", "event_name", "timeUnixNano", "observedTimeUnixNano", "instrumentation_scope",
-        "droppedAttributesCount", "droppedEventsCount", "droppedLinksCount", "scope", "eventName",
-    }
-)  # fmt: skip
 _PREFIXES = (
     "gen_ai.",
     "server.",
@@ -145,42 +125,10 @@ _OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_
 def _report_span(span: dict[str, Any], attributes: dict[str, Any], path: str) -> None:
     """Report what is neither a field of all spans, nor an attribute of the conventions or of a known program."""
     losses = source_losses()
-    context = span.get("context")
-    for name in context if isinstance(context, dict) else ():
-        if name not in ("trace_id", "span_id", "trace_state", "trace_flags", "is_remote"):
-            losses.add_field(f"{path}.context", name, FORMAT)
-    for name, value in span.items():
-        if name not in _SPAN_FIELDS and not is_empty(value):
-            losses.add_field(path, name, FORMAT)
+    report_span(span, path, FORMAT)
     for name, value in attributes.items():
         if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(value):
             losses.add_field(f"{path}.attributes", name, FORMAT)
-
-
-def _attributes(native: Any) -> dict[str, Any]:
-    """Return attributes by name, from an object or from OTLP's list of keys and values."""
-    if isinstance(native, dict):
-        return native
-    found: dict[str, Any] = {}
-    for item in native if isinstance(native, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("key"), str):
-            found[item["key"]] = _value(item.get("value"))
-    return found
-
-
-def _value(native: Any) -> Any:
-    if not isinstance(native, dict):
-        return native
-    if "arrayValue" in native:
-        inner = native["arrayValue"]
-        return [_value(each) for each in inner.get("values", ())] if isinstance(inner, dict) else []
-    if "kvlistValue" in native:
-        inner = native["kvlistValue"]
-        return _attributes(inner.get("values")) if isinstance(inner, dict) else {}
-    if "intValue" in native:
-        text = to_text(native["intValue"])
-        return int(text) if text.lstrip("-").isdigit() and len(text) < 20 else text  # OTLP sends integers as texts
-    return next(iter(native.values()), None)
 
 
 def _lines(record: dict[str, Any], path: str) -> list[bytes]:

@@ -6,6 +6,7 @@ Source: https://huggingface.co/docs/trl/dataset_formats and https://huggingface.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -15,8 +16,9 @@ from dragoman.formats.document import parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.datasets.parquet import iter_parquet
 from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_rows
-from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
@@ -55,6 +57,17 @@ def from_hugging_face(document: Any) -> list[Conversation]:
         document = {"messages": document}
     names = RowNames()
     return [Conversation(names.next(row.take("id")), _RowReader(row).read()) for row in iter_rows(document, FORMAT)]
+
+
+@typed_errors
+def from_hugging_face_file(path: Path) -> list[Conversation]:
+    """Return one conversation for each row of a Parquet file. Raises FormatError, with a path."""
+    names = RowNames()
+    return [
+        Conversation(names.next(row.take("id")), _RowReader(row).read())
+        for number, native in enumerate(iter_parquet(path))
+        for row in iter_fields(native, FORMAT, f"$[{number}]")
+    ]
 
 
 class _RowReader:

@@ -1,4 +1,6 @@
-"""JSON of simonw/llm: a response as `Response.to_dict` writes it, and rows of `llm logs --json`."""
+"""Documents of simonw/llm: a response as `Response.to_dict` writes it, rows of `llm logs --json`, and the report of
+`llm logs`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +8,12 @@ from typing import Any
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse
+from dragoman.formats.document import decode_text, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.datasets.rows import drop_tools
+from dragoman.formats.importers.llm.markdown import is_report, read_rows
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
@@ -23,7 +26,8 @@ _SHOWN = ("id", "conversation_name", "conversation_model", "options_json", "opti
 @typed_errors
 def from_llm_json(document: Any) -> list[Conversation]:
     """Return the conversation of a response, or each conversation in the rows of a log. Raises FormatError."""
-    data = parse(document, format_name=FORMAT)
+    is_text = isinstance(document, (str, bytes, bytearray))
+    data = read_rows(document) if is_text and is_report(decode_text(document)) else parse(document, format_name=FORMAT)
     if isinstance(data, dict) and isinstance(data.get("prompt"), dict):
         return [Conversation(to_text(fields.look("id")) or "1", _response(fields))
                 for fields in iter_fields(data, FORMAT)]  # fmt: skip

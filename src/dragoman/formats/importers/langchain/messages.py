@@ -28,8 +28,8 @@ from dragoman.formats.importers.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader
-from dragoman.formats.importers.langchain_models import LangChainMessage, constructor, fields_of
+from dragoman.formats.importers.langchain.blocks import LIBRARY, BlockReader
+from dragoman.formats.importers.langchain.models import LangChainMessage, constructor, fields_of
 from dragoman.formats.reading.fields import list_inside
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import put_results_first

@@ -33,7 +33,7 @@ from dragoman.formats.importers.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.importers.langchain_models import Call, Extras
+from dragoman.formats.importers.langchain.models import Call, Extras
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader
 

@@ -1,0 +1,217 @@
+"""Haystack's messages as `ChatMessage.to_dict` writes them: an object with one key for each part.
+
+The form of version 1 (``content`` is a text) is the same as that of Chat Completions and is read there.
+Source: haystack/dataclasses/chat_message.py, 3.4.
+"""
+
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    MediaSource,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+)
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import (
+    build_usage,
+    media_block,
+    media_from_url,
+    model_fields_of,
+    provider_block,
+    read_citation,
+    text_blocks,
+    to_text,
+)
+from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
+from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.turns import Turns, read_time, stop_after
+
+FORMAT = "haystack"
+
+_ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
+_STOP_REASONS = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "completed": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "incomplete": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+}
+_REQUEST_FIELDS = (
+    "index", "id", "object", "status", "logprobs", "completion_start_time", "error", "incomplete_details",
+    "instructions", "metadata", "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p", "truncation",
+    "max_output_tokens", "previous_response_id", "reasoning", "service_tier", "text", "user", "store", "response_id",
+    "background", "prompt_cache_key", "safety_identifier", "top_logprobs", "system_fingerprint", "stop_sequence",
+)  # fmt: skip
+"""What a provider repeats of the request in the metadata of a reply."""
+_USAGE_FIELDS = (
+    "total_tokens", "cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier",
+    "speed",
+)  # fmt: skip
+_DETAIL_FIELDS = ("accepted_prediction_tokens", "audio_tokens", "rejected_prediction_tokens", "text_tokens",
+                  "image_tokens")  # fmt: skip
+_PARTS = ("text", "tool_call", "tool_call_result", "reasoning", "image", "file")
+
+
+@typed_errors
+def from_haystack(document: Any) -> list[Message]:
+    """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError, with a
+    path.
+    """
+    data, at = list_inside(parse_json_or_lines(document, format_name=FORMAT), "messages", FORMAT)
+    turns = Turns()
+    called: dict[str | None, Any] = {}
+    for message in iter_fields(data, FORMAT, at):
+        _message(message, turns, called)
+    return turns.messages
+
+
+def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
+    word = message.required_text("role", "_role")
+    role = _ROLES.get(word)
+    if role is None:
+        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    name = message.text("name", "_name")
+    if name is not None:
+        source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")
+    field = "content" if message.look("content") is not None else "_content"
+    parts = message.objects(field)
+    meta = message.object("meta", "_meta")
+    turns.start(role, has_results=role is Role.TOOL)
+    blocks = [block for part in parts for block in _part(part, turns, called)]
+    metadata, created = _read_meta(meta, blocks) if meta is not None else ({}, None)
+    turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=created)
+
+
+def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[ContentBlock]:
+    """Return the blocks of a part. ``called`` has the arguments of each call by its id: a result repeats them."""
+    kind = next((name for name in _PARTS if part.look(name) is not None), None)
+    if kind == "text":
+        return text_blocks(part.text("text"))
+    inner = part.object(kind) if kind is not None else None
+    if inner is None:
+        return [provider_block(FORMAT, "part", part.rest())]
+    if kind == "tool_call":
+        return [_call(inner, turns, called)]
+    if kind == "tool_call_result":
+        origin = inner.object("origin")
+        native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
+        if origin is not None and origin.look("arguments") == called.get(native_id):
+            origin.ignore("arguments")
+        return [turns.result(native_id, name, _result(inner, turns, called), is_error=inner.flag("error"))]
+    if kind == "reasoning":
+        return _reasoning(inner)
+    return [_media(inner, is_image=kind == "image")]
+
+
+def _call(call: Fields, turns: Turns, called: dict[str | None, Any]) -> ContentBlock:
+    native_id, arguments = _call_id(call), call.take("arguments")
+    called[native_id] = arguments
+    return turns.call(native_id, call.required_text("tool_name"), arguments)
+
+
+def _call_id(call: Fields) -> str | None:
+    """Return the id that pairs a call with its result. Of Responses, the call's own id is that of an item."""
+    native_id, extra = call.text("id"), call.object("extra")
+    if extra is None:
+        return native_id
+    extra.ignore("type", "id", "status")
+    return extra.text("call_id") or native_id
+
+
+def _text_of(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _result(result: Fields, turns: Turns, called: dict[str | None, Any]) -> list[ContentBlock]:
+    value = result.look("result")
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return [block for part in result.objects("result") for block in _part(part, turns, called)]
+    return text_blocks(result.take("result"))
+
+
+def _reasoning(reasoning: Fields) -> list[ContentBlock]:
+    text = reasoning.text("reasoning_text") or ""
+    extra = reasoning.object("extra")
+    if extra is None:
+        return [ThinkingBlock(text=text)] if text else []
+    found: list[ContentBlock] = []
+    for each in extra.objects("reasoning_contents"):  # as Bedrock and Anthropic have it
+        content = each.object("reasoning_content")
+        if content is None:
+            continue
+        if (redacted := content.text("redacted_thinking", "redacted_content")) is not None:
+            found.append(RedactedThinkingBlock(data=redacted))
+        if (signed := content.object("reasoning_text")) is not None:
+            found.append(ThinkingBlock(text=signed.text("text") or "", signature=signed.text("signature")))
+    if found:
+        return found
+    extra.ignore("id", "type", "status", "summary", "content")  # copies of the text
+    sealed = extra.text("encrypted_content", "signature")
+    return [ThinkingBlock(text=text, signature=sealed)] if text or sealed else []
+
+
+def _media(media: Fields, *, is_image: bool) -> ContentBlock:
+    media.ignore("validation")
+    media_type, data = media.text("mime_type"), media.text("base64_image", "base64_data") or ""
+    detail, title, meta = media.text("detail"), media.text("filename"), media.object("meta")
+    kind = "image" if is_image else None
+    url = _text_of(meta.look("url")) if meta is not None else None
+    if meta is not None and url is not None:
+        meta.ignore("url")
+    if data.startswith(("http:", "https:")):
+        return media_from_url(data, media_type, kind=kind, detail=detail, title=title)
+    source = MediaSource(kind="base64", data=data)
+    return media_block(source, media_type, kind=kind, detail=detail, title=title)
+
+
+def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:
+    meta.ignore(*_REQUEST_FIELDS)
+    provider = _text_of(meta.take("provider", "model_provider"))
+    usage, citations = meta.object("usage"), meta.objects("citations")
+    _attach_citations(blocks, citations)
+    stop = _STOP_REASONS.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
+    created = read_time(meta.take("created_at", "created"))
+    return {
+        **model_fields_of(FORMAT, provider, _text_of(meta.take("model"))),
+        "usage": _usage(usage) if usage is not None else None,
+        "stop_reason": stop_after(blocks, stop),
+    }, created
+
+
+def _attach_citations(blocks: list[ContentBlock], citations: list[Fields]) -> None:
+    """Put the citations of a reply on its last text: Haystack does not say which of its texts they belong to."""
+    position = next((index for index in reversed(range(len(blocks))) if isinstance(blocks[index], TextBlock)), None)
+    if citations and position is not None:
+        found = tuple(read_citation(each.whole()) for each in citations)
+        blocks[position] = blocks[position].model_copy(update={"citations": found})
+
+
+def _usage(usage: Fields) -> Usage | None:
+    details = usage.object("prompt_tokens_details", "input_tokens_details")
+    outputs = usage.object("completion_tokens_details", "output_tokens_details")
+    cached = details.count("cached_tokens") if details is not None else None
+    written = details.count("cache_write_tokens", "cache_creation_tokens") if details is not None else None
+    reasoning = outputs.count("reasoning_tokens", "thinking_tokens") if outputs is not None else None
+    for each in (details, outputs):
+        if each is not None:
+            each.ignore(*_DETAIL_FIELDS)
+    read = usage.count("prompt_tokens", "input_tokens")
+    found = build_usage(
+        read,
+        usage.count("completion_tokens", "output_tokens"),
+        cached=cached if cached is not None else usage.count("cache_read_input_tokens"),
+        written=written if written is not None else usage.count("cache_creation_input_tokens"),
+        reasoning_tokens=reasoning,
+    )
+    usage.ignore(*_USAGE_FIELDS)
+    return found

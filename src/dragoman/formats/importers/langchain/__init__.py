@@ -1,0 +1,1 @@
+"""LangChain's messages, and what LangGraph and LangSmith keep them in."""

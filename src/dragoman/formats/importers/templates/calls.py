@@ -1,0 +1,179 @@
+"""Calls, results and definitions of tools inside the turns of a chat template."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import from_json
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
+from dragoman.canonical.message import Role
+from dragoman.formats.importers.blocks import text_blocks
+from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.turns import Turns
+
+_THINK = re.compile(r"\A\s*<think>(.*?)</think>\s*", re.DOTALL)
+_DATES = re.compile(r"\A(?:Environment: ipython\n)?(?:Tools: [^\n]*\n)?\s*Cutting Knowledge Date: [^\n]*\nToday Date: "
+                    r"[^\n]*\n\n")  # fmt: skip
+_GIVEN = re.compile(r"\A(?:Given the following functions, please respond with|You have access to the following "
+                    r"functions).*?Do not use variables\.\n\n", re.DOTALL)  # fmt: skip
+_SECTION = re.compile(r"\A\s*# Tools\n\nYou may call one or more functions.*", re.DOTALL)
+_TOOL_LIST = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
+_BAR = "\N{FULLWIDTH VERTICAL LINE}"
+_TOKEN_CALL = re.compile(
+    rf"<{_BAR}tool▁call▁begin{_BAR}>(.*?)<{_BAR}tool▁sep{_BAR}>(.*?)<{_BAR}tool▁call▁end{_BAR}>", re.DOTALL
+)
+_TOKEN_CALLS = re.compile(rf"<{_BAR}tool▁calls▁begin{_BAR}>.*<{_BAR}tool▁calls▁end{_BAR}>", re.DOTALL)
+_OUTPUT = re.compile(rf"<{_BAR}tool▁output▁begin{_BAR}>(.*?)<{_BAR}tool▁output▁end{_BAR}>", re.DOTALL)
+_FENCED = re.compile(r"\A(.*?)\n```json\n(.*)\n```\Z", re.DOTALL)
+_PYTHON = "<|python_tag|>"
+
+
+class CallReader:
+    """Adds the turns of one text to the messages. ``style`` is that of the template's row."""
+
+    def __init__(self, turns: Turns, style: str, *, is_json_result: bool) -> None:
+        self._turns = turns
+        self._is_json_result = is_json_result
+        self._reply: Callable[[str], list[ContentBlock]] = {
+            "json": self._json_reply,
+            "tags": self._tagged_reply,
+            "tokens": self._token_reply,
+            "none": self._plain_reply,
+        }[style]
+        self._texts_of: dict[str, frozenset[str]] = {}
+        """The parameters of each tool that are texts."""
+
+    def turn(self, role: Role, text: str, path: str) -> None:
+        match role:
+            case Role.SYSTEM:
+                if (kept := self._system(text, path)) is not None:
+                    self._turns.start(role)
+                    self._turns.add(role, text_blocks(kept), path)
+            case Role.ASSISTANT:
+                self._turns.start(role)
+                self._turns.add(role, self._reply(text.removesuffix("\n")), path)
+            case Role.TOOL:
+                self._results(text, path)
+            case _:
+                self._turns.start(role)
+                self._turns.add(role, text_blocks(self._drop_definitions(text, path).removesuffix("\n")), path)
+
+    def _system(self, text: str, path: str) -> str | None:
+        """Return the instructions; None if the template wrote all of the turn."""
+        if _SECTION.match(text):
+            self._learn(text)
+            _report_tools(path)
+            return None
+        kept, count = _DATES.subn("", text)
+        if count:
+            reason = "the days that the template writes are no instructions: left out"
+            source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+        kept = self._drop_definitions(kept, path)
+        return kept.removesuffix("\n") if kept.strip() else None
+
+    def _learn(self, text: str) -> None:
+        for block in _TOOL_LIST.findall(text):
+            for line in block.split("\n"):
+                tool = _parse(line)
+                function = tool.get("function", tool) if isinstance(tool, dict) else None
+                if isinstance(function, dict) and isinstance(parameters := function.get("parameters"), dict):
+                    properties = parameters.get("properties")
+                    self._texts_of[str(function.get("name"))] = frozenset(
+                        name for name, known in (properties.items() if isinstance(properties, dict) else ())
+                        if isinstance(known, dict) and known.get("type") == "string"
+                    )  # fmt: skip
+
+    def _drop_definitions(self, text: str, path: str) -> str:
+        """Return a text without the definitions of tools that a template of Llama puts before it."""
+        given = _GIVEN.match(text)
+        if given is None:
+            return text
+        position, decoder = given.end(), json.JSONDecoder()
+        while text.startswith("{", position):
+            try:
+                _, position = decoder.raw_decode(text, position)
+            except ValueError:
+                break
+            while text.startswith("\n", position):
+                position += 1
+        _report_tools(path)
+        return text[position:]
+
+    def _results(self, text: str, path: str) -> None:
+        self._turns.start(Role.TOOL, has_results=True)
+        answers = _OUTPUT.findall(text) or _RESPONSE.findall(text) or [text.removesuffix("\n")]
+        for answer in answers:
+            decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
+            content = text_blocks(decoded if isinstance(decoded, str) else answer)
+            self._turns.add(Role.TOOL, [self._turns.result(None, None, content)], path)
+
+    def _plain_reply(self, text: str) -> list[ContentBlock]:
+        return [TextBlock(text=text)] if text else []
+
+    def _json_reply(self, text: str) -> list[ContentBlock]:
+        body = text.strip().removeprefix(_PYTHON)
+        call = _parse(body) if body.startswith("{") else None
+        if isinstance(call, dict) and isinstance(call.get("name"), str) and call.keys() <= _CALL_KEYS and len(call) > 1:
+            return [self._turns.call(None, call["name"], call.get("parameters", call.get("arguments")))]
+        return self._plain_reply(text)
+
+    def _tagged_reply(self, text: str) -> list[ContentBlock]:
+        blocks, text = _think(text)
+        position = 0
+        for found in _TAGGED.finditer(text):
+            blocks += self._plain_reply(text[position : found.start()].strip("\n"))
+            position = found.end()
+            name, _, body = found[1].strip().partition("\n")
+            texts = self._texts_of.get(name)
+            arguments = {
+                key: value if texts is not None and key in texts else _json_or_text(value)
+                for key, value in _ARGUMENT.findall(body)
+            }
+            blocks.append(self._turns.call(None, name.strip(), arguments))
+        rest = text[position:].strip("\n") if position else text
+        return [*blocks, *self._plain_reply(rest)]
+
+    def _token_reply(self, text: str) -> list[ContentBlock]:
+        blocks, text = _think(text)
+        plain = _TOKEN_CALLS.sub("", text)
+        blocks += self._plain_reply(plain)
+        for head, body in _TOKEN_CALL.findall(text):
+            fenced = _FENCED.match(body)  # version 3 names the type before the separator, 3.1 the tool
+            name, arguments = (fenced[1], fenced[2]) if fenced else (head, body)
+            blocks.append(self._turns.call(None, name.strip(), arguments))
+        return blocks
+
+
+_CALL_KEYS = {"name", "parameters", "arguments", "type"}
+
+
+def _think(text: str) -> tuple[list[ContentBlock], str]:
+    """Return the thinking at the start of a reply, and the rest."""
+    found = _THINK.match(text)
+    if found is None:
+        return [], text
+    thought = found[1].strip("\n")
+    return [ThinkingBlock(text=thought)] if thought.strip() else [], text[found.end() :]
+
+
+def _report_tools(path: str) -> None:
+    source_losses().add(path, "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
+
+
+def _json_or_text(value: str) -> Any:
+    """Return the JSON value of an argument whose type is unknown, or the text itself."""
+    parsed = _parse(value)
+    return value if parsed is None and value.strip() != "null" else parsed
+
+
+def _parse(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return None
