@@ -97,7 +97,7 @@ def identify(data: Any, others: Mapping[str, Recogniser] | None = None) -> Detec
         return Detection(None, None, f"this is neither JSON nor JSON lines: {error.reason}")
     found = _identify_document(document)
     named = [name for name, recognises in (others or {}).items() if recognises(document)]
-    if len(named) == 1 and found.format is None:
+    if len(named) == 1 and found.format in (None, *named):
         return Detection(named[0])
     if named:
         fits = [*named, *([found.format] if found.format else [])]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -160,32 +160,34 @@ GROUP = "dragoman.formats"
 
 
 @cache
-def _others() -> dict[str, Format]:
-    """Return the formats of other packages. Raises ConfigurationError if one cannot be loaded, or is no format."""
-    found: dict[str, Format] = {}
-    for entry in entry_points(group=GROUP):
-        try:
-            loaded = entry.load()
-        except Exception as error:
-            raise ConfigurationError(f"the format {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
-        if not isinstance(loaded, Format) or loaded.name != entry.name:
-            raise ConfigurationError(
-                f"{entry.value}, installed as the format {entry.name!r}, is no Format of that name"
-            )
-        if entry.name in FORMATS:
-            raise ConfigurationError(f"{entry.value} has the name of a format of Dragoman: {entry.name!r}")
-        found[entry.name] = loaded
-    return found
+def _entries() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+@cache
+def _load(name: str) -> Format:
+    """Return the format of another package. Raises ConfigurationError if it cannot be loaded, or is no format."""
+    entry = _entries()[name]
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        raise ConfigurationError(f"the format {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
+    if not isinstance(loaded, Format) or loaded.name != entry.name:
+        raise ConfigurationError(f"{entry.value}, installed as the format {entry.name!r}, is no Format of that name")
+    return loaded
 
 
 def get_format(name: str) -> Format:
-    """Return the format of that name, or the list format of the provider of that name. Raises ConfigurationError."""
+    """Return the format of that name, or the list format of the provider of that name. Raises ConfigurationError.
+
+    A package's format takes the place of one of ours with the same name.
+    """
+    if name in _entries():
+        return _load(name)
     if name in FORMATS:
         return FORMATS[name]
-    if name in _others():
-        return _others()[name]
     if name not in providers():
-        known = ", ".join([*FORMATS, *_others()])
+        known = ", ".join([*FORMATS, *_entries()])
         raise ConfigurationError(f"there is no format {name!r:.80}: there are {known}, and the names of providers")
     return Format(
         name,
@@ -234,7 +236,8 @@ def _labelled(path: Path, found: list[Conversation]) -> list[Conversation]:
 
 def identify_format(document: Any) -> Detection:
     """As `identify`, with the formats of other packages."""
-    return identify(document, {name: known.recognises for name, known in _others().items() if known.recognises})
+    others = {name: _load(name).recognises for name in _entries()}
+    return identify(document, {name: recognises for name, recognises in others.items() if recognises is not None})
 
 
 def _detected(document: Any, place: str) -> str:

@@ -16,7 +16,7 @@ def _read(data: Any, model: str | None) -> list[Message]:
 
 SAID = Format("said", "what was said", read=_read, recognises=lambda data: isinstance(data, list) and "said" in data[0])
 GREEDY = Format("greedy", "everything", read=_read, recognises=lambda _: True)
-TAKEN = Format("cmf", "a name of ours", read=_read)
+TAKEN = Format("llama-index", "a name of ours", read=_read, recognises=lambda data: "blocks" in data[0])
 NO_FORMAT = 5
 
 
@@ -24,9 +24,11 @@ NO_FORMAT = 5
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     entries: list[EntryPoint] = []
     monkeypatch.setattr(registry, "entry_points", lambda group: entries if group == "dragoman.formats" else [])
-    registry._others.cache_clear()
+    registry._entries.cache_clear()
+    registry._load.cache_clear()
     yield entries
-    registry._others.cache_clear()
+    registry._entries.cache_clear()
+    registry._load.cache_clear()
 
 
 def _entry(name: str, value: str) -> EntryPoint:
@@ -53,12 +55,18 @@ def test_a_document_that_fits_several_formats_is_unknown(installed: list[EntryPo
     [
         ("said", "NO_FORMAT", "is no Format of that name"),
         ("other", "SAID", "is no Format of that name"),
-        ("cmf", "TAKEN", "the name of a format of Dragoman"),
         ("said", "MISSING", "cannot be loaded"),
     ],
 )
 def test_a_faulty_entry_is_named(installed: list[EntryPoint], name: str, value: str, pattern: str) -> None:
-    """An entry that is no format, has another name or one of ours, or cannot be loaded."""
+    """An entry that is no format, has another name, or cannot be loaded."""
     installed.append(_entry(name, value))
     with pytest.raises(DragomanError, match=pattern):
-        read([{"said": "Hi."}], "nothing")
+        read([{"said": "Hi."}], name)
+
+
+def test_a_package_takes_the_place_of_a_format_of_ours(installed: list[EntryPoint]) -> None:
+    """By its name, also if both recognise a document."""
+    installed.append(_entry("llama-index", "TAKEN"))
+    document = [{"role": "user", "said": "Hi.", "additional_kwargs": {}, "blocks": []}]
+    assert (read(document).format, read(document).messages[0].text) == ("llama-index", "Hi.")
