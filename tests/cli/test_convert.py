@@ -11,6 +11,7 @@ from dragoman import Message, Session
 from dragoman.adapter.errors import DragomanError
 from dragoman.cli.app import app
 from dragoman.formats import from_acp, from_cmf, from_messages, to_cmf, to_messages
+from dragoman.messages import MessageMetadata
 from tests.cli.test_commands import command
 from tests.unit.formats.documents import everything
 from tests.unit.formats.dump_files import DUMPS
@@ -179,3 +180,70 @@ def test_an_unknown_format_is_not_guessed(tmp_path: Path) -> None:
     assert "the closest is openai-chat" in str(error)
     assert "'blocks' ($[0]). Name it with --from" in str(error)
     assert convert(path, tmp_path / "there.json", "--to", "messages", "--from", "openai-chat").exit_code == 0
+
+
+_ROW = {"messages": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]}
+
+
+def test_lines_become_lines(tmp_path: Path) -> None:
+    """A line that cannot be read is named with its number, and the rest is converted."""
+    source, target = tmp_path / "rows.jsonl", tmp_path / "there.jsonl"
+    source.write_text("\n".join([json.dumps(_ROW), '{"half', json.dumps(_ROW)]))
+    done = convert(source, "--to", "cmf", "-o", target)
+    assert done.exit_code == 1
+    assert "2 conversations" in done.output
+    assert "1 lines and 0 files failed" in done.output
+    assert "rows.jsonl:2: $: this is not valid JSON" in done.output
+    written = target.read_text(encoding="utf-8").splitlines()
+    assert [message.text for message in from_cmf(json.loads(written[1]))] == ["Hi.", "Hello."]
+    assert len(written) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl", "there.jsonl"]
+
+
+def test_a_folder_becomes_lines(tmp_path: Path) -> None:
+    """Of all its files, whatever their formats; also if the target is in the folder."""
+    source = tmp_path / "from"
+    source.mkdir()
+    shutil.copy(DUMPS / "langchain_chat_dumpd.json", source / "a.json")
+    shutil.copy(DUMPS / "llm_threads.db", source / "b.db")
+    (source / "c.jsonl").write_text("\n".join([json.dumps(_ROW)] * 3))
+    (source / "d.json").write_text('{"a": 1}')
+    for _ in range(2):
+        done = convert(source, "--to", "hf", "-o", source / "data.jsonl", "--overwrite")
+        assert done.exit_code == 1
+        assert "6 conversations" in done.output
+        assert "0 lines and 1 files failed" in done.output
+    rows = [json.loads(line) for line in (source / "data.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [len(row["messages"]) for row in rows][-3:] == [2, 2, 2]
+
+
+def test_lines_become_files(tmp_path: Path) -> None:
+    """In a directory, by number; one line into one file."""
+    source = tmp_path / "rows.jsonl"
+    source.write_text("\n".join([json.dumps(_ROW)] * 2))
+    assert convert(source, tmp_path / "talks", "--to", "cmf").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "talks").iterdir()) == ["1.json", "2.json"]
+    error = convert(source, tmp_path / "one.json", "--to", "cmf").exception
+    assert isinstance(error, DragomanError)
+    assert "several conversations" in str(error)
+    assert convert(source, tmp_path / "one.json", "--to", "cmf", "--only", "2").exit_code == 0
+
+
+def test_one_target_is_named(tmp_path: Path, history: Path) -> None:
+    """As an argument or as an option, not both and not neither."""
+    for words in ((), (tmp_path / "a.json", "-o", tmp_path / "b.json")):
+        error = convert(history, *words, "--to", "cmf").exception
+        assert isinstance(error, DragomanError)
+        assert "name one target" in str(error)
+    assert convert(history, "-o", tmp_path / "a.json", "--to", "cmf").exit_code == 0
+
+
+def test_labels_of_lines_are_kept_beside_the_file(tmp_path: Path) -> None:
+    """All of them, before the file appears."""
+    source, target = tmp_path / "rows.jsonl", tmp_path / "there.jsonl"
+    labelled = Message.user("Hi.").model_copy(update={"metadata": MessageMetadata(labels=frozenset({"secret"}))})
+    rows = [to_messages([each]).data for each in (labelled, Message.user("Hi."))]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    assert convert(source, target, "--to", "hf").exit_code == 0
+    beside = target.with_name("there.jsonl.labels.json")
+    assert json.loads(beside.read_bytes())["security"]["labels"] == ["secret"]

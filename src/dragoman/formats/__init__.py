@@ -37,6 +37,7 @@ from dragoman.formats.importers import (
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.fields import Fields, iter_fields
+from dragoman.formats.reading.lines import Line, read_lines
 from dragoman.formats.reading.read import Read
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.registry import Format, read
@@ -56,6 +57,7 @@ __all__ = [
     "FormatError",
     "InternalMessage",
     "InternalTool",
+    "Line",
     "MessageBody",
     "MessageBodyError",
     "MessageBodyPart",
@@ -97,6 +99,7 @@ __all__ = [
     "iter_fields",
     "read",
     "read_cmf_extensions",
+    "read_lines",
     "to_acp",
     "to_chatml",
     "to_cmf",

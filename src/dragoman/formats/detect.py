@@ -24,6 +24,7 @@ from dragoman.formats.reading.entry_marks import (
     is_chatgpt,
     is_finetuning_row,
     is_openai_batch_row,
+    is_row,
     is_without_ids,
 )
 from dragoman.formats.reading.framework_marks import is_google_adk, is_mcp_result, is_openinference
@@ -105,6 +106,22 @@ def identify(data: Any, others: Mapping[str, Recogniser] | None = None) -> Detec
     return found
 
 
+def is_conversation(document: Any) -> bool:
+    """Whether a JSON value alone is a whole conversation, and not one of its messages or a step of a program."""
+    if isinstance(document, (list, tuple)):
+        return any(isinstance(each, Mapping) for each in document)
+    if not isinstance(document, Mapping):
+        return False
+    if any(fits(document) for name, fits in _OBJECTS if name not in _STEPS):
+        return True
+    is_whole = isinstance(document.get("messages"), list) or is_row(document) or is_finetuning_row(document)
+    return is_whole and "role" not in document
+
+
+_STEPS = ("otel", "openinference", "message-body")
+"""Formats whose object is a step of a conversation, or one message."""
+
+
 def _identify_document(document: Any) -> Detection:
     if isinstance(document, Mapping):
         return _identify_object(document)
@@ -144,6 +161,8 @@ def _identify_list(document: Sequence[Any]) -> Detection:
         if not any(map(mark.has, first)):
             continue
         objection = _first_objection(entries, mark.objection)
+        if objection is None and mark.name == "hf":
+            objection = _row_objection(first)
         if objection is None:
             has_tool_role = any(entry.get("role") == "tool" for entry in entries)
             # Anthropic's lists do not have this role.
@@ -154,6 +173,16 @@ def _identify_list(document: Sequence[Any]) -> Detection:
         return Detection("hf" if any(map(is_without_ids, entries)) else "openai-chat")
     has_roles = any("role" in entry for entry in entries)
     return closest or Detection(None, "openai-chat" if has_roles else None, objection)
+
+
+def _row_objection(rows: Sequence[Entry]) -> str | None:
+    """Return why the rows are no data set: their messages are those of another format."""
+    for index, row in enumerate(rows):
+        entries = row.get("messages")
+        name = _identify_list(entries).format if isinstance(entries, list) else None
+        if name not in (None, "hf", "openai-chat", "ollama", "litellm", "umf", "cohere", "mistral"):
+            return f"a row has messages of the format {name} ($[{index}])"
+    return None
 
 
 def _first_objection(entries: Sequence[Entry], objection: Callable[[Entry], str | None]) -> str | None:

@@ -227,11 +227,8 @@ def _begins_with(path: Path, mark: bytes) -> bool:
 
 
 def _labelled(path: Path, found: list[Conversation]) -> list[Conversation]:
-    """Add the labels of the file beside it to a document that holds one conversation."""
-    if len(found) != 1:
-        return found
-    (only,) = found
-    return [Conversation(only.name, read_sidecar(path, only.messages))]
+    """Add the labels of the file beside a document to each of its conversations."""
+    return [Conversation(each.name, read_sidecar(path, each.messages)) for each in found]
 
 
 def identify_format(document: Any) -> Detection:

@@ -12,7 +12,7 @@ from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
-from dragoman.cli.io.conversation_files import read_conversations
+from dragoman.cli.io.convert.files import read_conversations
 from dragoman.formats import Conversation, detect, from_cassette
 from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names

@@ -3,20 +3,25 @@
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import to_json
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
+from dragoman.cli.io.convert.losses import LossCounts
 from dragoman.events.umf import history_to_umf
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
+from dragoman.formats.reading.lines import holds_conversations, read_lines
 from dragoman.formats.reading.read import Read
 from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file
 from dragoman.formats.umf.convert import to_umf
@@ -24,10 +29,12 @@ from dragoman.session import snapshot
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80
+_MAX_FAILURES = 1000
+"""Failures that are named."""
 _SUFFIXES = frozenset(
     {
-        ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt", ".parquet", ".pb",
-        ".msgpack",
+        ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt", ".parquet",
+        ".pb", ".msgpack",
     }
 )  # fmt: skip
 """The suffixes of files that are tried in a directory."""
@@ -60,9 +67,63 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
             and path.is_file()
             and not hidden
             and not path.name.endswith(SIDECAR_SUFFIX)
-            and target_folder not in path.resolve().parents
+            and target_folder not in (path.resolve(), *path.resolve().parents)
         ):
             yield path
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """``place`` is a file, or a line of it."""
+
+    place: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a conversion says at its end, and while it runs."""
+
+    losses: LossCounts = field(default_factory=LossCounts)
+    failures: list[Failure] = field(default_factory=list)
+    """The first of them; ``failed`` counts all."""
+    failed: int = 0
+    advance: Callable[[int], object] = lambda _: None
+    """Is called with the number of bytes that were read."""
+
+    def fail(self, place: str, error: Exception) -> None:
+        self.failed += 1
+        if len(self.failures) < _MAX_FAILURES:
+            self.failures.append(Failure(place, str(error)))
+
+
+def iter_conversations(
+    source: Path, source_format: str | None, model: str | None, report: Report
+) -> Iterator[Conversation]:
+    """Yield the conversations of a file. One in a line is read when it is its turn; a line that cannot be read is a
+    failure of the report. Raises FormatError, with a path, and ConfigurationError.
+    """
+    known = get_format(source_format) if source_format is not None else None
+    if (known is None or known.read_many is None) and holds_conversations(source):
+        position = 0
+        for line in read_lines(source, source_format, model=model):
+            report.advance(line.position - position)
+            position = line.position
+            if line.error is not None:
+                report.fail(f"{source}:{line.number}", line.error)
+                continue
+            report.losses.add(line.losses)
+            names = line.conversations
+            yield from (
+                names
+                if len(names) != 1 or names[0].name != "1"
+                else [Conversation(str(line.number), names[0].messages)]
+            )
+        return
+    read = read_conversations(source, source_format, model)
+    report.losses.add(read.losses)
+    report.advance(source.stat().st_size)
+    yield from read.conversations
 
 
 def plan_targets(
@@ -73,38 +134,37 @@ def plan_targets(
     to: str,
     model: str | None,
     only: str | None,
-    losses: list[Loss],
+    report: Report,
     named: bool = True,
 ) -> Iterator[tuple[str, list[Message], Path]]:
     """Yield each conversation of a file, with its target file.
 
-    ``named``: the target is a file name; otherwise the format's suffix is added. The reader's losses are added to
-    ``losses``. Raises FormatError, with a path, and
+    ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    read = read_conversations(source, source_format, model)
-    losses += read.losses
-    conversations = read.conversations
+    failed = report.failed
+    found = iter_conversations(source, source_format, model, report)
     if only is not None:
-        conversations = [conversation for conversation in conversations if conversation.name == only]
-        if not conversations:
-            raise ConfigurationError(f"{source} holds no conversation {only!r:.80}")
-    if not conversations:
-        raise ConfigurationError(f"{source} holds no conversation")
+        found = (conversation for conversation in found if conversation.name == only)
+    first = list(islice(found, 2))
+    if not first:
+        if report.failed > failed:
+            return
+        raise ConfigurationError(f"{source} holds no conversation" + (f" {only!r:.80}" if only is not None else ""))
     suffix = get_format(to).suffix
-    if len(conversations) == 1:
-        (conversation,) = conversations
+    if len(first) == 1:
+        (conversation,) = first
         if named and target.is_dir():
             target = target / f"{source.stem}{suffix}"
         yield conversation.name, conversation.messages, target if named else target.with_name(target.name + suffix)
         return
     if named and target.suffix and not target.is_dir():
         raise ConfigurationError(
-            f"{source} holds {len(conversations)} conversations: name a directory as the target, or one of "
-            "them with --only"
+            f"{source} holds several conversations: name a directory or a file of lines (.jsonl) as the target, or one "
+            "of them with --only"
         )
     taken: set[str] = set()
-    for conversation in conversations:
+    for conversation in chain(first, found):
         yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
 
 
@@ -138,6 +198,14 @@ def _file_name(name: str, taken: set[str]) -> str:
     return candidate
 
 
+def write_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Any]:
+    """Return a history in a format. Raises ConfigurationError if the format is read-only."""
+    write = get_format(to).write
+    if write is None:
+        raise ConfigurationError(f"{to} can be read but not written")
+    return write(history, model)
+
+
 def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Iterable[str]]:
     """Return the file content in a format, in pieces. Raises ConfigurationError if the format is read-only."""
     if to == "session":
@@ -153,10 +221,7 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
         return report_labels(Conversion(lines, to_umf(history).losses), history, "UMF's event log")
     if to == "messages":
         return Conversion(iter_text(list(history)))
-    write = get_format(to).write
-    if write is None:
-        raise ConfigurationError(f"{to} can be read but not written")
-    conversion = write(history, model)
+    conversion = write_history(history, to, model)
     return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
 
 
@@ -168,11 +233,16 @@ def write_file(conversion: Conversion[Iterable[str]], path: Path, *, overwrite: 
     if path.exists() and not overwrite:
         raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = sidecar_path(path)
-    if conversion.labels:
-        _write_whole([write_sidecar(conversion.labels).decode()], beside, overwrite=overwrite)
+    write_labels(path, conversion.labels, overwrite=overwrite)
     _write_whole(conversion.data, path, overwrite=overwrite)
-    if overwrite and not conversion.labels:
+
+
+def write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None:
+    """Write the labels that a file has no room for into the file beside it; without any, remove an older one."""
+    beside = sidecar_path(path)
+    if labels:
+        _write_whole([write_sidecar(labels).decode()], beside, overwrite=overwrite)
+    elif overwrite:
         beside.unlink(missing_ok=True)
 
 
@@ -181,17 +251,21 @@ def _write_whole(pieces: Iterable[str], path: Path, *, overwrite: bool) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.writelines(pieces)
-        Path(temporary).chmod(0o666 & ~_umask())
-        if overwrite:
-            Path(temporary).replace(path)
-        else:
-            os.link(temporary, path)
-            Path(temporary).unlink()
-    except BaseException as error:
+        put_in_place(Path(temporary), path, overwrite=overwrite)
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, FileExistsError):
-            raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite") from None
-        raise
+
+
+def put_in_place(temporary: Path, path: Path, *, overwrite: bool) -> None:
+    """Give a complete file its name. Raises ConfigurationError if there is one of that name."""
+    temporary.chmod(0o666 & ~_umask())
+    if overwrite:
+        temporary.replace(path)
+        return
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite") from None
 
 
 def _umask() -> int:

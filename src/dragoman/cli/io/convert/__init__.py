@@ -1,0 +1,1 @@
+"""Conversations between files: what `dragoman convert` reads and writes."""
