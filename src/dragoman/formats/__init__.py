@@ -41,13 +41,32 @@ from dragoman.formats.reading.lines import Line, read_lines
 from dragoman.formats.reading.read import Read
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.registry import Format, read
+from dragoman.formats.umf.calls import (
+    InternalToolCall,
+    InternalToolResult,
+    call_from_mcp,
+    call_from_openai,
+    call_to_mcp,
+    call_to_openai,
+    internal_tool_call,
+    internal_tool_result,
+    result_from_mcp,
+    result_to_mcp,
+    tool_from_openai,
+    tool_result_block,
+    tool_to_openai,
+    tool_use_block,
+)
 from dragoman.formats.umf.convert import from_umf, to_umf
 from dragoman.formats.umf.events import from_umf_events
+from dragoman.formats.umf.formatter import ChatMLFormatter, ChatMLMessage
 from dragoman.formats.umf.models import InternalMessage
 from dragoman.formats.umf.tools import InternalTool, internal_tool, tool_definition, tool_from_mcp, tool_to_mcp
 
 __all__ = [
     "BodyViolation",
+    "ChatMLFormatter",
+    "ChatMLMessage",
     "Compatibility",
     "Conversation",
     "Conversion",
@@ -57,6 +76,8 @@ __all__ = [
     "FormatError",
     "InternalMessage",
     "InternalTool",
+    "InternalToolCall",
+    "InternalToolResult",
     "Line",
     "MessageBody",
     "MessageBodyError",
@@ -66,6 +87,10 @@ __all__ = [
     "NotFetchedError",
     "Read",
     "Turns",
+    "call_from_mcp",
+    "call_from_openai",
+    "call_to_mcp",
+    "call_to_openai",
     "called_tools_in_cmf",
     "detect",
     "from_a2a",
@@ -95,11 +120,15 @@ __all__ = [
     "from_vercel_ui",
     "identify",
     "internal_tool",
+    "internal_tool_call",
+    "internal_tool_result",
     "is_compatible",
     "iter_fields",
     "read",
     "read_cmf_extensions",
     "read_lines",
+    "result_from_mcp",
+    "result_to_mcp",
     "to_acp",
     "to_chatml",
     "to_cmf",
@@ -113,5 +142,9 @@ __all__ = [
     "to_umf",
     "tool_definition",
     "tool_from_mcp",
+    "tool_from_openai",
+    "tool_result_block",
     "tool_to_mcp",
+    "tool_to_openai",
+    "tool_use_block",
 ]

@@ -31,7 +31,7 @@ END = "<|im_end|>"
 
 _MARKER = re.compile(r"<\|(im_start|im_end)\|>")
 _HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
-_TURN_END = re.compile(r"<\|im_end\|>(?:\n+(?=<\|im_start\|>)|\Z)")
+_TURN_END = re.compile(r"<\|im_end\|>(?:\n*(?=<\|im_start\|>)|\Z)")
 """The end of a turn is followed by another turn, or by nothing: elsewhere the marker is a text that somebody wrote."""
 _FIRST_LINE = re.compile(r"[^\n]*\n")
 _UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
@@ -63,6 +63,7 @@ def from_chatml(text: str | bytes) -> list[Message]:
         check_text(text)
     except ValueError as error:
         raise FormatError(str(error)) from None
+    text = text.lstrip()
     turns = _split_turns(text.replace("\r\n", "\n") if _is_crlf(text) else text)
     if all(turn.is_own for turn in turns):
         return [_read(turn.role, turn.name, turn.text) for turn in turns]
@@ -86,7 +87,7 @@ def _split_turns(text: str) -> list[_Turn]:
     """Return the turns. The last may have no end; one without text is the prompt for a reply, and is left out."""
     turns: list[_Turn] = []
     position = 0
-    text = text.rstrip("\n") if text.rstrip("\n").endswith(END) else text
+    text = text.rstrip("\r\n") if text.rstrip("\r\n").endswith(END) else text
     while position < len(text):
         path = f"$[{len(turns)}]"
         if not text.startswith(START, position):

@@ -110,8 +110,14 @@ def test_templates_of_models_are_read(text: str) -> None:
     assert [(loss.path, loss.kind) for loss in result.losses] == [("$[0]", LossKind.TOOLS)]
 
 
-@pytest.mark.parametrize("end", ["", "<|im_end|>", "<|im_end|>\n\n"])
+@pytest.mark.parametrize("end", ["", "<|im_end|>", "<|im_end|>\n\n", "<|im_end|>\r\n"])
 def test_the_last_turn_may_end_in_any_way(end: str) -> None:
     """Without its mark, and with line breaks behind it."""
     (message,) = from_chatml(f"<|im_start|>user\nHi.{end}")
     assert message.text == "Hi."
+
+
+def test_turns_need_no_line_break_between_them() -> None:
+    """And may follow blank lines."""
+    found = from_chatml("\n\n<|im_start|>user\nHi.<|im_end|><|im_start|>assistant\nHello.<|im_end|>")
+    assert [message.text for message in found] == ["Hi.", "Hello."]

@@ -115,7 +115,7 @@ def test_cmf_errors_have_the_path_of_the_field(document: Any, path: str) -> None
         ([{"role": "user", "content": [{"type": "audio"}]}], "$[0].content[0]"),
         ([{"role": "user", "content": [{"type": "text"}]}], "$[0].content[0].text"),
         ([{"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]}], "$[0].content[0].source.url"),
-        ([{"role": "user", "content": "", "metadata": {"a": 1}}], "$[0].metadata.a"),
+        ([{"role": "user", "content": "", "metadata": {"dragoman_id": 1}}], "$[0].metadata.dragoman_id"),
         ([{"role": "user", "content": "", "metadata": {"dragoman_metadata": "{"}}], "$[0].metadata.dragoman_metadata"),
         (
             [{"role": "user", "content": "", "metadata": {"dragoman_channel": "\ud800"}}],

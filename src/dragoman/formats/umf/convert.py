@@ -11,12 +11,13 @@ from pydantic_core import from_json, to_json
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
 from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.document import copy_json_at, iter_entries, validating
+from dragoman.formats.document import copy_json_at, iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import tool_call
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
@@ -28,14 +29,16 @@ _PREFIX = "dragoman_"
 Fields = dict[str, Any]
 
 
-def to_umf(messages: Sequence[Message]) -> Conversion[list[Fields]]:
+def to_umf(messages: Sequence[Message], *, openai_calls: bool = False) -> Conversion[list[Fields]]:
     """Write a history as UMF. A result has the message-level encoding; among other blocks, the block-level one.
+
+    ``openai_calls``: a reply has its calls as ``tool_calls`` next to its content, in OpenAI's form, and not as blocks.
 
     Raises CriticalLossError if a block marked critical would be lost.
     """
     history = as_history(messages)
     losses = LossCollector(FORMAT)
-    writer = _Writer(history, losses)
+    writer = _Writer(history, losses, openai_calls=openai_calls)
     written: list[Fields] = []
     index = 0
     while index < len(history):
@@ -72,7 +75,7 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
     """Return the messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
     _report_unknown(native, path)
     with validating(native, path):
-        message = umf.InternalMessage.model_validate(_drop_nulls(native))
+        message = umf.InternalMessage.model_validate(_with_content(_drop_nulls(native)))
         fields, role, failed = _read_notes(message, path)
         has_results = role is Role.TOOL or any(isinstance(block, umf.ToolResult) for block in message.blocks())
         ids.start_turn(role, has_results=has_results)
@@ -85,8 +88,15 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
                 )
             ]
             return split_results(role, answer, fields), ids.pop_native_ids()
-        blocks = [block_of(block, ids) for block in message.blocks()]
+        texts = [] if message.tool_calls and message.content == "" else message.blocks()
+        blocks = [block_of(block, ids) for block in texts]
+        blocks += [tool_call(ids, call.id, call.function.name, call.function.arguments) for call in message.tool_calls]
         return split_results(role, blocks, fields), ids.pop_native_ids()
+
+
+def _with_content(native: Fields) -> Fields:
+    """Return a message with calls in OpenAI's form with a content, which it may lack."""
+    return {"content": "", **native} if native.get("tool_calls") else native
 
 
 _BLOCK_FIELDS = {
@@ -98,7 +108,7 @@ _BLOCK_FIELDS = {
 
 
 _SOURCE_FIELDS = frozenset({*umf.Base64Source.model_fields, *umf.UrlSource.model_fields})
-_CHAT_FIELDS = ("tool_calls", "function_call", "refusal")
+_CHAT_FIELDS = ("function_call", "refusal")
 """What messages of Chat Completions say outside their content: as UMF they would say less."""
 
 
@@ -116,10 +126,27 @@ def _report_unknown(native: Fields, path: str) -> None:
             source = block.get("source") if "source" in known else None
             names = source.keys() - _SOURCE_FIELDS if isinstance(source, dict) else ()
             unknown += [(f"{path}.content[{index}].source", name) for name in names]
+    unknown += [(path, name) for name in _unread_ids(native)]
+    calls = native.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        if isinstance(call, dict):
+            unknown += [
+                (f"{path}.tool_calls[{index}]", name) for name in call.keys() - umf.ToolCall.model_fields.keys()
+            ]
+            function = call.get("function")
+            names = function.keys() - umf.CalledFunction.model_fields.keys() if isinstance(function, dict) else ()
+            unknown += [(f"{path}.tool_calls[{index}].function", name) for name in names]
     for at, name in sorted(unknown):
         reason = f"the field {name[:80]!r} stays with the message for UMF alone"
         is_content = at == path and name in _CHAT_FIELDS
         source_losses().add(f"{at}.{name}", reason, severity=Severity.WARNING if is_content else Severity.INFO)
+
+
+def _unread_ids(native: Fields) -> list[str]:
+    """Return the fields of a result that stand in another message, and the name of a speaker."""
+    if native.get("role") == "tool" and isinstance(native.get("content"), str):
+        return []
+    return [name for name in ("tool_call_id", "name") if native.get(name) is not None]
 
 
 _ROLES = {role: "system" if role is Role.DEVELOPER else str(role) for role in Role}
@@ -127,7 +154,8 @@ _ROLES = {role: "system" if role is Role.DEVELOPER else str(role) for role in Ro
 
 
 class _Writer:
-    def __init__(self, history: Sequence[Message], losses: LossCollector) -> None:
+    def __init__(self, history: Sequence[Message], losses: LossCollector, *, openai_calls: bool = False) -> None:
+        self._openai_calls = openai_calls
         self._names = tool_names_by_id(history)
         self._ids = verbatim.tool_ids(history, FORMAT)
         self._losses = losses
@@ -171,8 +199,12 @@ class _Writer:
             self._losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
         blocks: list[umf.Block] = []
         origins: list[int] = []
+        calls: list[umf.ToolCall] = []
         for index, block in enumerate(message.content):
             self._report_misplaced(message, index, block)
+            if self._openai_calls and isinstance(block, ToolUseBlock):
+                calls.append(self._openai_call(message, index, block, after=bool(calls)))
+                continue
             written = write_block(message, index, block, self._ids, self._losses)
             if written is not None:
                 blocks.append(written)
@@ -180,7 +212,19 @@ class _Writer:
         plain = len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL
         role: Any = _ROLES.get(message.role, "user")
         content: Any = blocks[0].text if plain and isinstance(blocks[0], umf.Text) else blocks
-        return umf.InternalMessage(role=role, content=content, metadata=_write_notes(message, origins)).as_dict()
+        if calls and not blocks:
+            content = ""
+        notes = _write_notes(message, origins)
+        return umf.InternalMessage(role=role, content=content, metadata=notes, tool_calls=calls).as_dict()
+
+    def _openai_call(self, message: Message, index: int, block: ToolUseBlock, *, after: bool) -> umf.ToolCall:
+        """Return a call in OpenAI's form. Text behind a call is written before it, which is a loss."""
+        if not after and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
+            reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
+            self._losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        text = block.raw_input if block.raw_input is not None else to_json(block.input).decode()
+        function = umf.CalledFunction(name=block.name, arguments=text)
+        return umf.ToolCall(id=self._ids.get(block.id, block.id), function=function)
 
     def _report_misplaced(self, message: Message, index: int, block: ContentBlock) -> None:
         """Report blocks that change role on reading: results become tool messages, and other blocks in those the
@@ -212,7 +256,12 @@ def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool
 
 def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
     """Return the message fields in the notes, the role, and whether the result is an error."""
-    notes = {key.removeprefix(_PREFIX): text for key, text in message.metadata.items() if key.startswith(_PREFIX)}
+    notes: dict[str, str] = {}
+    for key, text in message.metadata.items():
+        if key.startswith(_PREFIX):
+            if not isinstance(text, str):
+                raise FormatError(f"must be a text, not {kind_of(text)}", path=f"{path}.metadata.{key}")
+            notes[key.removeprefix(_PREFIX)] = text
     raw: Fields = {name: notes[name] for name in ("id", "session_id", "created_at", "channel") if name in notes}
     raw["role"] = notes.get("role", message.role) if message.role == "system" else message.role
     if message.role == "user" and notes.get("role", "user") not in list(Role):

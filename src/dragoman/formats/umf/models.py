@@ -70,16 +70,32 @@ Content = Annotated[
 ]
 
 
+class CalledFunction(UmfModel):
+    """``arguments`` is the JSON text of an object."""
+
+    name: str
+    arguments: str | dict[str, Any] = "{}"
+
+
+class ToolCall(UmfModel):
+    """A call in OpenAI's form."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class InternalMessage(UmfModel):
-    """``metadata`` maps texts to texts. ``tool_call_id`` and ``name`` belong to the message-level encoding of a result:
-    the role ``tool`` and a text.
+    """``metadata`` is any JSON by name. ``tool_call_id`` and ``name`` belong to the message-level encoding of a result:
+    the role ``tool`` and a text. ``tool_calls`` are calls in OpenAI's form, next to the content.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: Content
-    metadata: dict[str, str] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
     tool_call_id: str | None = None
     name: str | None = None
+    tool_calls: list[ToolCall] = Field(default_factory=list)
 
     @classmethod
     def system(cls, text: str) -> Self:
@@ -120,7 +136,9 @@ class InternalMessage(UmfModel):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the message in its written form: without nulls, and without empty metadata."""
-        written = self.model_dump(exclude={"tool_call_id", "name", "metadata"})
+        written = self.model_dump(exclude={"tool_call_id", "name", "metadata", "tool_calls"})
+        if self.tool_calls:
+            written["tool_calls"] = [call.model_dump() for call in self.tool_calls]
         if self.metadata:
             written["metadata"] = dict(self.metadata)
         optional = {"tool_call_id": self.tool_call_id, "name": self.name}

@@ -7,13 +7,21 @@ import pytest
 from pydantic import BaseModel
 
 from dragoman.formats import InternalTool, MessageBodyPart, MessageBodySchemaPart
-from dragoman.formats.umf import events, models
+from dragoman.formats.umf import calls, events, models
 from tests.unit.canonical.test_cmf_tables import rows
 
 FIELDS: dict[type[BaseModel], list[str]] = {
     models.InternalMessage: [
         "role: system|user|assistant|tool !", "content: str|list[Text|Image|ToolUse|ToolResult] !",
-        "metadata: dict[str, str] empty", "tool_call_id: str? None", "name: str? None",
+        "metadata: dict[str, any] empty", "tool_call_id: str? None", "name: str? None",
+        "tool_calls: list[ToolCall] empty",
+    ],
+    models.ToolCall: ["id: str !", "type: function function", "function: CalledFunction !"],
+    calls.InternalToolCall: [
+        "id: str !", "name: str !", "arguments: dict[str, any] empty", "metadata: dict[str, any] empty",
+    ],
+    calls.InternalToolResult: [
+        "tool_call_id: str !", "content: any ", "is_error: bool False", "metadata: dict[str, any] empty",
     ],
     models.Text: ["type: text text", "text: str !"],
     models.Image: ["type: image image", "source: Base64Source|UrlSource !"],

@@ -1,0 +1,226 @@
+"""Calls of tools and their results in UMF's own types, in MCP's, and in OpenAI's form.
+
+Source: docs/reference/umf.md#tools. Names in ``metadata`` begin with the protocol that they come from, so that the way
+back is without loss.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from dragoman.adapter.wirejson import parse_arguments
+from dragoman.canonical.blocks import ContentBlock, ImageBlock, MediaSource, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.guard import copy_json
+from dragoman.canonical.ids import new_tool_use_id
+from dragoman.formats.document import copy_json_at, kind_of, parse, validating
+from dragoman.formats.errors import FormatError
+from dragoman.formats.umf.models import UmfModel
+from dragoman.formats.umf.tools import InternalTool
+
+_MCP_RESULT = {"structuredContent": "mcp_structured_content", "_meta": "mcp_meta"}
+_MCP_CONTENT = "mcp_content"
+_MCP_OTHERS = "mcp_others"
+_RAW = "openai_arguments"
+"""Arguments that are no object, as their text."""
+_OPENAI_STRICT = "openai_strict"
+
+Json = dict[str, Any]
+
+
+class InternalToolCall(UmfModel):
+    """A call. ``arguments`` is an object."""
+
+    id: str
+    name: str
+    arguments: Json = Field(default_factory=dict)
+    metadata: Json = Field(default_factory=dict)
+
+
+class InternalToolResult(UmfModel):
+    """The answer to a call. ``content`` is any JSON: a text, or the parts of MCP."""
+
+    tool_call_id: str
+    content: Any = ""
+    is_error: bool = False
+    metadata: Json = Field(default_factory=dict)
+
+
+def call_from_mcp(data: Any, *, call_id: str | None = None) -> InternalToolCall:
+    """Read the parameters of ``tools/call``. MCP's calls have no id of their own: the request's, or a new one.
+
+    Raises FormatError, with a path.
+    """
+    native = _object(data, "a call of MCP")
+    others = {name: value for name, value in native.items() if name not in ("name", "arguments")}
+    metadata = {_MCP_OTHERS: others} if others else {}
+    fields = {
+        "id": call_id or new_tool_use_id(),
+        "name": native.get("name"),
+        "arguments": native.get("arguments") or {},
+    }
+    with validating(native, "$"):
+        return InternalToolCall.model_validate({**fields, "metadata": metadata})
+
+
+def call_to_mcp(call: InternalToolCall) -> Json:
+    """Write the parameters of ``tools/call``."""
+    return {"name": call.name, "arguments": copy_json(call.arguments), **_others(call.metadata)}
+
+
+def result_from_mcp(data: Any, tool_call_id: str) -> InternalToolResult:
+    """Read the result of ``tools/call``. One text is the content itself; other parts are kept as they are.
+
+    Raises FormatError, with a path.
+    """
+    native = _object(data, "a result of MCP")
+    content = native.get("content", [])
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise FormatError("must be a list of objects", path="$.content")
+    if not isinstance(native.get("isError", False), bool):
+        raise FormatError("must be true or false", path="$.isError")
+    metadata: Json = {ours: native[theirs] for theirs, ours in _MCP_RESULT.items() if theirs in native}
+    known = {"content", "isError", *_MCP_RESULT}
+    if others := {name: value for name, value in native.items() if name not in known}:
+        metadata[_MCP_OTHERS] = others
+    if "isError" not in native:
+        metadata["mcp_is_error"] = None
+    is_text = len(content) == 1 and content[0].keys() == {"type", "text"} and content[0]["type"] == "text"
+    return InternalToolResult(
+        tool_call_id=tool_call_id,
+        content=content[0]["text"] if is_text and isinstance(content[0]["text"], str) else content,
+        is_error=native.get("isError", False),
+        metadata=metadata,
+    )
+
+
+def result_to_mcp(result: InternalToolResult) -> Json:
+    """Write the result of ``tools/call``. Content that is neither a text nor a list of parts becomes its JSON text."""
+    content = result.content
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    elif not isinstance(content, list) or not all(isinstance(part, dict) and "type" in part for part in content):
+        content = [{"type": "text", "text": to_json(content).decode()}]
+    written: Json = {"content": copy_json(content)}
+    written |= {theirs: copy_json(result.metadata[ours]) for theirs, ours in _MCP_RESULT.items()
+                if ours in result.metadata}  # fmt: skip
+    if result.is_error or "mcp_is_error" not in result.metadata:
+        written["isError"] = result.is_error
+    return {**written, **_others(result.metadata)}
+
+
+def call_from_openai(data: Any) -> InternalToolCall:
+    """Read a call in OpenAI's form, whose arguments are a JSON text. Raises FormatError, with a path."""
+    native = _object(data, "a call")
+    function = native.get("function")
+    if not isinstance(function, dict):
+        raise FormatError(f"must be an object, not {kind_of(function)}", path="$.function")
+    text = function.get("arguments")
+    if isinstance(text, dict):
+        arguments, raw = text, None
+    elif isinstance(text, str) or text is None:
+        arguments, raw = parse_arguments(text or "{}")
+    else:
+        raise FormatError("must be a text", path="$.function.arguments")
+    metadata = {_RAW: text} if raw is not None or _text_of(arguments) != text else {}
+    with validating(native, "$"):
+        return InternalToolCall.model_validate(
+            {"id": native.get("id"), "name": function.get("name"), "arguments": arguments or {}, "metadata": metadata}
+        )
+
+
+def call_to_openai(call: InternalToolCall) -> Json:
+    """Write a call in OpenAI's form, with the text that its arguments were read from."""
+    text = call.metadata.get(_RAW, _text_of(call.arguments))
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+
+
+def tool_from_openai(data: Any) -> InternalTool:
+    """Read a tool in OpenAI's form. Raises FormatError, with a path."""
+    native = _object(data, "a tool")
+    function = native.get("function")
+    if native.get("type") != "function" or not isinstance(function, dict):
+        raise FormatError("a tool must have the type function, and its definition as an object", path="$.function")
+    metadata = {_OPENAI_STRICT: function["strict"]} if "strict" in function else {}
+    empty = {"type": "object", "properties": {}}
+    with validating(native, "$"):
+        return InternalTool.model_validate({
+            "name": function.get("name"), "description": function.get("description") or "",
+            "parameters": function.get("parameters") or empty, "metadata": metadata,
+        })  # fmt: skip
+
+
+def tool_to_openai(tool: InternalTool) -> Json:
+    """Write a tool in OpenAI's form; metadata of other protocols is left out."""
+    function: Json = {"name": tool.name, "description": tool.description, "parameters": copy_json(tool.parameters)}
+    if _OPENAI_STRICT in tool.metadata:
+        function["strict"] = tool.metadata[_OPENAI_STRICT]
+    return {"type": "function", "function": function}
+
+
+def tool_use_block(call: InternalToolCall) -> ToolUseBlock:
+    """Return the call as a block. Arguments that were no object are its raw input."""
+    raw = call.metadata.get(_RAW)
+    is_raw = isinstance(raw, str) and not call.arguments and parse_arguments(raw)[1] is not None
+    return ToolUseBlock(id=call.id, name=call.name, input=call.arguments, raw_input=raw if is_raw else None)
+
+
+def internal_tool_call(block: ToolUseBlock) -> InternalToolCall:
+    """Return a block as a call."""
+    metadata = {_RAW: block.raw_input} if block.raw_input is not None else {}
+    return InternalToolCall(id=block.id, name=block.name, arguments=copy_json(block.input), metadata=metadata)
+
+
+def tool_result_block(result: InternalToolResult) -> ToolResultBlock:
+    """Return a result as a block. Texts and images are blocks, anything else is its JSON text."""
+    content = result.content
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return ToolResultBlock(
+        tool_use_id=result.tool_call_id,
+        content=tuple(block for part in parts for block in _blocks_of(part)),
+        is_error=result.is_error,
+    )
+
+
+def internal_tool_result(block: ToolResultBlock) -> InternalToolResult:
+    """Return a block as a result with the parts of MCP; one text is the content itself."""
+    texts = [part for part in block.content if isinstance(part, TextBlock)]
+    if len(texts) == len(block.content) <= 1:
+        content: Any = texts[0].text if texts else ""
+    else:
+        content = [_part_of(part) for part in block.content]
+    return InternalToolResult(tool_call_id=block.tool_use_id, content=content, is_error=block.is_error)
+
+
+def _blocks_of(part: Any) -> list[ContentBlock]:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind == "text" and isinstance(part.get("text"), str):
+        return [TextBlock(text=part["text"])] if part["text"] else []
+    if kind == "image" and isinstance(part.get("data"), str):
+        return [ImageBlock(source=MediaSource(kind="base64", data=part["data"]), media_type=part.get("mimeType"))]
+    return [TextBlock(text=_text_of(part.get("text") if kind == "text" else part))]
+
+
+def _part_of(block: ContentBlock) -> Json:
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    if isinstance(block, ImageBlock) and block.source.kind == "base64":
+        return {"type": "image", "data": block.source.data, "mimeType": block.media_type or "application/octet-stream"}
+    return {"type": "text", "text": block.model_dump_json(exclude_none=True)}
+
+
+def _text_of(value: Any) -> str:
+    return to_json(value).decode()
+
+
+def _object(data: Any, what: str) -> Json:
+    native = copy_json_at(parse(data, format_name="UMF"))
+    if not isinstance(native, dict):
+        raise FormatError(f"{what} must be an object, not {kind_of(native)}")
+    return native
+
+
+def _others(metadata: Json) -> Json:
+    others = metadata.get(_MCP_OTHERS)
+    return copy_json(others) if isinstance(others, dict) else {}
