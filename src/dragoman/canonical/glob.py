@@ -2,9 +2,11 @@
 
 ``*`` matches any characters except ``/``, ``**`` matches any characters, and everything else matches itself, including
 ``.``, ``?`` and ``[``. The whole text must match, with a newline at its end. Three or more stars are the same as two.
+In a pattern with braces, ``/**/`` also matches one slash, as a globstar does.
 Source: docs/reference/cmf.md#globs.
 """
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -14,6 +16,8 @@ MAX_PATTERN = 4_096
 """Characters of one pattern; the longest paths of file systems are no longer."""
 _MAX_STATES = 65_536
 """Characters of all expansions of one pattern: a step of a match takes time in proportion."""
+
+_GLOBSTAR = re.compile(r"/(?:\*\*/)+")
 
 _Group = tuple[int, list[int], int]
 """The position of an opening brace, of the commas on its own level, and of the closing brace."""
@@ -113,9 +117,9 @@ def glob(pattern: str, *, braces: bool = False) -> Glob:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Return all expansions of the braces in a pattern, in written order."""
+    """Return all expansions of the braces in a pattern, in written order, with and without the folders of ``/**/``."""
     expanded: list[str] = []
-    pending = [pattern]
+    pending = [_GLOBSTAR.sub("/{**/,}", pattern)]
     while pending:
         text = pending.pop()
         group = min(_groups(text), default=None)

@@ -13,7 +13,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.wire import WireResponse
-from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
 from dragoman.formats.conversion import Conversion, as_history
@@ -108,8 +108,10 @@ def _report_unread(body: Mapping[str, Any], fields: _HistoryFields, known: froze
 def to_native(provider: str, messages: Sequence[Message], *, model: str | None = None) -> Conversion[Native]:
     """Write a history as the provider's users store it: the list of messages, or an object with list and instructions.
 
-    It is the content of a request to ``model`` (default: the first model of the adapter), without what a request must
-    end with. The losses are those of the request. Raises CriticalLossError, ProjectionError and UnknownProviderError.
+    It is the content of a request to ``model``, without what a request must end with. By default that is the model of
+    the provider that spoke last in the history; in a history that names none, the first model of the adapter that can
+    read its thinking. The losses are those of the request. Raises CriticalLossError, ProjectionError and
+    UnknownProviderError.
     """
     history = as_history(messages)
     return report_labels(_write(provider, history, model), history, provider)
@@ -117,7 +119,7 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
 
 def _write(provider: str, messages: list[Message], model: str | None) -> Conversion[Native]:
     fields = _history_fields(provider)
-    adapter = _adapter(provider, model)
+    adapter = _adapter(provider, model or _speaker(provider, messages))
     history = _relabel_model(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:
         return Conversion([])
@@ -134,6 +136,28 @@ def _write(provider: str, messages: list[Message], model: str | None) -> Convers
     losses = tuple(loss for loss in wire.losses if loss.message_id not in trailing_ids)
     instructions = {name: body[name] for name in fields.instructions if body.get(name)}
     return Conversion({**instructions, fields.messages: entries} if instructions else entries, losses)
+
+
+def _speaker(provider: str, messages: Sequence[Message]) -> str | None:
+    """Return the model of the provider that spoke last, or one that can read the thinking of an unnamed one. None: any
+    model will do.
+    """
+    prefix = f"{provider}:"
+    named = (message.metadata.model or "" for message in reversed(messages) if message.role is Role.ASSISTANT)
+    found = next((name for name in named if name.startswith(prefix) and name != prefix + _UNNAMED), None)
+    if found is not None:
+        return found.removeprefix(prefix)
+    if not any(isinstance(block, _THINKING) for message in messages for block in message.content):
+        return None
+    listed = get_adapter(prefix + _UNNAMED).listed_models
+    return next((name for name in listed if _reads_thinking(f"{prefix}{name}")), None)
+
+
+_THINKING = (ThinkingBlock, RedactedThinkingBlock)
+
+
+def _reads_thinking(model: str) -> bool:
+    return get_adapter(model).capabilities.thinking_policy.can_read(model)
 
 
 def _adapter(provider: str, model: str | None) -> Adapter:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Union
 
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.adapter.errors import ConfigurationError
@@ -31,6 +31,7 @@ from dragoman.transport.settings import Providers
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
+    from dragoman.formats.body.message_body import MessageBody
     from dragoman.formats.body.schema import MessageBodySchema
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 OutputT = TypeVar("OutputT")
 """The type of a turn's answer."""
 
-UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
-"""A prompt: a text, a block, several blocks, or a whole message."""
+UserInput = Union[str, ContentBlock, Iterable[ContentBlock], Message, "MessageBody"]
+"""A prompt: a text, a block, several blocks, a whole message, or a message body."""
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
 """Decides whether a call may run. Only an AsyncSession can await the decision."""

@@ -1,5 +1,6 @@
 """Makes the messages of a session: with its id, its clock, and the ids of user and team."""
 
+import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
@@ -35,6 +36,10 @@ class MessageFactory:
         """Return a prompt, a `UserInput`, as a message."""
         if isinstance(prompt, Message):
             return self.adopt(prompt)
+        if _is_body(prompt):
+            from dragoman.formats.body.convert import from_message_body
+
+            return self.adopt(from_message_body(prompt))
         # A block is iterable too (over its fields), so its class decides.
         return self.new_message(Role.USER, (prompt,) if isinstance(prompt, BaseModel) else prompt)
 
@@ -65,3 +70,9 @@ class MessageFactory:
             mistake = error.errors(include_input=False, include_url=False, include_context=False)[0]
             place = ".".join(map(str, mistake["loc"][:4]))
             raise RequestError(f"this cannot be a message: {place:.80}: {mistake['msg']:.300}") from None
+
+
+def _is_body(prompt: Any) -> bool:
+    """Whether a prompt is a MessageBody. There is none unless a program has loaded its module."""
+    module = sys.modules.get("dragoman.formats.body.message_body")
+    return module is not None and isinstance(prompt, module.MessageBody)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -50,12 +51,16 @@ def _to_json(message: Message) -> dict[str, Any]:
 
 
 def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
-    """Read what `write` wrote; ``mint`` makes new tool ids. Raises ConfigurationError if it is something else."""
+    """Read what `write` wrote; ``mint`` makes new tool ids. Raises ConfigurationError if it is something else, and says
+    what it is: a path, a file, or a document of another format.
+    """
+    _check_kind(data)
     try:
         raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
         if raw.get("dragoman_session") != VERSION:
             raise ConfigurationError(
-                f"this is not a stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r:.80}"
+                f"this is not a stored session of version {VERSION}: its version is "
+                f"{raw.get('dragoman_session')!r:.80}{_other_format(raw)}"
             )
         return Snapshot(
             str(raw["session_id"]),
@@ -66,6 +71,34 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
             {str(message_id): dict(kept) for message_id, kept in raw.get("extensions", {}).items()},
         )
     except MalformedReplyError as error:
-        raise ConfigurationError(error.message) from None
+        raise ConfigurationError(f"{error.message}{_other_format(data)}") from None
     except MALFORMED_ERRORS as error:
         raise ConfigurationError(f"this is not a stored session: {type(error).__name__}: {error!s:.400}") from None
+
+
+def _check_kind(data: Any) -> None:
+    """Raise ConfigurationError for a path or a file, which hold the text of a session and are none."""
+    if isinstance(data, PurePath):
+        raise ConfigurationError(f"{str(data)!r:.200} is a path: pass what its file holds, path.read_bytes()")
+    if hasattr(data, "read"):
+        raise ConfigurationError("this is an open file: pass what it holds, file.read()")
+    if not isinstance(data, (bytes, bytearray, str)):
+        raise ConfigurationError(f"a stored session is a text or bytes, not a value of the class {type(data).__name__}")
+    if isinstance(data, str) and len(data) <= _MAX_PATH and "\n" not in data and not data.lstrip().startswith(_JSON):
+        raise ConfigurationError(
+            "this text is no session, which is a JSON object: if it is the path of one, pass Path(...).read_bytes()"
+        )
+
+
+_MAX_PATH = 4096
+"""Characters of the longest path."""
+_JSON = ("{", "[")
+
+
+def _other_format(data: Any) -> str:
+    """Return what else a document is, as the end of a sentence; nothing if that is unknown."""
+    from dragoman.formats.detect import detect
+
+    found = detect(data)
+    found = None if found == "session" else found
+    return f". It is a document of the format {found}: dragoman.formats.read reads it" if found else ""

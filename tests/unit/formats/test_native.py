@@ -116,3 +116,27 @@ def test_an_empty_last_message_takes_nothing_with_it(provider: str) -> None:
 def test_a_text_that_was_the_whole_input_becomes_a_list() -> None:
     """A history is a list, also if a request would be a text alone."""
     assert to_native("openai", from_native("openai", {"input": "Hi."})).data == [{"role": "user", "content": "Hi."}]
+
+
+_REASONED = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"},
+    {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [
+        {"type": "output_text", "text": "Ho.", "annotations": []}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [None, "gpt-6.1-sol", "o3"])
+def test_encrypted_reasoning_comes_back_without_a_model(model: str | None) -> None:
+    """To the model that spoke; of a list that names none, to one that reads thinking."""
+    history = from_native("openai", _REASONED, model=model)
+    written = to_native("openai", history)
+    assert (written.data, written.losses) == (_REASONED, ())
+    assert to_native("openai", history, model="gpt-4o").losses
+
+
+def test_the_model_that_spoke_last_decides() -> None:
+    """Of those of the provider: the thinking of others is left out as in a request to it."""
+    history = [*from_native("openai", _REASONED, model="o3"), *from_native("openai", _REASONED[:1])]
+    other = Message.assistant("Hm.", metadata=MessageMetadata(model="anthropic:claude-opus-5-5"))
+    assert to_native("openai", [*history, other]).data[:3] == _REASONED

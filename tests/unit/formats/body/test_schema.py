@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema, MessageBodySchemaPart
+from dragoman.formats import (
+    FormatError,
+    MessageBody,
+    MessageBodyError,
+    MessageBodyPart,
+    MessageBodySchema,
+    MessageBodySchemaPart,
+    from_message_body,
+)
 from tests.laws.policy.globs import match_by_brute_force
 from tests.unit.formats.body.strategies import IMAGE_URL, SCENARIOS, bodies, schema, schemas
 from tests.unit.formats.body.test_message_body import _unfold
@@ -131,3 +139,32 @@ def test_an_invalid_schema_is_refused_with_its_path(document: Any, path: str) ->
 def test_a_written_schema_is_read_again(wanted: MessageBodySchema) -> None:
     """As JSON text."""
     assert MessageBodySchema.from_json(json.dumps(wanted.as_json())) == wanted
+
+
+def test_a_globstar_matches_no_folder_too() -> None:
+    """As in file names: `/files/**/a.py` is in any folder below, or in none."""
+    part = MessageBodySchemaPart(name="/files/**/a.py")
+    for name, fits in {"/files/a.py": True, "/files/x/a.py": True, "/files/x/y/a.py": True, "/filesa.py": False,
+                       "/files/xa.py": False}.items():  # fmt: skip
+        assert part.matches(MessageBodyPart(name=name, content_type="text/plain", content="")) == fits, name
+    assert MessageBodySchemaPart(name="/**/**/a").matches(
+        MessageBodyPart(name="/a", content_type="text/plain", content="")
+    )
+
+
+def test_a_declared_schema_is_enforced() -> None:
+    """In the document, or by the reader of an agent's input."""
+    document: Any = {
+        "schema": [{"contentType": "text/*", "required": True}],
+        "parts": [{"contentType": "text/plain", "content": "Hi."}],
+    }
+    assert from_message_body(document).text == "Hi."
+    image: Any = {"contentType": "image/png", "contentUrl": "https://example.org/a.png"}
+    with pytest.raises(MessageBodyError) as caught:
+        from_message_body({**document, "parts": [image]})
+    assert [violation.path for violation in caught.value.violations] == ["$[0]", "$"]
+    with pytest.raises(MessageBodyError):
+        from_message_body([image], schema=MessageBodySchema.from_json(document["schema"]))
+    with pytest.raises(FormatError) as faulty:
+        from_message_body({**document, "schema": [{"name": 5}]})
+    assert faulty.value.path == "$.schema[0].name"
