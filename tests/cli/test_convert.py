@@ -137,7 +137,7 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     [
         (("nowhere.json", "b.json", "--to", "cmf"), "there is no file 'nowhere.json'"),
         (("{dump}", "b.json", "--to", "no-such-shape"), "there is no format 'no-such-shape'"),
-        (("{dump}", "b.json", "--to", "llm"), "llm can be read but not written"),
+        (("{dump}", "b.json", "--to", "vcr"), "vcr can be read but not written"),
         (("{dump}", "b.json", "--to", "cmf", "--from", "cmf"), "$[0]"),
         (("{dump}", "b.json", "--to", "cmf", "--only", "other"), "holds no conversation 'other'"),
     ],
@@ -247,3 +247,12 @@ def test_labels_of_lines_are_kept_beside_the_file(tmp_path: Path) -> None:
     assert convert(source, target, "--to", "hf").exit_code == 0
     beside = target.with_name("there.jsonl.labels.json")
     assert json.loads(beside.read_bytes())["security"]["labels"] == ["secret"]
+
+
+def test_a_log_of_llm_is_written(tmp_path: Path, history: Path) -> None:
+    """A SQLite file, which is detected and read again."""
+    there = tmp_path / "logs.db"
+    assert convert(history, there, "--to", "llm").exit_code == 0
+    assert there.read_bytes().startswith(b"SQLite format 3")
+    assert convert(there, tmp_path / "back.json", "--to", "messages").exit_code == 0
+    assert from_messages((tmp_path / "back.json").read_bytes())[-1].text == "Done."

@@ -13,7 +13,7 @@ from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
-from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
+from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_llm_log, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -135,6 +135,7 @@ __all__ = [
     "to_hugging_face",
     "to_langchain",
     "to_litellm",
+    "to_llm_log",
     "to_message_body",
     "to_messages",
     "to_native",

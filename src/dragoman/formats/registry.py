@@ -20,7 +20,7 @@ from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_pydantic_ai
+from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_llm_log, to_pydantic_ai
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -117,7 +117,8 @@ def _build_formats() -> dict[str, Format]:
         lambda history, _: to_langchain(history)),
         Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
         lambda history, _: to_litellm(history)),
-        Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs),
+        Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs,
+        write=lambda history, _: to_llm_log(history), suffix=".db"),
         Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
         Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data)),
         Format("vercel-model", "ModelMessage of the Vercel AI SDK", lambda data, _: from_vercel_model(data)),

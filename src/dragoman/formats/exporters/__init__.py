@@ -3,6 +3,7 @@
 from dragoman.formats.exporters.hugging_face import to_hugging_face
 from dragoman.formats.exporters.langchain import to_langchain
 from dragoman.formats.exporters.litellm import to_litellm
+from dragoman.formats.exporters.llm_log import to_llm_log
 from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
 
-__all__ = ["to_hugging_face", "to_langchain", "to_litellm", "to_pydantic_ai"]
+__all__ = ["to_hugging_face", "to_langchain", "to_litellm", "to_llm_log", "to_pydantic_ai"]

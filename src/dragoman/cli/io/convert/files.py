@@ -206,8 +206,11 @@ def write_history(history: Sequence[Message], to: str, model: str | None) -> Con
     return write(history, model)
 
 
-def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Iterable[str]]:
-    """Return the file content in a format, in pieces. Raises ConfigurationError if the format is read-only."""
+def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Iterable[str] | bytes]:
+    """Return the file content in a format, as a text in pieces or as bytes.
+
+    Raises ConfigurationError if the format is read-only.
+    """
     if to == "session":
         models = [message.metadata.model for message in history if message.metadata.model]
         session = next((message.session_id for message in history if message.session_id), new_session_id())
@@ -222,10 +225,12 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
     if to == "messages":
         return Conversion(iter_text(list(history)))
     conversion = write_history(history, to, model)
+    if isinstance(conversion.data, bytes):
+        return conversion
     return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
 
 
-def write_file(conversion: Conversion[Iterable[str]], path: Path, *, overwrite: bool) -> None:
+def write_file(conversion: Conversion[Iterable[str] | bytes], path: Path, *, overwrite: bool) -> None:
     """Write the file, as a whole or not at all, after the labels that it has no room for.
 
     Raises ConfigurationError if it exists and ``overwrite`` is False.
@@ -246,11 +251,11 @@ def write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None
         beside.unlink(missing_ok=True)
 
 
-def _write_whole(pieces: Iterable[str], path: Path, *, overwrite: bool) -> None:
+def _write_whole(content: Iterable[str] | bytes, path: Path, *, overwrite: bool) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.writelines(pieces)
+        with os.fdopen(handle, "wb") as file:
+            file.writelines([content] if isinstance(content, bytes) else (piece.encode() for piece in content))
         put_in_place(Path(temporary), path, overwrite=overwrite)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from dragoman.canonical.message import Message
 from dragoman.cli.io.convert.files import put_in_place, write_history, write_labels
 from dragoman.formats.reading.lines import is_line_file
 
-_LINES_OF_ONE = frozenset({"umf-events", "session"})
+_LINES_OF_ONE = frozenset({"umf-events", "session", "llm"})
 """Formats of one conversation, which has lines of its own or is a file."""
 
 

@@ -27,7 +27,7 @@ from dragoman.formats.importers.blocks import (
     tool_call,
 )
 from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.llm.parts import LIBRARY, read_native_reply, read_reasoning, read_usage
+from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
@@ -259,8 +259,7 @@ class _Log:
 
 def _turn_metadata(row: Row) -> dict[str, Any]:
     """Return the model and the counts of a turn."""
-    name = row.get("resolved_model") or row["model"]
-    return {"model": to_text(name) or None, "usage": _usage(row)}
+    return {"model": full_model(row.get("resolved_model") or row["model"]), "usage": _usage(row)}
 
 
 def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]:

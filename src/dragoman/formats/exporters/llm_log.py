@@ -1,0 +1,242 @@
+"""A history as a log of simonw/llm, which ``llm -c`` continues: a SQLite file with one thread.
+
+A message is identified by a hash of its content and of the one before it, as `llm.logs` computes it, so that llm finds
+no difference. Source: llm/logs.py and llm/parts.py, 0.36.
+"""
+
+import base64
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from importlib.resources import files
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.ids import new_ulid
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversion import Conversion
+from dragoman.formats.exporters.shared import Entry, LibraryWriter, Media, base64_of, media_type_of
+
+_ROLES = {Role.DEVELOPER: "system"}
+_PREFIXES = {"openai": "", "openai-chat": "", "google": "gemini/"}
+"""What stands before the names of models in llm; for other providers it is the provider and a slash."""
+_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
+_MAX_NAME = 100
+
+
+def to_llm_log(messages: Sequence[Message]) -> Conversion[bytes]:
+    """Write a history as the bytes of a log with one thread. Raises CriticalLossError if a critical block is lost.
+
+    llm continues it with the model of the last reply, if a plugin of that name is installed.
+    """
+    writer = _Writer(messages)
+    written = writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+    return Conversion(writer.database(written.data), written.losses, written.labels)
+
+
+class _Writer(LibraryWriter):
+    library, label = "llm", "a log of llm"
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        super().__init__(messages)
+        self._attachments: dict[str, tuple[str, str | None, bytes | None]] = {}
+        """Type, URL and content of each attachment by its id."""
+        self._replies: dict[int, Message] = {}
+        """The message of each entry of a reply."""
+        self._count = 0
+
+    def entries(self, message: Message) -> list[Entry]:
+        """Return a message of llm, or none if nothing of it can be written. A result has a message of its own."""
+        self.check_message(message)
+        if message.role is Role.DEVELOPER:
+            self.report_role(message, "system")
+        parts = [part for index, block in enumerate(message.content) for part in self._part(message, index, block)]
+        if not parts:
+            reason = "nothing of the message can be written: left out"
+            self.losses.add(message, -1, reason, kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO)
+            return []
+        if message.role is Role.ASSISTANT:
+            self._replies[self._count] = message
+            if message.stop_reason is not None:
+                reason = "a log of llm has no reason for the end of a reply: left out"
+                self.losses.add(message, -1, reason, kind=LossKind.FIELD, severity=Severity.INFO)
+        self._count += 1
+        return [{"role": _ROLES.get(message.role, str(message.role)), "parts": parts}]
+
+    def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
+        match block:
+            case TextBlock():
+                if block.citations:
+                    self.leave_out(message, index, "citation", kind=LossKind.CITATIONS)
+                return [{"type": "text", "text": block.text}]
+            case ThinkingBlock():
+                signed = self._metadata(message, {"signature": block.signature}) if block.signature else {}
+                redacted = {"redacted": True} if not block.text else {}
+                return [{"type": "reasoning", "text": block.text, **redacted, **signed}]
+            case RedactedThinkingBlock():
+                data = {"type": "redacted_thinking", "data": block.data}
+                return [{"type": "reasoning", "text": "", "redacted": True, **self._metadata(message, data)}]
+            case ToolUseBlock():
+                arguments: Any = block.input
+                if block.raw_input is not None:
+                    reason = "arguments are an object: the broken ones are written as the field raw_input of one"
+                    self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
+                    arguments = {"raw_input": block.raw_input}
+                return [{"type": "tool_call", "name": block.name, "arguments": arguments, "tool_call_id": block.id}]
+            case ToolResultBlock():
+                return [self._result(message, index, block)]
+            case _ if isinstance(block, _MEDIA) and (reference := self._attach(message, index, block)) is not None:
+                return [{"type": "attachment", "attachment": reference}]
+            case _:
+                text = self.as_text(message, index, block)
+                return [{"type": "text", "text": text}] if text is not None else []
+
+    def _metadata(self, message: Message, fields: Mapping[str, Any]) -> Entry:
+        """Return what only the issuer can read, under the name of its provider."""
+        provider = (message.metadata.model or "").partition(":")[0] or message.metadata.provider or "unknown"
+        return {"provider_metadata": {provider: dict(fields)}}
+
+    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
+        texts: list[str] = []
+        attached: list[Entry] = []
+        for part in block.content:
+            reference = self._attach(message, index, part) if isinstance(part, _MEDIA) else None
+            if isinstance(part, TextBlock):
+                texts.append(part.text)
+                if part.citations:
+                    self.leave_out(message, index, "citation", kind=LossKind.CITATIONS)
+            elif reference is not None:
+                attached.append(reference)
+            elif (text := self.as_text(message, index, part)) is not None:
+                texts.append(text)
+        if len(texts) > 1:
+            reason = "a result of llm is one text: its texts are joined"
+            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        output = "".join(texts)
+        return {
+            "type": "tool_result",
+            "name": self.names.get(block.tool_use_id, ""),
+            "output": output,
+            "tool_call_id": block.tool_use_id,
+            **({"exception": output or "error"} if block.is_error else {}),
+            **({"attachments": attached} if attached else {}),
+        }
+
+    def _attach(self, message: Message, index: int, block: Media) -> Entry | None:
+        """Return a reference to an attachment; None if its content is neither here nor at a URL."""
+        content = base64_of(block.source)
+        url = block.source.data if block.source.kind == "url" else None
+        if content is None and url is None:
+            return None
+        if getattr(block, "title", None) is not None or getattr(block, "detail", None) is not None:
+            self.leave_out(message, index, "title or detail of a medium", kind=LossKind.MEDIA)
+        data = base64.b64decode(content) if content is not None else None
+        identity = data if data is not None else json.dumps({"url": url}).encode()
+        name, kind = hashlib.sha256(identity).hexdigest(), media_type_of(block)
+        known = self._attachments.setdefault(name, (kind, url, data))[0]
+        if known != kind:
+            reason = "a log of llm has one type for the same content: that of the first medium"
+            self.losses.add(message, index, reason, kind=LossKind.MEDIA)
+        return {"id": name, "type": known}
+
+    def database(self, entries: list[Entry]) -> bytes:
+        """Return the file. The schema is a resource beside this module."""
+        schema = files("dragoman.formats.exporters").joinpath("llm_log.sql").read_text(encoding="utf-8")
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.executescript(schema)
+            for name, (kind, url, content) in self._attachments.items():
+                database.execute(
+                    "insert into attachments (id, type, path, url, content) values (?, ?, null, ?, ?)",
+                    (name, kind, url, content),
+                )
+            self._write_thread(database, entries)
+            database.commit()
+            return database.serialize()
+
+    def _write_thread(self, database: sqlite3.Connection, entries: list[Entry]) -> None:
+        thread, tip = new_ulid().lower(), None
+        turns: list[tuple[Message, str | None, str]] = []
+        for number, entry in enumerate(entries):
+            parent, tip = tip, _hash({"parent": tip, "message": entry})
+            database.execute(
+                "insert or ignore into messages (hash, parent_hash, role) values (?, ?, ?)",
+                (tip, parent, entry["role"]),
+            )
+            for position, part in enumerate(entry["parts"]):
+                self._write_part(database, tip, position, part)
+            if number in self._replies:
+                turns.append((self._replies[number], parent, tip))
+        first = next((part["text"] for entry in entries for part in entry["parts"] if entry["role"] == "user"
+                      and part["type"] == "text"), "")  # fmt: skip
+        time = self.history[0].created_at.isoformat() if self.history else None
+        database.execute(
+            "insert into threads (id, name, tip_message_hash, datetime_utc) values (?, ?, ?, ?)",
+            (thread, first[:_MAX_NAME], tip, time),
+        )
+        for message, parent, reply in turns:
+            database.execute(
+                "insert into turns (id, thread_id, parent_message_hash, tip_message_hash, model, input_tokens, "
+                "output_tokens, token_details, duration_ms, datetime_utc) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (new_ulid().lower(), thread, parent, reply, _model(message), *_counts(message),
+                 message.created_at.isoformat()),
+            )  # fmt: skip
+
+    def _write_part(self, database: sqlite3.Connection, owner: str, position: int, part: Entry) -> None:
+        payload = {name: value for name, value in part.items() if name != "type"}
+        text = payload.pop("text", None)
+        for name in ("attachment", "attachments"):
+            references = payload.get(name)
+            if references is not None:
+                only = [{"id": each["id"]} for each in (references if isinstance(references, list) else [references])]
+                payload[name] = only if isinstance(references, list) else only[0]
+        cursor = database.execute(
+            "insert or ignore into parts (message_hash, position, type, tool_name, text, payload) "
+            "values (?, ?, ?, ?, ?, ?)",
+            (owner, position, part["type"], part.get("name"), text, json.dumps(payload) if payload else None),
+        )
+        attached = [part["attachment"]] if "attachment" in part else part.get("attachments", [])
+        for order, reference in enumerate(attached):
+            database.execute(
+                'insert or ignore into part_attachments (part_id, attachment_id, "order") values (?, ?, ?)',
+                (cursor.lastrowid, reference["id"], order),
+            )
+
+
+def _hash(value: Any) -> str:
+    """Return the identity of a message: 16 bytes of BLAKE2b of its JSON with sorted keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"b2:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def _model(message: Message) -> str | None:
+    """Return llm's name of the model of a reply."""
+    provider, colon, name = (message.metadata.model or "").partition(":")
+    if not colon:
+        return message.metadata.model
+    return f"{_PREFIXES.get(provider, f'{provider}/')}{name}"
+
+
+def _counts(message: Message) -> tuple[int | None, int | None, str | None, int | None]:
+    usage = message.usage
+    if usage is None:
+        return None, None, None, None
+    inputs = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_creation_input_tokens}
+    details: Entry = {"input_tokens_details": {name: count for name, count in inputs.items() if count}}
+    if usage.reasoning_tokens:
+        details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    found = {name: value for name, value in details.items() if value}
+    return usage.prompt_tokens, usage.output_tokens, json.dumps(found) if found else None, usage.latency_ms
