@@ -1,4 +1,5 @@
-"""Recorded conversations through every format and back: `python -m tests.conformance.formats.round_trips`.
+"""Recorded conversations, and those of other libraries' files, through every format and back:
+`python -m tests.conformance.formats.round_trips`.
 
 A row is a format: how many conversations passed through it, in how many something changed that no loss names, how many
 documents were not rewritten unchanged, and the losses by kind. The last row is about cassettes: every recording as one
@@ -9,6 +10,7 @@ import argparse
 import json
 import logging
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from urllib.parse import urlsplit
 from dragoman import Adapter, DragomanError, Message, RequestContext, WireResponse
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.registry import adapter_class
+from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.events import MessageComplete
 from dragoman.formats import (
     Conversion,
@@ -27,21 +30,34 @@ from dragoman.formats import (
     from_cassette,
     from_chatml,
     from_cmf,
+    from_hugging_face,
+    from_langchain,
+    from_litellm,
+    from_llm_logs,
     from_message_body,
     from_messages,
     from_native,
+    from_pydantic_ai,
     from_umf,
     to_acp,
     to_chatml,
     to_cmf,
+    to_hugging_face,
+    to_langchain,
+    to_litellm,
+    to_llm_log,
     to_message_body,
     to_messages,
     to_native,
+    to_pydantic_ai,
     to_umf,
 )
+from dragoman.formats.importers.blocks import read_citation
 from dragoman.formats.importers.wires import wire_at
+from dragoman.formats.registry import identify_format, read_file
 from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
 from tests.conformance.adapters import create_adapter, create_context
+from tests.conformance.formats.library_files import conversations_folder, library_files
 from tests.conformance.scope import adapter_name, model_name, skip_reason
 from tests.conformance.swaps.histories import TARGETS, target_adapter
 from tests.exchanges import RecordedExchange, exchanges_folder, load
@@ -53,15 +69,22 @@ Reader = Callable[[Any, list[Message]], list[Message]]
 NATIVE = ("openai-chat", "openai", "anthropic", "ollama", "google", "mistral", "cohere", "bedrock")
 WHOLE = ("messages", "cmf")
 """Formats whose result equals the original, with all metadata."""
-FORMATS = ("messages", "cmf", "umf", "chatml", "acp", "message-body", *NATIVE)
+LIBRARIES = ("pydantic-ai", "langchain", "litellm", "hf", "llm")
+FORMATS = ("messages", "cmf", "umf", "umf-openai", "chatml", "acp", "message-body", *LIBRARIES, *NATIVE)
+NEW_IDS = LIBRARIES
+"""Formats whose documents are not rewritten unchanged: their ids, or what a reader joins, are of each writing."""
+LIBRARY_FILES = "library-files"
 _OWN = "http://127.0.0.1:8080"
 SOURCES = tuple(source for source in TARGETS if source != "local")
+ALL_SOURCES = (*SOURCES, LIBRARY_FILES)
 
 
 def writer_for(name: str) -> Writer:
     shapes: dict[str, Writer] = {
         "messages": to_messages, "cmf": to_cmf, "umf": to_umf, "chatml": to_chatml, "acp": to_acp,
-        "message-body": _bodies,
+        "message-body": _bodies, "umf-openai": lambda history: to_umf(history, openai_calls=True),
+        "pydantic-ai": to_pydantic_ai, "langchain": to_langchain, "litellm": to_litellm, "hf": to_hugging_face,
+        "llm": to_llm_log,
     }  # fmt: skip
     return shapes.get(name) or (lambda history: to_native(name, history, model=_model(name)))
 
@@ -69,6 +92,8 @@ def writer_for(name: str) -> Writer:
 def reader_for(name: str) -> Reader:
     shapes: dict[str, Callable[[Any], list[Message]]] = {
         "messages": from_messages, "cmf": from_cmf, "umf": from_umf, "chatml": from_chatml, "acp": from_acp,
+        "umf-openai": from_umf, "pydantic-ai": from_pydantic_ai, "langchain": from_langchain, "litellm": from_litellm,
+        "hf": lambda data: from_hugging_face(data)[0].messages, "llm": _read_log,
     }  # fmt: skip
     if name in shapes:
         return lambda data, _: shapes[name](data)
@@ -78,6 +103,14 @@ def reader_for(name: str) -> Reader:
             for body, message in zip(json.loads(data), history, strict=True)
         ]  # fmt: skip
     return lambda data, _: from_native(name, data, model=_model(name))
+
+
+def _read_log(data: bytes) -> list[Message]:
+    """The conversation of a log of llm, which is read from a file."""
+    with tempfile.NamedTemporaryFile(suffix=".db") as file:
+        file.write(data)
+        file.flush()
+        return from_llm_logs(file.name)[0].messages
 
 
 def _bodies(history: list[Message]) -> Conversion[Any]:
@@ -106,22 +139,51 @@ def check_conversation(row: FormatRow, name: str, history: list[Message]) -> Non
     row.tried += 1
     written = to(history)
     row.losses.update(f"{loss.kind} ({loss.severity})" for loss in written.losses)
-    back = of(written.data if row.name == "chatml" else json.dumps(written.data), history)
-    unreported = RoundTrip(
-        list(iterate_blocks(history)), [block for _, block in iterate_blocks(back)], written.losses
-    ).unreported
+    is_text = isinstance(written.data, (str, bytes))
+    back = of(written.data if is_text else json.dumps(written.data), history)
+    before, after = (list(iterate_blocks(_with_plain_citations(each))) for each in (history, back))
+    unreported = RoundTrip(before, [block for _, block in after], written.losses).unreported
     if unreported or (row.name in WHOLE and back != history):
         row.unnamed += 1
         row.faults.append(f"{row.name} {name}: changed in the round trip, {str(unreported)[:300]}")
-    if to(back).data != written.data:
+    if row.name not in NEW_IDS and to(back).data != written.data:
         row.rewritten += 1
         row.faults.append(f"{row.name} {name}: was not written again as it was")
 
 
+def _with_plain_citations(history: list[Message]) -> list[Message]:
+    """The history without the provider's own object of a citation where that repeats the citation's fields."""
+    return [
+        message.model_copy(update={"content": tuple(map(_with_plain_fields, message.content))}) for message in history
+    ]
+
+
+def _with_plain_fields(block: ContentBlock) -> ContentBlock:
+    if not isinstance(block, TextBlock) or not block.citations:
+        return block
+    plain = (read_citation({**each.data, "type": each.kind}) if each.data else each for each in block.citations)
+    return block.model_copy(update={"citations": tuple(plain)})
+
+
 def conversations(source: str, most: int | None) -> Iterator[tuple[str, list[Message]]]:
-    """All recorded conversations with a provider, each with the reply; none if the recordings are absent."""
+    """All recorded conversations with a provider, each with the reply, or those of other libraries' files; none if they
+    are absent.
+    """
+    if source == LIBRARY_FILES:
+        yield from islice(_library_conversations(), most)
+        return
     if (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
         yield from islice(_read(load(source)), most)
+
+
+def _library_conversations() -> Iterator[tuple[str, list[Message]]]:
+    if not conversations_folder().is_dir():
+        return
+    for file in library_files():
+        name = identify_format(file.path.read_bytes()).format
+        for conversation in read_file(file.path, name).conversations if name is not None else ():
+            if conversation.messages:
+                yield f"{file.name} {conversation.name}", conversation.messages
 
 
 def _read(exchanges: Iterable[RecordedExchange]) -> Iterator[tuple[str, list[Message]]]:
@@ -232,17 +294,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.formats.round_trips", description=__doc__)
     parser.add_argument("--most", type=int, help="of each source (default: all)")
     parser.add_argument("--show", type=int, default=20, help="how many faults to show")
-    parser.add_argument("sources", nargs="*", metavar="source", help=f"only these of {', '.join(SOURCES)}")
+    parser.add_argument("sources", nargs="*", metavar="source", help=f"only these of {', '.join(ALL_SOURCES)}")
     chosen = parser.parse_args()
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are expected here
-    sources = chosen.sources or SOURCES
+    sources = chosen.sources or ALL_SOURCES
     rows = check_all(sources, chosen.most)
     for row in rows:
         sys.stdout.write(f"{row.name:<14}{row.tried:>6} tried{row.unnamed:>6} unnamed{row.rewritten:>6} rewritten\n")
         for kind, times in row.losses.most_common():
             sys.stdout.write(f"{'':<14}{times:>6} {kind}\n")
     cassettes = CassetteRow()
-    for source in sources:
+    for source in (each for each in sources if each != LIBRARY_FILES):
         check_cassettes(source, chosen.most, cassettes)
     sys.stdout.write(
         f"{'cassettes':<14}{cassettes.read:>6} read{cassettes.exchanges:>6} exchanges"

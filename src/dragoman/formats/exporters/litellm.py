@@ -137,6 +137,7 @@ class _Writer(LibraryWriter):
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         data, media_type = base64_of(block.source), media_type_of(block)
+        self.check_medium(message, index, block, typed=("base64", "text"), url_type=False)
         for name in ("context", "duration_ms", "transcript"):
             if getattr(block, name, None) is not None:
                 self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)

@@ -144,7 +144,12 @@ class _Writer(LibraryWriter):
             return None
         if getattr(block, "title", None) is not None or getattr(block, "detail", None) is not None:
             self.leave_out(message, index, "title or detail of a medium", kind=LossKind.MEDIA)
-        data = base64.b64decode(content) if content is not None else None
+        self.check_medium(message, index, block, typed=("base64", "text", "url"))
+        try:
+            data = base64.b64decode(content, validate=True) if content is not None else None
+        except ValueError:
+            self.leave_out(message, index, "content that is no base64", kind=LossKind.MEDIA)
+            return None
         identity = data if data is not None else json.dumps({"url": url}).encode()
         name, kind = hashlib.sha256(identity).hexdigest(), media_type_of(block)
         known = self._attachments.setdefault(name, (kind, url, data))[0]

@@ -108,6 +108,7 @@ class _Writer(LibraryWriter):
         return [text] if text is not None else []
 
     def _media(self, message: Message, index: int, block: Media) -> Entry | None:
+        self.check_medium(message, index, block, typed=("base64", "text", "file_id"), owner=True)
         detail = getattr(block, "detail", None)
         noted = {"vendor_metadata": {"detail": detail}} if detail else {}
         for name in ("title", "context", "duration_ms", "transcript"):

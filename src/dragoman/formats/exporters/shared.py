@@ -22,8 +22,9 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.importers.blocks import library_provider
+from dragoman.formats.importers.blocks import library_provider, read_citation
 from dragoman.formats.labels import report_labels
+from dragoman.formats.reading.turns import put_results_first
 from dragoman.formats.tool_calls import tool_names_by_id
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
@@ -40,7 +41,7 @@ class LibraryWriter:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.losses = LossCollector(self.library)
-        self.history = [self._with_known_role(message) for message in as_history(messages)]
+        self.history = self._in_order([self._with_known_role(message) for message in as_history(messages)])
         self.names = tool_names_by_id(self.history)
 
     def _with_known_role(self, message: Message) -> Message:
@@ -48,6 +49,32 @@ class LibraryWriter:
             return message
         self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
         return message.model_copy(update={"role": Role.USER})
+
+    def _in_order(self, history: list[Message]) -> list[Message]:
+        """Return the history with results directly behind their calls: no library keeps instructions between them."""
+        ordered = put_results_first(history)
+        moved = {message.id for before, message in zip(history, ordered, strict=True) if before.id != message.id}
+        for message in ordered:
+            if message.id in moved:
+                reason = f"{self.label} has no instructions between a call and its result: they change places"
+                self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        return ordered
+
+    def check_medium(
+        self, message: Message, index: int, block: Media, *, typed: Sequence[str], url_type: bool = True,
+        owner: bool = False,
+    ) -> None:  # fmt: skip
+        """Report what the library does not keep of a medium. ``typed`` are the kinds of sources that it requires a type
+        for, ``url_type``: it keeps one next to a URL, ``owner``: it keeps whose a file is.
+        """
+        kind = block.source.kind
+        if block.media_type is None and kind in typed:
+            reason = f"{self.label} requires the type of a medium: it is unknown, written as {media_type_of(block)}"
+            self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+        if block.media_type is not None and kind == "url" and not url_type:
+            self.leave_out(message, index, "type of a medium by URL", kind=LossKind.MEDIA)
+        if block.source.provider is not None and not owner:
+            self.leave_out(message, index, "owner of a file", kind=LossKind.MEDIA)
 
     def finish(self, document: list[Entry]) -> Conversion[list[Entry]]:
         """Return the document with its losses. Raises CriticalLossError."""
@@ -142,7 +169,10 @@ def citation_fields(citation: Citation) -> Entry:
         "end_index": citation.end,
     }
     own = citation.data or {}
-    return {**own, "type": citation.kind, **{name: value for name, value in fields.items() if value is not None}}
+    said = read_citation({**own, "type": citation.kind})
+    known = (said.url, said.title, said.cited_text, said.start, said.end) if own else (None,) * len(fields)
+    added = {name: value for (name, value), has in zip(fields.items(), known, strict=True) if value != has}
+    return {**own, "type": citation.kind, **{name: value for name, value in added.items() if value is not None}}
 
 
 def google_signature(message: Message, index: int) -> str | None:

@@ -159,11 +159,14 @@ def read_citation(native: Mapping[str, Any]) -> Citation:
         cited_text=text("cited_text"),
         start=number("start_index", "start_char_index", "start"),
         end=number("end_index", "end_char_index", "end"),
-        data=dict(native) if native.keys() - _CITATION_FIELDS else None,
+        data={name: value for name, value in native.items() if name != _SUPPORTED}
+        if native.keys() - _CITATION_FIELDS
+        else None,
     )
 
 
-_CITATION_FIELDS = frozenset({"type", "url", "title", "cited_text", "start_index", "end_index", "supported_text"})
+_SUPPORTED = "supported_text"
+_CITATION_FIELDS = frozenset({"type", "url", "title", "cited_text", "start_index", "end_index", _SUPPORTED})
 """The fields that a citation has of its own; ``supported_text`` is the text that it is on."""
 
 
