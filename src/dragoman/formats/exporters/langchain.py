@@ -145,7 +145,7 @@ class _Writer(LibraryWriter):
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
-        self.check_medium(message, index, block, typed=("base64", "text"))
+        self.check_medium(message, index, block, typed=("base64", "text"), texts=True)
         title, context = getattr(block, "title", None), getattr(block, "context", None)
         for name in ("duration_ms", "transcript"):
             if getattr(block, name, None) is not None:

@@ -62,14 +62,18 @@ class LibraryWriter:
 
     def check_medium(
         self, message: Message, index: int, block: Media, *, typed: Sequence[str], url_type: bool = True,
-        owner: bool = False,
+        owner: bool = False, texts: bool = False,
     ) -> None:  # fmt: skip
         """Report what the library does not keep of a medium. ``typed`` are the kinds of sources that it requires a type
-        for, ``url_type``: it keeps one next to a URL, ``owner``: it keeps whose a file is.
+        for, ``url_type``: it keeps one next to a URL, ``owner``: it keeps whose a file is, ``texts``: it has documents
+        that are texts.
         """
         kind = block.source.kind
         if block.media_type is None and kind in typed:
             reason = f"{self.label} requires the type of a medium: it is unknown, written as {media_type_of(block)}"
+            self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+        if kind == "text" and not texts:
+            reason = f"{self.label} has no document as a text: written as base64"
             self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
         if block.media_type is not None and kind == "url" and not url_type:
             self.leave_out(message, index, "type of a medium by URL", kind=LossKind.MEDIA)

@@ -109,7 +109,8 @@ _HANDWRITTEN_ROLLOUT: Any = [
     {"timestamp": "2026-01-02T03:04:05Z", "type": "response_item", "payload": {
         "type": "message", "role": "user", "content": [{"type": "input_text", "text": "Weather?"}]}},
     {"timestamp": "2026-01-02T03:04:06Z", "type": "response_item", "payload": {
-        "type": "reasoning", "summary": [{"type": "summary_text", "text": "Look."}], "encrypted_content": "c2ln"}},
+        "type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Look."}],
+        "encrypted_content": "c2ln"}},
     {"timestamp": "2026-01-02T03:04:06Z", "type": "response_item", "payload": {
         "type": "function_call", "name": "weather", "arguments": "{}", "call_id": "call_1"}},
     {"timestamp": "2026-01-02T03:04:06Z", "type": "event_msg", "payload": {"type": "token_count", "info": {

@@ -1,0 +1,208 @@
+"""The formats side by side: `python -m tests.conformance.formats.matrix`.
+
+A row is a format: whether it is read and written, whether the library or client that owns it accepts what is written,
+and the kinds of losses that are named. Conversations are those of handwritten samples, and of other libraries' files if
+their folder is present. A validator whose library is not installed is named, and does not count.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dragoman import Message
+from dragoman.formats.registry import FORMATS, read
+from tests.conformance.formats.round_trips import FORMATS as WRITTEN
+from tests.conformance.formats.round_trips import (
+    LIBRARY_FILES,
+    NATIVE,
+    FormatRow,
+    check_conversation,
+    conversations,
+    writer_for,
+)
+from tests.unit.formats.documents import everything
+from tests.unit.formats.importers.framework_samples import FRAMEWORK_SAMPLES, TEXT_SAMPLES
+from tests.unit.formats.importers.samples import SAMPLES
+
+Validate = Callable[[Any], object]
+
+
+def _pydantic_ai(data: Any) -> object:
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+    return ModelMessagesTypeAdapter.validate_python(data)
+
+
+def _langchain(data: Any) -> object:
+    from langchain_core.messages import messages_from_dict
+
+    return messages_from_dict(data)
+
+
+def _litellm(data: Any) -> object:
+    from litellm.utils import validate_and_fix_openai_messages
+
+    return validate_and_fix_openai_messages(messages=data)
+
+
+def _llm(data: bytes) -> object:
+    import sqlite_utils
+    from llm.logs import LogStore
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "logs.db")
+        path.write_bytes(data)
+        database = sqlite_utils.Database(path)
+        broken = LogStore(database).verify()
+        database.close()
+    if broken:
+        raise ValueError(f"{len(broken)} messages do not have the hash of their content")
+    return None
+
+
+def _openai_chat(data: Any) -> object:
+    from openai.types.chat import ChatCompletionMessageParam
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(list[ChatCompletionMessageParam]).validate_python(data)
+
+
+def _openai(data: Any) -> object:
+    from openai.types.responses import ResponseInputItemParam
+    from pydantic import TypeAdapter
+
+    items = data["input"] if isinstance(data, dict) else data
+    return TypeAdapter(list[ResponseInputItemParam]).validate_python(items)
+
+
+def _anthropic(data: Any) -> object:
+    from anthropic.types import MessageParam
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(list[MessageParam]).validate_python(data["messages"] if isinstance(data, dict) else data)
+
+
+def _google(data: Any) -> object:
+    from google.genai.types import Content
+
+    return [Content.model_validate(each) for each in (data["contents"] if isinstance(data, dict) else data)]
+
+
+def _ollama(data: Any) -> object:
+    from ollama import Message as OllamaMessage
+
+    return [OllamaMessage.model_validate(each) for each in data]
+
+
+VALIDATORS: dict[str, tuple[str, Validate]] = {
+    "pydantic-ai": ("pydantic_ai", _pydantic_ai),
+    "langchain": ("langchain_core", _langchain),
+    "litellm": ("litellm", _litellm),
+    "llm": ("llm", _llm),
+    "openai-chat": ("openai", _openai_chat),
+    "openai": ("openai", _openai),
+    "anthropic": ("anthropic", _anthropic),
+    "google": ("google.genai", _google),
+    "ollama": ("ollama", _ollama),
+}
+"""The module of the library that owns a format, and its own check."""
+
+
+@dataclass(slots=True)
+class MatrixRow:
+    """One format. ``accepted`` is None if the validator is not installed, or there is none."""
+
+    name: str
+    is_read: bool
+    trips: FormatRow
+    validator: str = "none"
+    accepted: int | None = None
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def losses(self) -> Counter[str]:
+        return self.trips.losses
+
+
+def sample_conversations(most: int | None = None) -> Iterator[tuple[str, list[Message]]]:
+    """Yield the conversations of all samples, and at most so many of library files."""
+    yield "everything", everything()
+    for name, (format_name, document) in {**SAMPLES, **FRAMEWORK_SAMPLES, **TEXT_SAMPLES}.items():
+        yield from ((f"{name} {each.name}", each.messages) for each in read(document, format_name).conversations)
+    yield from islice(conversations(LIBRARY_FILES, None), most)
+
+
+def build_matrix(found: list[tuple[str, list[Message]]]) -> list[MatrixRow]:
+    """Return a row for each format, those that are written first."""
+    rows = []
+    for name in WRITTEN:
+        row = MatrixRow(name, is_read=True, trips=FormatRow(name))
+        module, validate = VALIDATORS.get(name, ("", None))
+        if validate is not None:
+            row.validator = module if _is_installed(module) else f"{module} (not installed)"
+            row.accepted = 0 if _is_installed(module) else None
+        for title, history in found:
+            check_conversation(row.trips, title, history)
+            if row.accepted is not None and validate is not None:
+                _validate(row, validate, title, history)
+        rows.append(row)
+    others = [name for name in FORMATS if name not in WRITTEN]
+    return [*rows, *(MatrixRow(name, is_read=True, trips=FormatRow(name)) for name in others)]
+
+
+def _validate(row: MatrixRow, validate: Validate, title: str, history: list[Message]) -> None:
+    data = writer_for(row.name)(history).data
+    try:
+        validate(data if isinstance(data, bytes) else json.loads(json.dumps(data)))
+    except Exception as error:  # each library has its own
+        row.refused.append(f"{title}: {type(error).__name__}: {str(error)[:300]}")
+    else:
+        assert row.accepted is not None
+        row.accepted += 1
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _print(rows: list[MatrixRow]) -> None:
+    print("| format | read by | written by | accepted | validator | changes without a loss | kinds of losses |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for row in rows:
+        is_native = row.name in NATIVE
+        name = "umf" if row.name == "umf-openai" else row.name
+        reader = f"from_native({name!r})" if is_native else f"read(..., {name!r})"
+        writer = f"to_native({name!r})" if is_native else f"convert --to {name}" if row.trips.tried else ""
+        accepted = "" if row.accepted is None else f"{row.accepted} of {row.trips.tried}"
+        unnamed = f"{row.trips.unnamed} of {row.trips.tried}" if row.trips.tried else ""
+        kinds = ", ".join(sorted({loss.partition(" ")[0] for loss in row.losses}))
+        print(f"| {row.name} | {reader} | {writer} | {accepted} | {row.validator} | {unnamed} | {kinds} |")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.formats.matrix")
+    parser.add_argument("--most", type=int, help="of library files (default: all)")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    rows = build_matrix(list(sample_conversations(options.most)))
+    _print(rows)
+    faults = [f"{row.name}: {fault}" for row in rows for fault in (*row.trips.faults, *row.refused)]
+    for fault in faults[:40]:
+        print(fault, file=sys.stderr)
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
