@@ -49,7 +49,7 @@ def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -
 
 
 def _prompt(turns: Turns, role: Role, text: str, path: str) -> None:
-    answers = _split(text, _RESPONSE, _ANSWERED)
+    answers = split_marks(text, _RESPONSE, _ANSWERED)
     has_results = any(is_marked for is_marked, _ in answers)
     turns.start(role, has_results=has_results)
     for is_marked, piece in answers:
@@ -65,7 +65,7 @@ def _reply(turns: Turns, text: str) -> list[ContentBlock]:
         thought = text[len(_THINK) : end].strip("\n")
         blocks += [ThinkingBlock(text=thought)] if thought else []
         text = text[end + len(_THOUGHT) :].lstrip("\n")
-    pieces = _split(text, _CALL, _CALLED)
+    pieces = split_marks(text, _CALL, _CALLED)
     for number, (is_marked, piece) in enumerate(pieces):
         call = _read_call(piece) if is_marked else None
         if call is not None:
@@ -88,7 +88,7 @@ def _read_call(text: str) -> dict[str, Any] | None:
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
 
 
-def _split(text: str, start: str, end: str) -> list[tuple[bool, str]]:
+def split_marks(text: str, start: str, end: str) -> list[tuple[bool, str]]:
     """Return the pieces of a text in order, and whether each stood between the marks."""
     pieces: list[tuple[bool, str]] = []
     position = 0

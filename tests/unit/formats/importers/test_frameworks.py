@@ -201,6 +201,21 @@ def test_a_task_of_a2a_is_read_from_its_bytes() -> None:
             read_task(broken)
 
 
+_REPORT = "# 2026-01-02T03:04:05    conversation: a id: b\n\n## Prompt\n\n## Response\n### Tool calls\n\n"
+
+
+@each_row(("format_name", "start", "mark"), [
+    ("chat-template", "[gMASK]<sop><|assistant|>\n", "<tool_call>"),
+    ("chat-template", "[gMASK]<sop><|observation|>\n", "<tool_response>"),
+    ("chat-template", "<\uff5cAssistant\uff5c>", "<\uff5ctool\u2581call\u2581begin\uff5c>"),
+    ("harmony", "<|start|>user<|message|>", "<|message|>"),
+    ("llm-json", _REPORT, "- **a**: `b`  \n    ```\n"),
+])  # fmt: skip
+def test_marks_that_never_end_are_read_once(format_name: str, start: str, mark: str) -> None:
+    """A text with many of them takes time in proportion: quadratic work would take hours."""
+    assert len(read(start + mark * 200_000, format_name).conversations) == 1
+
+
 @each_row("name", [*FRAMEWORK_SAMPLES])
 def test_a_value_of_a_wrong_type_has_a_path(name: str) -> None:
     """Each text of a document as a number in its place: a typed error, or read without it."""

@@ -22,7 +22,7 @@ FORMAT = "langsmith"
 
 _SPEAKER = re.compile(r"^(System|Human|AI|Tool|Function): ", re.MULTILINE)
 _TYPES = {"System": "system", "Human": "human", "AI": "ai", "Tool": "tool", "Function": "tool"}
-_CALLS = re.compile(r"\[\{'name': .*\}\]\Z", re.DOTALL)
+_CALLS = "[{'name': "
 _MODELS = ("llm", "chat_model")
 _RUN = (
     "id", "name", "start_time", "end_time", "run_type", "extra", "events", "serialized", "reference_example_id",
@@ -98,7 +98,7 @@ def _read_text(text: str) -> Iterator[Native]:
         if kind == "ai":
             calls = _calls(content)
             if calls:
-                message = {"type": kind, "content": _CALLS.sub("", content), "tool_calls": calls}
+                message = {"type": kind, "content": content[: content.find(_CALLS)], "tool_calls": calls}
             waiting = list(calls)
         elif kind == "tool" and waiting:
             call = waiting.pop(0)
@@ -107,11 +107,11 @@ def _read_text(text: str) -> Iterator[Native]:
 
 
 def _calls(content: str) -> list[Native]:
-    found = _CALLS.search(content)
-    if found is None:
+    start = content.find(_CALLS)
+    if start < 0 or not content.endswith("}]"):
         return []
     try:
-        calls = ast.literal_eval(found[0])
+        calls = ast.literal_eval(content[start:])
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []
     return calls if isinstance(calls, list) and all(isinstance(call, dict) for call in calls) else []

@@ -5,6 +5,8 @@ are looked for in the order in which llm prints them. Source: llm/cli.py, 0.36.
 """
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
@@ -26,13 +28,14 @@ _HEADINGS = (
 )  # fmt: skip
 """The headings after the prompt, in the order of the report."""
 _ITEM = re.compile(r"^- \*\*(?P<name>.*?)\*\*: `(?P<id>.*?)`  \n", re.MULTILINE)
-_FENCED = re.compile(r"^    (?:(?P<key>[^\n`]*):\n    )?(?P<fence>`{3,})\n(?P<text>.*?)\n    (?P=fence)$",
-                     re.MULTILINE | re.DOTALL)  # fmt: skip
-_INLINE = re.compile(r"^    (?P<key>[^\n`]*): (?P<mark>`+) ?(?P<value>.*?) ?(?P=mark)$", re.MULTILINE)
+_INDENT = "    "
+_KEY = re.compile(r"    ([^\n`]*):\Z")
+_FENCE = re.compile(r"    `{3,}\Z")
+_INLINE = re.compile(r"    (?P<key>[^\n`]*): (?P<mark>`{1,9})(?P<value>.*)(?P=mark)\Z")
 _ERROR = re.compile(r"^    \*\*Error\*\*: (?P<error>.*)$", re.MULTILINE)
 _ATTACHMENT = re.compile(r"^\d+\. \*\*(?P<type>.*?)\*\*: (?:`(?P<path>.*?)`|(?P<url>\S+))$", re.MULTILINE)
-_THOUGHT = re.compile(r"<details><summary>Reasoning trace</summary>\n\n(.*?)\n\n</details>", re.DOTALL)
-_USAGE = re.compile(r"\n## Token usage\n\n.*\Z", re.DOTALL)
+_THOUGHT = ("<details><summary>Reasoning trace</summary>\n\n", "\n\n</details>")
+_USAGE = "\n## Token usage\n\n"
 _NOTHING = "-- none --"
 _START = re.compile(r"# \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:    conversation: |\n)")
 
@@ -70,12 +73,13 @@ def read_rows(document: str | bytes) -> list[Row]:
 
 def _row(entry: re.Match[str], text: str) -> Row:
     sections = _sections(text)
-    prompt, response = sections.pop("", ""), _USAGE.sub("", sections.pop("## Response", ""))
+    prompt, response = sections.pop("", ""), sections.pop("## Response", "").rpartition(_USAGE)
+    response = response[0] if response[1] else response[2]
     calls: list[Row] = []
     if response.startswith("### Tool calls\n\n"):
         body, _, response = response.removeprefix("### Tool calls\n\n").partition("\n\n")
         calls = [_call(name, item) for name, item in _items(body)]
-    thought = _THOUGHT.search(sections.pop("## Reasoning", ""))
+    thought = sections.pop("## Reasoning", "").removeprefix(_THOUGHT[0]).removesuffix(_THOUGHT[1])
     attachments = sections.pop("### Attachments", "")
     return {
         "id": entry["id"],
@@ -86,7 +90,7 @@ def _row(entry: re.Match[str], text: str) -> Row:
         "prompt": "" if prompt == _NOTHING else prompt,
         "system": sections.pop("## System", None),
         "response": response,
-        "reasoning": thought[1] if thought else None,
+        "reasoning": thought or None,
         "tool_calls": calls,
         "tool_results": [_result(name, item) for name, item in _items(sections.pop("### Tool results", ""))],
         "tools": sections.pop("### Tools", None),
@@ -124,32 +128,51 @@ def _items(text: str) -> list[tuple[re.Match[str], str]]:
 
 def _call(name: re.Match[str], text: str) -> Row:
     arguments: Row = {}
-    for value in sorted([*_FENCED.finditer(text), *_INLINE.finditer(text)], key=lambda each: each.start()):
-        if "fence" in value.groupdict():
-            arguments[value["key"] or ""] = _unindent(value["text"])
-        elif value["key"] == "Arguments":
-            arguments |= _json(value["value"]) if isinstance(_json(value["value"]), dict) else {}
+    for key, value, is_text in _values(text):
+        if is_text:
+            arguments[key] = value
+        elif key == "Arguments":
+            arguments |= _json(value) if isinstance(_json(value), dict) else {}
         else:
-            arguments[value["key"]] = _json(value["value"])
+            arguments[key] = _json(value)
     return {"name": name["name"], "tool_call_id": _id(name), "arguments": arguments}
 
 
 def _result(name: re.Match[str], text: str) -> Row:
-    output, error = _FENCED.search(text), _ERROR.search(text)
+    error = _ERROR.search(text)
+    output = next((value for _, value, is_text in _values(text) if is_text), "")
     return {
         "name": name["name"],
         "tool_call_id": _id(name),
-        "output": _unindent(output["text"]) if output else "",
+        "output": output,
         "exception": error["error"] if error else None,
     }
 
 
+def _values(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the values of an item with their names: texts between fences, and JSON between back quotes."""
+    lines = text.split("\n")
+    places: dict[str, list[int]] = {}
+    for index, line in enumerate(lines):
+        if _FENCE.match(line):
+            places.setdefault(line, []).append(index)
+    index, key = 0, ""
+    while index < len(lines):
+        line = lines[index]
+        later = places.get(line, [])
+        closing = later[position] if (position := bisect_right(later, index)) < len(later) else None
+        if closing is not None:
+            yield key, "\n".join(each.removeprefix(_INDENT) for each in lines[index + 1 : closing]), True
+            index, key = closing, ""
+        elif (inline := _INLINE.match(line)) is not None:
+            yield inline["key"], inline["value"].strip(" "), False
+        elif (named := _KEY.match(line)) is not None:
+            key = named[1]
+        index += 1
+
+
 def _id(name: re.Match[str]) -> str | None:
     return None if name["id"] == "None" else name["id"]
-
-
-def _unindent(text: str) -> str:
-    return "\n".join(line.removeprefix("    ") for line in text.split("\n"))
 
 
 def _json(text: str) -> Any:

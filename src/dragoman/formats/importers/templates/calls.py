@@ -11,6 +11,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Role
 from dragoman.formats.importers.blocks import text_blocks
+from dragoman.formats.reading.chat_markup import split_marks
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
@@ -21,15 +22,13 @@ _GIVEN = re.compile(r"\A(?:Given the following functions, please respond with|Yo
                     r"functions).*?Do not use variables\.\n\n", re.DOTALL)  # fmt: skip
 _SECTION = re.compile(r"\A\s*# Tools\n\nYou may call one or more functions.*", re.DOTALL)
 _TOOL_LIST = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
-_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
-_RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
+_KEY, _VALUE = ("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>")
 _BAR = "\N{FULLWIDTH VERTICAL LINE}"
-_TOKEN_CALL = re.compile(
-    rf"<{_BAR}tool▁call▁begin{_BAR}>(.*?)<{_BAR}tool▁sep{_BAR}>(.*?)<{_BAR}tool▁call▁end{_BAR}>", re.DOTALL
-)
-_TOKEN_CALLS = re.compile(rf"<{_BAR}tool▁calls▁begin{_BAR}>.*<{_BAR}tool▁calls▁end{_BAR}>", re.DOTALL)
-_OUTPUT = re.compile(rf"<{_BAR}tool▁output▁begin{_BAR}>(.*?)<{_BAR}tool▁output▁end{_BAR}>", re.DOTALL)
+_TOKEN_CALL = (f"<{_BAR}tool▁call▁begin{_BAR}>", f"<{_BAR}tool▁call▁end{_BAR}>")
+_TOKEN_CALLS = (f"<{_BAR}tool▁calls▁begin{_BAR}>", f"<{_BAR}tool▁calls▁end{_BAR}>")
+_SEPARATOR = f"<{_BAR}tool▁sep{_BAR}>"
+_OUTPUT = (f"<{_BAR}tool▁output▁begin{_BAR}>", f"<{_BAR}tool▁output▁end{_BAR}>")
+_TAG, _RESPONSE = ("<tool_call>", "</tool_call>"), ("<tool_response>", "</tool_response>")
 _FENCED = re.compile(r"\A(.*?)\n```json\n(.*)\n```\Z", re.DOTALL)
 _PYTHON = "<|python_tag|>"
 
@@ -107,7 +106,8 @@ class CallReader:
 
     def _results(self, text: str, path: str) -> None:
         self._turns.start(Role.TOOL, has_results=True)
-        answers = _OUTPUT.findall(text) or _RESPONSE.findall(text) or [text.removesuffix("\n")]
+        answers = _between(text, *_OUTPUT) or [_inner(each) for each in _between(text, *_RESPONSE)]
+        answers = answers or [text.removesuffix("\n")]
         for answer in answers:
             decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
             content = text_blocks(decoded if isinstance(decoded, str) else answer)
@@ -125,25 +125,25 @@ class CallReader:
 
     def _tagged_reply(self, text: str) -> list[ContentBlock]:
         blocks, text = _think(text)
-        position = 0
-        for found in _TAGGED.finditer(text):
-            blocks += self._plain_reply(text[position : found.start()].strip("\n"))
-            position = found.end()
-            name, _, body = found[1].strip().partition("\n")
+        for is_call, piece in split_marks(text, *_TAG):
+            if not is_call:
+                blocks += self._plain_reply(piece if piece == text else piece.strip("\n"))
+                continue
+            name, _, body = piece.strip().partition("\n")
             texts = self._texts_of.get(name)
+            pairs = zip(_between(body, *_KEY), _between(body, *_VALUE), strict=False)
             arguments = {
-                key: value if texts is not None and key in texts else _json_or_text(value)
-                for key, value in _ARGUMENT.findall(body)
+                key: value if texts is not None and key in texts else _json_or_text(value) for key, value in pairs
             }
             blocks.append(self._turns.call(None, name.strip(), arguments))
-        rest = text[position:].strip("\n") if position else text
-        return [*blocks, *self._plain_reply(rest)]
+        return blocks
 
     def _token_reply(self, text: str) -> list[ContentBlock]:
         blocks, text = _think(text)
-        plain = _TOKEN_CALLS.sub("", text)
-        blocks += self._plain_reply(plain)
-        for head, body in _TOKEN_CALL.findall(text):
+        pieces = split_marks(text, *_TOKEN_CALLS)
+        blocks += self._plain_reply("".join(piece for is_calls, piece in pieces if not is_calls))
+        calls = "".join(piece for is_calls, piece in pieces if is_calls)
+        for head, _, body in (call.partition(_SEPARATOR) for call in _between(calls, *_TOKEN_CALL)):
             fenced = _FENCED.match(body)  # version 3 names the type before the separator, 3.1 the tool
             name, arguments = (fenced[1], fenced[2]) if fenced else (head, body)
             blocks.append(self._turns.call(None, name.strip(), arguments))
@@ -160,6 +160,16 @@ def _think(text: str) -> tuple[list[ContentBlock], str]:
         return [], text
     thought = found[1].strip("\n")
     return [ThinkingBlock(text=thought)] if thought.strip() else [], text[found.end() :]
+
+
+def _between(text: str, start: str, end: str) -> list[str]:
+    """Return the pieces of a text between two marks."""
+    return [piece for is_marked, piece in split_marks(text, start, end) if is_marked]
+
+
+def _inner(piece: str) -> str:
+    """Return the text between two marks that stand on lines of their own."""
+    return piece.removeprefix("\n").removesuffix("\n")
 
 
 def _report_tools(path: str) -> None:
