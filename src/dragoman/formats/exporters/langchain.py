@@ -5,7 +5,7 @@ A block of a provider goes into the list as a non-standard one; its package send
 
 from collections.abc import Sequence
 
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -26,7 +26,6 @@ from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
     Media,
-    citation_fields,
     google_signature,
     media_type_of,
     result_texts,
@@ -119,7 +118,7 @@ class _Writer(LibraryWriter):
     def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
             case TextBlock():
-                cited = [citation_fields(citation) for citation in block.citations]
+                cited = self.citations(message, index, block)
                 return [{"type": "text", "text": block.text, **({"annotations": cited} if cited else {})}]
             case ThinkingBlock():
                 signed = {"extras": {"signature": block.signature}} if block.signature else {}
@@ -135,6 +134,9 @@ class _Writer(LibraryWriter):
             case ProviderBlock(provider=self.library):
                 return [dict(block.data)]
             case ProviderBlock() if message.role is Role.ASSISTANT and self._is_own(message, block):
+                if "type" not in block.data:
+                    reason = "a native block without a type is read again as one of LangChain's"
+                    self.losses.add(message, index, reason, kind=LossKind.NATIVE_BLOCK, severity=Severity.INFO)
                 return [{"type": "non_standard", "value": dict(block.data)}]
             case _:
                 text = self.as_text(message, index, block)

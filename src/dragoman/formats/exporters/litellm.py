@@ -24,12 +24,13 @@ from dragoman.formats.exporters.shared import (
     Media,
     arguments_text,
     base64_of,
-    citation_fields,
     media_type_of,
     result_texts,
     split_results,
 )
 
+_AUDIO_TYPES = ("audio/mpeg", "audio/wav")
+"""The types that the formats are read as."""
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -83,7 +84,7 @@ class _Writer(LibraryWriter):
                 case TextBlock():
                     texts.append(block.text)
                     citations += [
-                        citation_fields(citation) | {"supported_text": block.text} for citation in block.citations
+                        cited | {"supported_text": block.text} for cited in self.citations(message, index, block)
                     ]  # fmt: skip
                 case ThinkingBlock():
                     signed = {"signature": block.signature} if block.signature else {}
@@ -147,6 +148,11 @@ class _Writer(LibraryWriter):
                 {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
             ]
         if isinstance(block, AudioBlock) and data is not None and media_type in _AUDIO:
+            if media_type not in _AUDIO_TYPES:
+                reason = (
+                    f"the type of audio is written as its format {_AUDIO[media_type]}: another spelling of it is lost"
+                )
+                self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
             return [{"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}]
         if isinstance(block, DocumentBlock) and data is not None:
             named = {"filename": block.title} if block.title else {}

@@ -85,6 +85,9 @@ class _Writer(LibraryWriter):
         content: str | list[str | Entry] | None = result_texts(block)
         if content is None:
             content = [item for part in block.content for item in self._content(message, index, part)]
+            if all(isinstance(item, str) for item in content):
+                reason = "several texts of a result are a list, which is read again as one text of JSON"
+                self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
         return {
             "part_kind": "tool-return",
             "tool_name": self.names.get(block.tool_use_id, "unknown"),

@@ -18,6 +18,7 @@ from dragoman.canonical.blocks import (
     MediaSource,
     TextBlock,
     ToolResultBlock,
+    ToolUseBlock,
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
@@ -31,6 +32,9 @@ Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Entry = dict[str, Any]
 
 ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
+
+
+EMPTY_ARGUMENTS = "the arguments of the call are an empty text: they are read again as none"
 
 
 class LibraryWriter:
@@ -72,6 +76,8 @@ class LibraryWriter:
         if block.media_type is None and kind in typed:
             reason = f"{self.label} requires the type of a medium: it is unknown, written as {media_type_of(block)}"
             self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
+        if getattr(block, "citations", None) is not None:
+            self.leave_out(message, index, "request for citations of a document", kind=LossKind.MEDIA)
         if kind == "text" and not texts:
             reason = f"{self.label} has no document as a text: written as base64"
             self.losses.add(message, index, reason, kind=LossKind.MEDIA, severity=Severity.INFO)
@@ -103,6 +109,18 @@ class LibraryWriter:
         """Report the fields of a message that no library stores."""
         if message.channel is not None:
             self.losses.add(message, -1, f"{self.label} has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+        for index, block in enumerate(message.content):
+            if isinstance(block, ToolUseBlock) and block.raw_input == "":
+                self.losses.add(message, index, EMPTY_ARGUMENTS, severity=Severity.INFO)
+
+    def citations(self, message: Message, index: int, block: TextBlock) -> list[Entry]:
+        """Return the citations of a text; report general fields that are added to a provider's own."""
+        written = [citation_fields(citation) for citation in block.citations]
+        own = [citation.data for citation in block.citations]
+        if any(data is not None and fields != data for fields, data in zip(written, own, strict=True)):
+            reason = f"{self.label} has general fields of a citation: they are added to the provider's own"
+            self.losses.add(message, index, reason, kind=LossKind.CITATIONS, severity=Severity.INFO)
+        return written
 
     def report_role(self, message: Message, other: str) -> None:
         reason = f"{self.label} has no {message.role} with this content: written as the {other}'s"

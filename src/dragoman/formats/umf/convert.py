@@ -222,6 +222,9 @@ class _Writer:
         if not after and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
             reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
             self._losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        if block.raw_input == "":
+            reason = "the arguments of the call are an empty text: they are read again as none"
+            self._losses.add(message, index, reason, severity=Severity.INFO)
         text = block.raw_input if block.raw_input is not None else to_json(block.input).decode()
         function = umf.CalledFunction(name=block.name, arguments=text)
         return umf.ToolCall(id=self._ids.get(block.id, block.id), function=function)

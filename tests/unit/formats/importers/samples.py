@@ -118,7 +118,8 @@ _HANDWRITTEN_ROLLOUT: Any = [
     {"timestamp": "2026-01-02T03:04:07Z", "type": "response_item", "payload": {
         "type": "function_call_output", "call_id": "call_1", "output": "Rain."}},
     {"timestamp": "2026-01-02T03:04:08Z", "type": "response_item", "payload": {
-        "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Rain."}]}},
+        "type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [
+            {"type": "output_text", "text": "Rain.", "annotations": []}]}},
     {"timestamp": "2026-01-02T03:04:08Z", "type": "event_msg", "payload": {"type": "token_count", "info": {
         "last_token_usage": {"input_tokens": 50, "cached_input_tokens": 30, "output_tokens": 2}}}},
 ]  # fmt: skip
