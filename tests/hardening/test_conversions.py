@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from dragoman import Message
-from dragoman.cli.io.conversation_files import convert_history
+from dragoman.cli.io.convert.files import convert_history
 from dragoman.formats.native import from_native
 from dragoman.formats.own_messages import to_messages
 from dragoman.formats.registry import iter_text
