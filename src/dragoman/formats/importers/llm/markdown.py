@@ -73,8 +73,8 @@ def read_rows(document: str | bytes) -> list[Row]:
 
 def _row(entry: re.Match[str], text: str) -> Row:
     sections = _sections(text)
-    prompt, response = sections.pop("", ""), sections.pop("## Response", "").rpartition(_USAGE)
-    response = response[0] if response[1] else response[2]
+    prompt, reply = sections.pop("", ""), sections.pop("## Response", "")
+    response = reply[: reply.rfind(_USAGE)] if _USAGE in reply else reply
     calls: list[Row] = []
     if response.startswith("### Tool calls\n\n"):
         body, _, response = response.removeprefix("### Tool calls\n\n").partition("\n\n")
