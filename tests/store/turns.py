@@ -69,7 +69,7 @@ def change(store: Store, statement: str, **parameters: Any) -> None:
     store._database.write(lambda connection: connection.execute(text(statement), parameters))
 
 
-TABLES = ("sessions", "messages", "attempts", "tool_calls", "tool_ids", "turns")
+TABLES = ("sessions", "messages", "attempts", "tool_calls", "tool_ids", "turns", "retention_records")
 
 
 def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:

@@ -86,9 +86,8 @@ def test_the_cluster_sql_covers_every_table() -> None:
     first, *others = citus_statements()
     assert first == "SELECT create_distributed_table('sessions', 'id')"
     table_arguments = [re.findall("'([^']*)'", statement) for statement in others]
-    assert table_arguments == [
-        [name, "session_id", "sessions"] for name in ("attempts", "messages", "tool_ids", "turns", "tool_calls")
-    ]
+    names = ("retention_records", "attempts", "messages", "tool_ids", "turns", "tool_calls")
+    assert table_arguments == [[name, "session_id", "sessions"] for name in names]
     assert {"sessions", *(name for name, *_ in table_arguments)} == set(metadata.tables)
 
 
