@@ -76,6 +76,8 @@ def test_the_official_clients_raise_their_own_errors(start: Start) -> None:
         setup.sdk(narrow).chat.completions.create(model="anthropic:m", messages=message["messages"])
     with pytest.raises(anthropic.PermissionDeniedError, match="may not use messages"):
         setup.anthropic(narrow).messages.create(model="house", **message)
+    with pytest.raises(anthropic.PermissionDeniedError, match="may not use messages"):
+        setup.anthropic(narrow).messages.count_tokens(model="house", messages=message["messages"])
     with pytest.raises(openai.PermissionDeniedError, match="may not use responses"):
         setup.sdk(narrow).responses.retrieve("resp_1")
 
