@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,11 @@ class Keyed:
         secret = self.secrets[key] if isinstance(key, int) else key
         client = httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {secret}"})
         return self._stack.enter_context(client)
+
+    @cached_property
+    def bare(self) -> httpx.Client:
+        """A client without a key. Making one takes longer than most requests."""
+        return self._stack.enter_context(httpx.Client(base_url=self.url, timeout=30))
 
     def create_key(self, *budgets: str, limits: tuple[str, ...] = (), **fields: Any) -> tuple[str, str]:
         """Return the id and the secret of a new key."""

@@ -27,7 +27,7 @@ ROUTES = [
 
 
 def ask(setup: Keyed, wire: str, headers: dict[str, str], model: str = "house", **more: Any) -> httpx.Response:
-    return httpx.post(setup.url + PATHS[wire], json=question(wire, model, **more), headers=headers)
+    return setup.bare.post(PATHS[wire], json=question(wire, model, **more), headers=headers)
 
 
 def test_each_header_is_taken_on_each_wire(start: Start) -> None:
@@ -54,7 +54,7 @@ def test_a_wrong_key_gets_one_answer_on_every_route(start: Start) -> None:
         bodies = set()
         for secret in ("", "nonsense", unknown, revoked):
             headers = {"x-api-key": secret, "anthropic-version": "2023-06-01"} if secret else {}
-            reply = httpx.request(method, setup.url + path, headers={**headers, "content-type": "application/json"})
+            reply = setup.bare.request(method, path, headers={**headers, "content-type": "application/json"})
             assert reply.status_code == 401, (method, path, secret)
             bodies.add(reply.json()["error"]["message"])
         assert len(bodies) == 1, path
@@ -76,6 +76,8 @@ def test_the_official_clients_raise_their_own_errors(start: Start) -> None:
         setup.sdk(narrow).chat.completions.create(model="anthropic:m", messages=message["messages"])
     with pytest.raises(anthropic.PermissionDeniedError, match="may not use messages"):
         setup.anthropic(narrow).messages.create(model="house", **message)
+    with pytest.raises(anthropic.PermissionDeniedError, match="may not use messages"):
+        setup.anthropic(narrow).messages.count_tokens(model="house", messages=message["messages"])
     with pytest.raises(openai.PermissionDeniedError, match="may not use responses"):
         setup.sdk(narrow).responses.retrieve("resp_1")
 
@@ -119,8 +121,8 @@ def test_browsers_of_other_sites_get_no_permission(start: Start) -> None:
     setup = start(lambda _: whole_reply("chat"))
     origin = {"origin": "https://elsewhere.example", "access-control-request-method": "POST"}
     for path in PATHS.values():
-        preflight = httpx.options(setup.url + path, headers=origin)
-        reply = httpx.post(setup.url + path, json={}, headers=origin)
+        preflight = setup.bare.options(path, headers=origin)
+        reply = setup.bare.post(path, json={}, headers=origin)
         for each in (preflight, reply):
             assert not [name for name in each.headers if name.startswith("access-control")]
         assert preflight.status_code == 405

@@ -50,7 +50,7 @@ def ask(setup: Keyed, wire: str, secret: str, **more: Any) -> httpx.Response:
     limit = "max_output_tokens" if wire == "responses" else "max_tokens"
     body = question(wire, more.pop("model", "house"), **{limit: 10, **more})
     headers = {"x-api-key": secret, **more.pop("headers", {})}
-    return httpx.post(setup.url + PATHS[wire], json=body, headers=headers, timeout=30)
+    return setup.bare.post(PATHS[wire], json=body, headers=headers)
 
 
 @pytest.mark.parametrize("wire", PATHS)
@@ -122,7 +122,7 @@ def test_the_same_request_id_twice_is_charged_twice(start: Start) -> None:
     key_id, secret = setup.create_key("1000000")
     for _ in range(2):
         headers = {"x-request-id": "same", "idempotency-key": "same", "x-api-key": secret}
-        reply = httpx.post(setup.url + PATHS["chat"], json=question("chat", "house"), headers=headers)
+        reply = setup.bare.post(PATHS["chat"], json=question("chat", "house"), headers=headers)
         assert reply.status_code == 200
     once = ask(start(answer("chat")), "chat", setup.create_key("1000000", name="other")[1])
     assert once.status_code == 200
@@ -140,7 +140,7 @@ def test_a_model_without_a_price_is_refused_under_a_budget(start: Start) -> None
 
 def read_stream(setup: Keyed, wire: str, secret: str, received: list[bytes], **more: Any) -> None:
     body = question(wire, "house", stream=True, **more)
-    with httpx.stream("POST", setup.url + PATHS[wire], json=body, headers={"x-api-key": secret}) as reply:
+    with setup.bare.stream("POST", PATHS[wire], json=body, headers={"x-api-key": secret}) as reply:
         received.extend(reply.iter_raw())
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from dragoman import Message, Store
 from dragoman.errors import StoreError
+from dragoman.testing.faults.server import RESET, HttpReply, ReceivedRequest, sse_reply
 from dragoman_gateway.running.behind import StoreBehind
-from tests.gateway.upstream import gateway_before, question, streamed_reply, whole_reply
+from tests.gateway.upstream import gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
 @pytest.fixture
@@ -107,3 +108,20 @@ def test_one_request_that_cannot_be_stored_holds_up_no_other(store: Store) -> No
     assert behind.dropped == 1
     assert {record.id for record in store.list().sessions} == {f"s{number}" for number in range(6)}
     assert store.load(taken.id).messages[0].text == "first"
+
+
+def test_a_place_that_broke_off_and_the_one_that_answered_are_both_stored(store: Store) -> None:
+    begun = stream_bytes("messages").split(b"\n\n")[0] + b"\n\n"
+
+    def answer(request: ReceivedRequest) -> HttpReply:
+        return sse_reply(begun, RESET) if b'"first"' in request.body else streamed_reply("messages")
+
+    places = [{"model": "anthropic:first"}, {"model": "anthropic:second", "weight": 0}]
+    with gateway_before(answer, models={"house": places}, client={"store": store}) as (url, _):
+        reply = httpx.post(f"{url}/v1/messages", json=question("messages", "house", stream=True))
+        assert b"message_stop" in reply.content
+        page = httpx.get(f"{url}/metrics").text
+    records = {record.model: store.load(record.id) for record in store.list().sessions}
+    assert [message.text for message in records["anthropic:second"].messages] == ["Where is Bern?", "In Switzerland."]
+    assert len(records["anthropic:first"].attempts) == 1
+    assert 'dragoman_dropped{kind="request"} 0.0' in page

@@ -84,7 +84,8 @@ class Endpoint:
     ) -> None:
         """Run the turn in the background, and answer with its response as it is now, or with its events."""
         background, record = self._gateway.services.background, turn.request.record
-        turn.request.record = RequestRecord(self._wire.name)
+        turn.request.record = RequestRecord(self._wire.name, turn.request.request_id)
+        turn.request.record.key_id = record.key_id
         generation.in_flight += 1  # it counts until the run ends
 
         async def run(receive: Receive, send: Send) -> None:
@@ -92,6 +93,7 @@ class Endpoint:
                 await self._answer(generation, turn, receive, send)
             finally:
                 self._gateway.metrics.count(turn.request.record)
+                log_request(turn.request.record)
                 await generation.leave()
 
         try:

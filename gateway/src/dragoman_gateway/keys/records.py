@@ -14,8 +14,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
 _MAX_PATTERN = 256
 
-ENDPOINTS = ("chat", "responses", "messages", "count_tokens", "models")
-"""What a key may be allowed: the wires, the counting of tokens, and the list of models."""
+ENDPOINTS = ("chat", "responses", "messages")
+"""What a key may be allowed: the wires, each with all its addresses."""
 
 
 @dataclass(frozen=True, slots=True)

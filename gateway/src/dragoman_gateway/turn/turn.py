@@ -59,13 +59,13 @@ class Turn:
         self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
-        self._start(self._places.pop(0))
+        self._start(self._places.pop(0), self.context.session_id)
         for name, details in request.wire.server_state.items():
             if request.fields.get(name) is not None and not self.may_pass:
                 raise ServerStateError(name, details)
 
-    def _start(self, place: Deployment) -> None:
-        """Make the session that asks a place."""
+    def _start(self, place: Deployment, session_id: str | None = None) -> None:
+        """Make the session that asks a place. Each place has a session of its own, so that each can be stored."""
         caller, means = self.request.caller, self._means
         client = means.client_for(place.client)
         self._place = place
@@ -75,7 +75,7 @@ class Turn:
             tools=self._tools,
             options=self._options,
             tool_ids=self.context.tool_ids,
-            session_id=self.context.session_id,
+            session_id=session_id,
             max_rounds=1,
             middleware=(self._follow,) if means.admit is None else (self._follow, means.admit),
             user_id=caller.user,

@@ -18,7 +18,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 _UNCOMPARED = ("headers", "context", "stream")
-_OPTIONS = tuple(name for name in AdapterOptions.__dataclass_fields__ if name not in _UNCOMPARED)
+_compared = operator.attrgetter(*(name for name in AdapterOptions.__dataclass_fields__ if name not in _UNCOMPARED))
 
 
 class Relay:
@@ -93,14 +93,13 @@ class Relay:
         self._received.append(chunk)
 
     def _is_unchanged(self, messages: Sequence[Message], options: AdapterOptions) -> bool:
-        ours = self._options
         return (
             len(messages) == len(self._messages)
             and all(
                 sent.content is read.content or (sent.role is read.role and sent.content == read.content)
                 for sent, read in zip(messages, self._messages, strict=True)
             )
-            and all(getattr(options, name) == getattr(ours, name) for name in _OPTIONS)
+            and _compared(options) == _compared(self._options)
         )
 
 
