@@ -49,6 +49,9 @@ class AsyncStore:
     async def create(self, model: str | None = None, messages: Sequence[Message] = (), **fields: Any) -> SessionRecord:
         return await self._run(partial(self.store.create, model, messages, **fields))
 
+    async def create_all(self, sessions: Iterable[Mapping[str, Any]]) -> None:
+        await self._run(partial(self.store.create_all, list(sessions)))
+
     async def append(
         self,
         session_id: str,
