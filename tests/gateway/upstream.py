@@ -1,4 +1,4 @@
-"""A gateway in front of a scripted server: providers of three wires at one address."""
+"""A gateway in front of a scripted server: providers of several wires at one address."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +27,9 @@ def gateway_before(
             "anthropic": {**base, "base_url": server.url},
             "openai": {**base, "base_url": f"{server.url}/v1"},
             "openai-chat": {**base, "base_url": f"{server.url}/v1"},
+            "google": {**base, "base_url": server.url},
+            "ollama": {**base, "base_url": server.url},
+            "cohere": {**base, "base_url": server.url},
         }
         app = create_app(GatewaySettings(**settings), client=AsyncClient(providers=providers, **(client or {})))
         with serving(app) as url:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dragoman import AsyncClient
+from dragoman_gateway import vendors
 from dragoman_gateway.access import Access, Caller
 from dragoman_gateway.configuration import read_generation
 from dragoman_gateway.endpoints import pages
@@ -17,6 +18,7 @@ from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.services import check_caller
+from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response
@@ -39,8 +41,16 @@ def create_app(
 
 
 def app_from_configuration() -> Starlette:
-    """Return the application that dragoman.toml describes. It can be reloaded."""
-    return build_app(Gateway(read_generation(), read_generation))
+    """Return the application that dragoman.toml describes. It can be reloaded.
+
+    With a folder to replay, it asks no provider; with one to record, all that passes is written there.
+    """
+    if (folder := recording.folder_to_replay()) is not None:
+        return recording.replay_app(folder)
+    app = build_app(Gateway(read_generation(), read_generation))
+    if (folder := recording.folder_to_record()) is not None:
+        app.add_middleware(recording.Recorder, folder=folder)
+    return app
 
 
 def build_app(gateway: Gateway) -> Starlette:
@@ -57,6 +67,7 @@ def build_app(gateway: Gateway) -> Starlette:
         Route("/v1/responses/input_tokens", CountEndpoint(gateway, responses.WIRE), methods=["POST"]),
         Route("/v1/responses/compact", CompactEndpoint(gateway, responses.WIRE), methods=["POST"]),
         *_stored_responses(gateway),
+        *vendors.routes(gateway),
         *pages.routes(gateway),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=pages.HANDLERS)

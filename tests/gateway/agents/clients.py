@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 PROMPT = "Read the file notes.txt in this folder and tell me the secret word."
 NPM = (
     "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai", "openai", "@anthropic-ai/sdk", "ai@6",
-    "@ai-sdk/openai@3", "@ai-sdk/anthropic@3", "@ai-sdk/openai-compatible@2", "zod@4",
+    "@ai-sdk/openai@3", "@ai-sdk/anthropic@3", "@ai-sdk/openai-compatible@2", "zod@4", "@google/gemini-cli",
+    "@google/genai", "ollama",
 )  # fmt: skip
 ENVIRONMENTS = {
     "python": ("langchain-openai", "langchain-anthropic", "pydantic-ai-slim[openai,anthropic]", "llm"),
@@ -31,11 +32,13 @@ LIBRARIES = {
     "langchain-responses": "responses", "langchain-messages": "messages", "pydantic-ai-chat": "chat",
     "pydantic-ai-responses": "responses", "pydantic-ai-messages": "messages", "litellm-chat": "chat",
     "litellm-messages": "messages", "litellm-responses": "responses", "llm-chat": "chat",
+    "google-js-google": "google", "ollama-js-ollama": "ollama",
 }  # fmt: skip
 """The cases of libraries.py and libraries.mjs, with the client's wire."""
 CLIENTS = {
     "claude-code": "messages", "codex": "responses", "opencode-chat": "chat", "opencode-messages": "messages",
-    "opencode-responses": "responses", "aider-chat": "chat", "aider-messages": "messages", **LIBRARIES,
+    "opencode-responses": "responses", "aider-chat": "chat", "aider-messages": "messages", "gemini": "google",
+    **LIBRARIES,
 }  # fmt: skip
 """All clients, with the wire that each speaks."""
 
@@ -75,12 +78,14 @@ def missing(client: str, installed: Path) -> str | None:
 
 def _file(client: str, installed: Path) -> Path:
     kind = client.partition("-")[0]
-    if client in ("claude-code", "codex") or kind == "opencode":
+    if client in ("claude-code", "codex", "gemini") or kind == "opencode":
         return installed / "npm" / "node_modules" / ".bin" / kind
     if kind == "aider":
         return installed / "aider" / "bin" / "aider"
     if client.startswith(("openai-js", "anthropic-js", "ai-sdk")):
         return installed / "npm" / "node_modules" / ("openai" if kind == "openai" else "ai")
+    if client.startswith(("google-js", "ollama-js")):
+        return installed / "npm" / "node_modules" / ("@google/genai" if kind == "google" else "ollama")
     environment = "litellm" if kind == "litellm" else "python"
     return installed / environment / "bin" / ("llm" if kind == "llm" else "python")
 
@@ -118,7 +123,17 @@ def program(client: str, model: str, address: str, installed: Path, scratch: Pat
             flags = ("--yes-always", "--no-git", "--no-check-update", "--no-show-model-warnings", "--no-gitignore",
                      "--analytics-disable", "--no-show-release-notes")  # fmt: skip
             arguments = [file, "--model", f"{vendor}/{model}", "--message", PROMPT, *flags, "notes.txt"]
-        case "openai" | "anthropic" | "ai":
+        case "gemini":
+            settings = home / ".gemini"
+            settings.mkdir()
+            chosen = {
+                "security": {"auth": {"selectedType": "gemini-api-key"}},
+                "privacy": {"usageStatisticsEnabled": False},
+            }
+            (settings / "settings.json").write_text(json.dumps(chosen), encoding="utf-8")
+            own = {"GOOGLE_GEMINI_BASE_URL": address, "GEMINI_API_KEY": "none"}
+            arguments = [file, "-p", PROMPT, "-m", model, "--yolo", "--skip-trust", "--output-format", "json"]
+        case "openai" | "anthropic" | "ai" | "google" | "ollama":
             own = {}
             script = installed / "npm" / "libraries.mjs"  # packages are found next to the file
             shutil.copy(HERE / "libraries.mjs", script)

@@ -67,6 +67,42 @@ const cases = {
     const { createAnthropic } = await import('@ai-sdk/anthropic');
     return aiSdk(createAnthropic({ baseURL: `${BASE}/v1`, apiKey: 'none' })(MODEL));
   },
+  async 'google-js-google'() {
+    const { GoogleGenAI } = await import('@google/genai');
+    const ai = new GoogleGenAI({ apiKey: 'none', httpOptions: { baseUrl: BASE } });
+    const config = { tools: [{ functionDeclarations: [{ name: 'get_weather', parametersJsonSchema: schema }] }] };
+    const contents = [{ role: 'user', parts: [{ text: PROMPT }] }];
+    const ask = async () => {
+      const parts = [];
+      for await (const chunk of await ai.models.generateContentStream({ model: MODEL, contents, config }))
+        parts.push(...(chunk.candidates?.[0]?.content?.parts ?? []));
+      return parts;
+    };
+    const parts = await ask();
+    const { id, name, args } = parts.find((part) => part.functionCall).functionCall;
+    if (args.city !== 'Oslo') throw new Error(JSON.stringify(args));
+    contents.push({ role: 'model', parts });
+    contents.push({ role: 'user', parts: [{ functionResponse: { id, name, response: { result: 'sunny' } } }] });
+    return (await ask()).map((part) => part.text ?? '').join('');
+  },
+  async 'ollama-js-ollama'() {
+    const { Ollama } = await import('ollama');
+    const client = new Ollama({ host: BASE });
+    const tools = [{ type: 'function', function: { name: 'get_weather', description: 'Weather', parameters: schema } }];
+    const messages = [{ role: 'user', content: PROMPT }];
+    const ask = async () => {
+      const whole = { role: 'assistant', content: '', tool_calls: [] };
+      for await (const { message } of await client.chat({ model: MODEL, messages, tools, stream: true })) {
+        whole.content += message.content;
+        whole.tool_calls.push(...(message.tool_calls ?? []));
+      }
+      return whole;
+    };
+    const first = await ask();
+    if (first.tool_calls[0].function.arguments.city !== 'Oslo') throw new Error(JSON.stringify(first));
+    messages.push(first, { role: 'tool', tool_name: 'get_weather', content: 'sunny' });
+    return (await ask()).content;
+  },
 };
 
 console.log(await cases[process.argv[2]]());

@@ -22,6 +22,7 @@ CALLS = {
     "exec_command": {"cmd": "cat notes.txt"},
     "shell": {"command": ["cat", "notes.txt"]},
     "read": {"filePath": "notes.txt"},
+    "read_file": {"file_path": "notes.txt"},
     "get_weather": {"city": "Oslo"},
 }
 """A harmless call of each client's own tool."""
@@ -29,6 +30,8 @@ OTHER_WIRES = {
     "messages": ("chat-model", "google-model", "responses-model"),
     "chat": ("messages-model", "google-model"),
     "responses": ("messages-model", "chat-model"),
+    "google": ("messages-model", "chat-model", "responses-model"),
+    "ollama": ("messages-model", "chat-model", "google-model"),
 }
 """The models behind, by the client's wire."""
 MOST_REQUESTS = 8

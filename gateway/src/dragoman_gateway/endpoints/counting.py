@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -39,10 +40,14 @@ class CountEndpoint(Endpoint):
         context = RequestContext(model=place.model, tool_ids=ClientToolIds(), state_sealer=means.state_sealer)
         read = request.wire.adapter(request.model).from_wire_request(request.fields, context)
         tokens, headers = await _count(means.client_for(place.client), place.model, *read)
-        kind = {"object": "response.input_tokens"} if request.wire is responses.WIRE else {}
         record.status = 200
         head = [*named(request.wire, request_id), *headers, (b"content-type", b"application/json")]
-        await Response(200, head, dumps({**kind, "input_tokens": tokens})).send(send)
+        await Response(200, head, dumps(self.write_count(tokens))).send(send)
+
+    def write_count(self, tokens: int) -> dict[str, Any]:
+        """Return the reply of the wire."""
+        kind = {"object": "response.input_tokens"} if self._wire is responses.WIRE else {}
+        return {**kind, "input_tokens": tokens}
 
 
 async def _count(

@@ -1,6 +1,8 @@
 """The endpoint of one client wire: checks the caller, reads the request, and answers it."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -13,7 +15,7 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn.body import parse_body, read_body
+from dragoman_gateway.turn.body import parse_body, read_body, read_headers
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.means import Means
@@ -119,22 +121,20 @@ class Endpoint:
         request_id: str,
     ) -> tuple[ClientRequest, Means]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = read_headers(scope)
         caller = await generation.access.authenticate(headers)
         record.key_id = caller.key_id
         body = await read_body(receive, headers, generation.settings)
-        fields = parse_body(body, headers)
-        record.model = fields["model"]
-        request = ClientRequest(
-            wire=self._wire,
-            caller=caller,
-            request_id=request_id,
-            headers=headers,
-            body=body,
-            fields=fields,
-            record=record,
+        request = self.read_request(
+            scope, caller=caller, request_id=request_id, headers=headers, body=body, record=record
         )
-        means = await generation.means_for(request.model, caller)
+        record.model = request.model
+        means = await generation.means_for(request.asked_model, caller)
         request = await services.prepare(expand_compactions(request, means.state_sealer))
         means.state_store = services.state
         return request, means
+
+    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+        """Return the request as its wire writes it. Raises ClientError if it cannot be read."""
+        fields = parse_body(body, headers)
+        return ClientRequest(wire=self._wire, headers=headers, body=body, fields=fields, **known)

@@ -14,6 +14,23 @@ _REFERENCES = {
         "Answer in Chat Completions",
         "https://platform.openai.com/docs/api-reference/chat/create",
     ),
+    "/v1/embeddings": ("Embed texts", "https://platform.openai.com/docs/api-reference/embeddings/create"),
+    "/v1beta/models/{model}:generateContent": (
+        "Answer in generateContent",
+        "https://ai.google.dev/api/generate-content#method:-models.generatecontent",
+    ),
+    "/v1beta/models/{model}:streamGenerateContent": (
+        "Answer in generateContent, as a stream",
+        "https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent",
+    ),
+    "/v1beta/models/{model}:countTokens": (
+        "Count the tokens of a generateContent request",
+        "https://ai.google.dev/api/tokens",
+    ),
+    "/v1beta/models/{model}:batchEmbedContents": ("Embed contents", "https://ai.google.dev/api/embeddings"),
+    "/api/chat": ("Answer in Ollama's chat", "https://docs.ollama.com/api/chat"),
+    "/api/generate": ("Answer one prompt in Ollama's generate", "https://docs.ollama.com/api/generate"),
+    "/api/embed": ("Embed texts in Ollama's embed", "https://docs.ollama.com/api/embed"),
     "/v1/responses": ("Answer in Responses", "https://platform.openai.com/docs/api-reference/responses/create"),
     "/v1/responses/compact": (
         "Shorten a conversation of Responses",
@@ -22,6 +39,8 @@ _REFERENCES = {
 }
 _PAGES = {
     "/v1/models": "The models, in the shape of the client's wire",
+    "/v1beta/models": "The models, in Google's shape",
+    "/api/tags": "The models, in Ollama's shape",
     "/health": "Whether the process runs",
     "/ready": "Whether the gateway takes requests",
     "/metrics": "Counts in Prometheus's format",

@@ -14,8 +14,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
 _MAX_PATTERN = 256
 
-ENDPOINTS = ("chat", "responses", "messages")
-"""What a key may be allowed: the wires, each with all its addresses."""
+ENDPOINTS = ("chat", "responses", "messages", "google", "ollama", "embeddings")
+"""What a key may be allowed: the wires, each with all its addresses, and the embeddings of all wires."""
 
 
 @dataclass(frozen=True, slots=True)

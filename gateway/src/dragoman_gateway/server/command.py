@@ -14,6 +14,7 @@ from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key
 from dragoman_gateway.server.logs import configure_logs
 from dragoman_gateway.server.process import Server
+from dragoman_gateway.server.recording import RECORD_VARIABLE, REPLAY_VARIABLE, replay_app
 from dragoman_gateway.server.workers import Workers
 from dragoman_gateway.settings import GatewaySettings
 
@@ -33,8 +34,11 @@ def serve(
         str | None, typer.Option(help="The model that answers for every name that is no other model.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="The number of processes; by default 1.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write all that passes into this folder, as cassettes.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Answer from the cassettes of this folder alone.")] = None,
 ) -> None:
-    """Answers clients of Messages, Chat Completions and Responses with any model."""
+    """Answers clients of Messages, Chat Completions, Responses, Google and Ollama with any model."""
+    use_cassettes(record, replay)
     if config is not None:
         os.environ["DRAGOMAN_CONFIG"] = str(config.resolve())  # each worker reads it
     if model is not None:
@@ -51,6 +55,17 @@ def serve(
         typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)
         os.environ.setdefault(VARIABLE, new_state_key())  # all workers need the same
         run(settings, listener)
+
+
+def use_cassettes(record: Path | None, replay: Path | None) -> None:
+    """Tell each worker where to record, or from where to answer. Raises ConfigurationError for both."""
+    if record is not None and replay is not None:
+        raise ConfigurationError("a gateway either records or replays: choose one of --record and --replay")
+    if record is not None:
+        os.environ[RECORD_VARIABLE] = str(record.resolve())
+    if replay is not None:
+        replay_app(replay)  # a mistake is said here, not by each worker
+        os.environ[REPLAY_VARIABLE] = str(replay.resolve())
 
 
 def run(settings: GatewaySettings, listener: socket.socket) -> None:

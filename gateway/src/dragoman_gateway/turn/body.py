@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
 from dragoman_gateway.json import loads
@@ -47,8 +48,24 @@ async def _read(receive: Receive, cap: int) -> bytes:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def read_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers of a request, with the key that Google's clients may write into the address."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    if b"key=" in scope["query_string"] and (key := QueryParams(scope["query_string"]).get("key")):
+        headers.setdefault("x-goog-api-key", key)
+    return headers
+
+
 def parse_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a request. Raises ClientError if the body is no JSON object with a model."""
+    fields = parse_object(body, headers)
+    if not isinstance(fields.get("model"), str) or not fields["model"]:
+        raise ClientError("model: a text is required")
+    return fields
+
+
+def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a JSON object. Raises ClientError for any other body."""
     kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise ContentTypeError(f"the content type {kind!r:.80} is not JSON: send application/json")
@@ -58,6 +75,4 @@ def parse_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
         raise ClientError(f"the body is not JSON: {error!s:.200}") from None
     if not isinstance(fields, dict):
         raise ClientError("the body is not a JSON object")
-    if not isinstance(fields.get("model"), str) or not fields["model"]:
-        raise ClientError("model: a text is required")
     return fields

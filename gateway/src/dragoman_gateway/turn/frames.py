@@ -7,19 +7,21 @@ _MAX_REST = 64 * 1024
 class WholeFrames:
     """Holds back the part of an event, so that something else may be written between two."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends: tuple[bytes, ...]) -> None:
+        """``ends`` are the bytes that end an event."""
+        self._ends = ends
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes up to the end of the last whole event."""
-        if not self._rest and data.endswith(b"\n\n"):
+        if not self._rest and data.endswith(self._ends):
             return data
         data = self._rest + data
-        end = max(data.rfind(b"\n\n") + 2, data.rfind(b"\r\n\r\n") + 4)
-        if end < 4 and len(data) > _MAX_REST:
+        end = max((place + len(end) for end in self._ends if (place := data.rfind(end)) >= 0), default=0)
+        if not end and len(data) > _MAX_REST:
             end = len(data)
-        self._rest = data[end:] if end >= 4 else data
-        return data[:end] if end >= 4 else b""
+        self._rest = data[end:]
+        return data[:end]
 
     def finish(self) -> bytes:
         """Return what is left."""

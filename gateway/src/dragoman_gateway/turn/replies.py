@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from starlette.types import Receive, Send
 
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.wires import Wire
 
 Headers = list[tuple[bytes, bytes]]
-
-COMMENT = b": keep-alive\n\n"
-"""A sign of life before the first event of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +30,15 @@ class StreamBody:
     """Writes a stream. Its status and headers go out with the first bytes, or after some seconds of waiting for them;
     from then on silence is broken by signs of life. A client that reads nothing for too long is left."""
 
-    def __init__(self, send: Send, headers: Callable[[], Headers], ping: bytes, settings: GatewaySettings) -> None:
+    def __init__(self, send: Send, headers: Callable[[], Headers], wire: Wire, settings: GatewaySettings) -> None:
         self.started = False
         self._send = send
         self._headers = headers
-        self._ping = ping
+        self._wire = wire
         self._settings = settings
         self._sending = False
         self._wrote = False
+        self._quiet = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._last = self._loop.time()
@@ -52,6 +51,10 @@ class StreamBody:
         """Send whole events of the stream. It waits if the client reads slowly."""
         self._wrote = True
         await self._write(data)
+
+    def expect_last(self) -> None:
+        """Note that the next write is the last one: a sign of life behind it would be no part of any event."""
+        self._quiet = True
 
     async def end(self) -> None:
         """End the stream as a complete one."""
@@ -72,6 +75,10 @@ class StreamBody:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._sending = False
 
+    async def _ping(self) -> None:
+        if not self._quiet:
+            await self._write(self._wire.ping if self._wrote else self._wire.first_ping)
+
     async def _start(self) -> None:
         self.started = True
         self._timer.cancel()
@@ -86,8 +93,8 @@ class StreamBody:
                 self.unread = True
                 self._task.cancel()
                 return
-        elif not self.started or silent >= pause:
-            self._pinging = self._loop.create_task(self._write(self._ping if self._wrote else COMMENT))
+        elif not self._quiet and (not self.started or silent >= pause):
+            self._pinging = self._loop.create_task(self._ping())
             if not self.started:
                 return  # the write begins the reply, and starts the timer again
             silent = 0.0

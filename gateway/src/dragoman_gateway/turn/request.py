@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dragoman import Adapter
 from dragoman_gateway.access import Caller
 from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.wires import Wire
 
 
@@ -28,5 +30,24 @@ class ClientRequest:
         return name
 
     @property
+    def asked_model(self) -> str:
+        """The name as the settings have it."""
+        return self.model
+
+    @property
     def stream(self) -> bool:
         return self.fields.get("stream") is True
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The part of the address that decides the form of the reply."""
+        return {}
+
+    @property
+    def rewrites_reply(self) -> bool:
+        """Whether the client wants another form than a provider of its wire sends."""
+        return False
+
+    def body_for(self, adapter: Adapter) -> bytes | None:
+        """Return the bytes for a model of the same provider; None if the request has to be encoded."""
+        return replace_model(self.body, self.fields, adapter.model)

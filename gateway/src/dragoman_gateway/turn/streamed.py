@@ -22,8 +22,7 @@ from dragoman_gateway.turn.usage_chunk import hide_usage
 
 _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
 """Errors that the provider's own bytes do not say."""
-
-_KIND = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+_UNCACHED = (b"cache-control", b"no-cache")
 
 
 async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
@@ -51,11 +50,11 @@ class _Answer:
     def __init__(self, turn: Turn, settings: GatewaySettings, send: Send) -> None:
         self._turn = turn
         self._send = send
-        self._frames = WholeFrames()
+        self._frames = WholeFrames(turn.request.wire.event_ends)
         self._stream: AsyncReplyStream[str] | None = None
         self._encoder: Any = None
         """None until the first event of a reply has arrived."""
-        self.body = StreamBody(send, self._headers, turn.request.wire.ping, settings)
+        self.body = StreamBody(send, self._headers, turn.request.wire, settings)
 
     async def ask_places(self) -> None:
         """Answer from the first place that begins a reply."""
@@ -81,6 +80,8 @@ class _Answer:
                     turn.request.record.first_at = time.perf_counter()
                     passes = turn.passes_reply
                     encode = self._begin().feed
+                if complete := isinstance(events[-1], MessageComplete):
+                    self.body.expect_last()
                 if passes:
                     data = self._frames.feed(turn.relay.take())
                     if turn.hides_usage:
@@ -89,8 +90,7 @@ class _Answer:
                     data = encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                 if data:
                     await write(data)
-                if isinstance(events[-1], MessageComplete):
-                    complete = True
+                if complete:
                     break
         if not complete:
             raise StreamTruncatedError("the reply ended without a message")
@@ -109,6 +109,7 @@ class _Answer:
             request.record.status = response.status
             await response.send(self._send)
             return
+        self.body.expect_last()
         request.record.status, request.record.broken = 200, True
         known, written = to_known(error), b""
         if self._turn.passes_reply:
@@ -129,4 +130,4 @@ class _Answer:
         asked = () if self._stream is None else self._stream.losses
         losses = () if self._turn.passes_reply else self._turn.losses(asked)
         self._turn.request.record.losses = losses
-        return [*reply_head(self._turn, losses), *_KIND]
+        return [*reply_head(self._turn, losses), (b"content-type", self._turn.request.wire.media_type), _UNCACHED]

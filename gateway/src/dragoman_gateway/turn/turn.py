@@ -14,7 +14,6 @@ from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
-from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
@@ -41,6 +40,7 @@ class Turn:
         self.context = RequestContext(
             model=means.deployments.model,
             tool_ids=ClientToolIds(),
+            client_query=request.query,
             state_store=means.state_store,
             state_sealer=means.state_sealer,
             team_id=caller.team or caller.user or caller.key_id,
@@ -53,7 +53,7 @@ class Turn:
             raise ClientError("the request has no messages")
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
-        self._options = options
+        self._options, self._schema = replace(options, output_schema=None), options.output_schema
         unsigned = request.wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
         self._passes = not (unsigned or holds_state(request.body))
         self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
@@ -114,7 +114,7 @@ class Turn:
     @property
     def passes_reply(self) -> bool:
         """Whether the bytes of the reply go to the client as they arrive."""
-        return self.relay.relayed and not self._changes_replies
+        return self.relay.relayed and not (self._changes_replies or self.request.rewrites_reply)
 
     def begin_reply(self) -> None:
         """Prepare the context for the reply of the model that was asked last."""
@@ -136,11 +136,10 @@ class Turn:
         return [each.usage for each in (*last, *self.session.attempts) if each.usage is not None]
 
     def _body_for(self, adapter: Adapter) -> bytes | None:
-        request = self.request
-        if adapter.provider != request.wire.provider or not self._passes:
+        if adapter.provider != self.request.wire.provider or not self._passes:
             return None
-        body = replace_model(request.body, request.fields, adapter.model)
-        return ask_for_usage(body, request.fields) if self.hides_usage else body
+        body = self.request.body_for(adapter)
+        return ask_for_usage(body, self.request.fields) if body is not None and self.hides_usage else body
 
     def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:
         return intercept(turn, self._handle)
@@ -164,7 +163,10 @@ class Turn:
             if wire.announces_tokens and effect.options.stream:
                 self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, effect.tools)
         observers = (*effect.observers, self._note_headers)
-        return (yield replace(effect, adapter=adapter, messages=messages, observers=observers))
+        options = effect.options
+        if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
+            options = replace(options, output_schema=self._schema)
+        return (yield replace(effect, adapter=adapter, messages=messages, options=options, observers=observers))
 
     def _without_tokens(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages without the tokens that some clients put before their prompt, different in each request:

@@ -29,6 +29,12 @@ class Wire:
     """The types of errors by status, for those that no provider's error means."""
     asks_for_usage: bool = False
     """Whether a stream has its counts only if the request asks for them."""
+    first_ping: bytes = b": keep-alive\n\n"
+    """What a stream sends in silence before its first event."""
+    media_type: bytes = b"text/event-stream; charset=utf-8"
+    """The content type of a stream."""
+    event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n")
+    """What stands between two events of a stream."""
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
 

@@ -1,6 +1,8 @@
 """Searches an exchange for secrets: its URL, headers and bodies, and text that spans the deltas of a stream."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -55,17 +57,39 @@ def _in_stream(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]
     if len(parsed) < 2:
         return []
     found = [each for n, event in enumerate(parsed) for each in scanner.scan_json(event, f"{where} event {n + 1} $")]
+    for path, texts in _joined_texts(parsed):
+        found += scanner.scan_json("".join(texts), _joined_place(where, path, scanner))
+    return found
+
+
+def find_split_secrets(exchange: Exchange, scanner: Scanner, number: int) -> list[SecretFinding]:
+    """Return the secrets of a streamed reply that no mask of its events hides: a part would stay in another event."""
+    body, where = exchange.response.body, f"exchange {number}, response"
+    parsed = [_parse_json(event_payload(event)) for event in split_events(body)] if body else []
+    return [
+        SecretFinding("a secret that is split over events", _joined_place(where, path, scanner))
+        for path, texts in _joined_texts(parsed)
+        if _crosses(scanner.places("".join(texts)), list(accumulate(map(len, texts))))
+    ]
+
+
+def _crosses(places: Iterable[tuple[int, int]], ends: list[int]) -> bool:
+    """Whether a secret at one of these places begins in one text and ends in another."""
+    return any(bisect_right(ends, start) != bisect_right(ends, end - 1) for start, end in places)
+
+
+def _joined_place(where: str, path: str, scanner: Scanner) -> str:
+    return f"{where} {scanner.mask(path)}, joined over the stream"
+
+
+def _joined_texts(parsed: list[Any]) -> Iterable[tuple[str, list[str]]]:
+    """Yield the texts of each path that several events of a stream have."""
     joined: dict[tuple[str, str], list[str]] = {}
     for event in parsed:
         for path, numbers, text in _texts(event, "$", ""):
             joined.setdefault((path, numbers), []).append(text)
             joined.setdefault((path, "all"), []).append(text)
-    for (path, _), texts in joined.items():
-        if len(texts) > 1:
-            place = f"{where} {scanner.mask(path)}, joined over the stream"
-            whole = "".join(texts)
-            found += scanner.scan_json(whole, place)
-    return found
+    return [(path, texts) for (path, _), texts in joined.items() if len(texts) > 1]
 
 
 def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]]:

@@ -11,13 +11,23 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.testing.cassettes.exchange import Exchange
 from dragoman.testing.cassettes.file import Recording
-from dragoman.testing.cassettes.secrets import MASK, Scanner
+from dragoman.testing.cassettes.leaks import find_split_secrets
+from dragoman.testing.cassettes.secrets import MASK, Scanner, SecretFoundError
 from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
 
 
 def scrub_recording(recording: Recording, scanner: Scanner | None = None) -> Recording:
-    """Return the recording with everything masked that looks like a secret."""
+    """Return the recording with everything masked that looks like a secret.
+
+    Raises SecretFoundError for a secret that is split over the events of a stream: masking its start would hide the
+    rest from the check of the file.
+    """
     scanner = scanner or Scanner()
+    split = [
+        each for n, exchange in enumerate(recording.exchanges) for each in find_split_secrets(exchange, scanner, n + 1)
+    ]
+    if split:
+        raise SecretFoundError(split)
     return dataclasses.replace(
         recording,
         server=scanner.mask(recording.server),

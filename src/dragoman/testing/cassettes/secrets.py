@@ -144,6 +144,15 @@ class Scanner:
             return len(value) >= rules.min_doubtful_length and 2 < digits < len(value) and value.isalnum()
         return False
 
+    def places(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the start and the end of every secret that a text contains literally."""
+        for found in _rules().shapes.finditer(text):
+            if not is_placeholder(found[0]):
+                yield found.span()
+        for value in self._known:
+            if value in text:
+                yield from (found.span() for found in _known_value_pattern(value, text).finditer(text))
+
     def mask(self, text: str) -> str:
         """Return the text with every secret masked that it contains literally."""
         for value in self._known:

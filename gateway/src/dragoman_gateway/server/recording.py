@@ -1,0 +1,165 @@
+"""Records what passes as cassettes, and answers from them without any provider: `dragoman serve --record` and
+`--replay`. Every request of a client is an exchange, so a replay gives the client the bytes that it got."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman import DragomanError
+from dragoman.testing import CassetteMissError
+from dragoman.testing.cassettes.file import RecordedResponse
+from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
+from dragoman_gateway.errors import ClientError
+from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.turn.body import read_body, read_headers
+from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.heads import named
+from dragoman_gateway.turn.inflate import inflate
+from dragoman_gateway.wires import wire_of_path
+
+logger = logging.getLogger("dragoman.gateway")
+
+RECORD_VARIABLE = "DRAGOMAN_GATEWAY_RECORD"
+REPLAY_VARIABLE = "DRAGOMAN_GATEWAY_REPLAY"
+"""Environment variables with a folder, for workers and for other servers than `dragoman serve`."""
+
+_CAP = 64 * 1024 * 1024
+"""Bytes of a request and its reply above which they are not recorded."""
+_UNRECORDED = frozenset({"/", "/health", "/ready", "/metrics", "/openapi.json"})
+_METHODS = ["GET", "POST", "DELETE"]
+
+
+class Recorder:
+    """An ASGI middleware that writes each exchange into a file of its own, in the order in which they end.
+
+    What looks like a secret is masked. If one cannot be masked, the exchange is not written, and the log says so.
+    """
+
+    def __init__(self, app: ASGIApp, folder: Path) -> None:
+        self._app = app
+        self._writer = CassetteWriter(folder, server="dragoman gateway")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in _UNRECORDED:
+            await self._app(scope, receive, send)
+            return
+        traffic = _Traffic(receive, send)
+        await self._app(scope, traffic.receive, traffic.send)
+        if traffic.is_complete:
+            await asyncio.to_thread(self._write, scope, traffic, self._writer.new_number())
+        else:
+            logger.warning("%s was not recorded: the reply did not end, or is too large", scope["path"])
+
+    def _write(self, scope: Scope, traffic: "_Traffic", number: int) -> None:
+        headers = read_headers(scope)
+        body = b"".join(traffic.sent)
+        response = RecordedResponse(traffic.status, b"".join(traffic.received), traffic.headers)
+        try:
+            if encoding := headers.get("content-encoding", ""):
+                body = inflate(body, encoding, _CAP)
+            self._writer.write(number, scope["method"], _address(scope), headers, body, response)
+        except (DragomanError, OSError) as error:
+            logger.error("%s was not recorded: %s", scope["path"], error)
+
+
+class _Traffic:
+    """One exchange as it passes."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._size = 0
+        self._ended = False
+        self.sent: list[bytes] = []
+        self.received: list[bytes] = []
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        return self._ended and self._size <= _CAP
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._keep(self.sent, message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+        elif message["type"] == "http.response.body":
+            self._keep(self.received, message.get("body", b""))
+            self._ended = not message.get("more_body", False)
+        await self._send(message)
+
+    def _keep(self, pieces: list[bytes], data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= _CAP:
+            pieces.append(data)
+
+
+def replay_app(folder: Path) -> Starlette:
+    """Return an application that answers from the cassettes of a folder, and checks no keys.
+
+    Raises ConfigurationError if the folder has no cassette, or one cannot be read.
+    """
+    reader, settings = CassetteReader(folder), GatewaySettings()
+
+    async def answer(request: Request) -> Response:
+        try:
+            body = await read_body(request.receive, read_headers(request.scope), settings)
+            reply = await asyncio.to_thread(reader.find, request.method, _address(request.scope), body)
+        except CassetteMissError as miss:
+            return _refuse(request, ClientError(f"no recorded reply fits: {miss}"))
+        except ClientError as error:
+            return _refuse(request, error)
+        return Response(reply.body, reply.status, dict(reply.headers))
+
+    async def health(request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    return Starlette(
+        routes=[
+            *(Route(path, health, methods=["GET"]) for path in ("/", "/health", "/ready")),
+            Route("/{path:path}", answer, methods=_METHODS),
+        ]
+    )
+
+
+def folder_to_replay() -> Path | None:
+    """Return the folder from which the process answers; None if it asks the providers."""
+    return _folder(REPLAY_VARIABLE)
+
+
+def folder_to_record() -> Path | None:
+    """Return the folder into which the process records; None if it records nothing."""
+    return _folder(RECORD_VARIABLE)
+
+
+def _folder(variable: str) -> Path | None:
+    value = os.environ.get(variable, "")
+    return Path(value) if value else None
+
+
+def _address(scope: Scope) -> str:
+    """Return the URL of a request, with a host that says nothing."""
+    query = scope["query_string"].decode("latin-1")
+    return f"http://gateway{scope['path']}" + (f"?{query}" if query else "")
+
+
+def _refuse(request: Request, error: ClientError) -> Response:
+    wire = wire_of_path(request.url.path, request.headers)
+    written = error_response(wire, error, "", named(wire, new_request_id()))
+    reply = Response(written.body, written.status)
+    reply.raw_headers += written.headers
+    return reply

@@ -1,0 +1,72 @@
+"""generateContent and streamGenerateContent: the address names the model, and whether to stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.types import Scope
+
+from dragoman import Adapter
+from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.turn.body import parse_object
+from dragoman_gateway.turn.model_name import replace_model
+from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.wires import google as wire
+
+
+@dataclass(slots=True, kw_only=True)
+class GoogleRequest(ClientRequest):
+    """A request whose address has what other wires write into the body."""
+
+    named: str
+    streamed: bool
+    repeats_model: bool
+    """Whether the body has the model's name as well."""
+
+    @property
+    def model(self) -> str:
+        return self.named
+
+    @property
+    def stream(self) -> bool:
+        return self.streamed
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return {"alt": "json"} if self.rewrites_reply else {}
+
+    @property
+    def rewrites_reply(self) -> bool:
+        """Whether the stream is one JSON array: Google's own always comes as events."""
+        return self.wire is wire.ARRAY
+
+    def body_for(self, adapter: Adapter) -> bytes:
+        """Return the body as it is. A model's name that it repeats is replaced."""
+        if not self.repeats_model:
+            return self.body
+        return replace_model(self.body, {"model": None}, f"models/{adapter.model}")
+
+
+class GoogleEndpoint(Endpoint):
+    """An ASGI application for one of the two addresses."""
+
+    def __init__(self, gateway: Gateway, *, streamed: bool) -> None:
+        super().__init__(gateway, wire.WIRE)
+        self._streamed = streamed
+
+    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+        fields = parse_object(body, headers)
+        repeated = fields.pop("model", None)
+        as_array = self._streamed and QueryParams(scope["query_string"]).get("alt") != "sse"
+        return GoogleRequest(
+            wire=wire.ARRAY if as_array else wire.WIRE,
+            headers=headers,
+            body=body,
+            fields=fields,
+            named=scope["path_params"]["model"],
+            streamed=self._streamed,
+            repeats_model=repeated is not None,
+            **known,
+        )

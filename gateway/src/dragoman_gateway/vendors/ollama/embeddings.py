@@ -1,0 +1,55 @@
+"""Ollama's embed (https://docs.ollama.com/api/embed), and the older embeddings."""
+
+import time
+from typing import Any
+
+from dragoman.embeddings import Embeddings
+from dragoman_gateway.errors import ClientError
+from dragoman_gateway.vendors.embedding import EmbeddingRequest, embed
+from dragoman_gateway.vendors.ollama.names import plain_name
+from dragoman_gateway.vendors.service import Call
+
+_OWN = frozenset({"model", "input", "prompt", "truncate", "dimensions"})
+
+
+async def answer(call: Call) -> dict[str, Any]:
+    """Return one vector for each text. An input that is too long is cut, unless the client says no."""
+    texts = call.fields.get("input")
+    texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
+        raise ClientError("input: a text or a list of texts is required")
+    started = time.perf_counter_ns()
+    embeddings = await _embed(call, texts)
+    return {
+        "model": call.fields["model"],
+        "embeddings": [vector.tolist() for vector in embeddings],
+        "total_duration": time.perf_counter_ns() - started,
+        "prompt_eval_count": embeddings.usage.prompt_tokens,
+    }
+
+
+async def answer_one(call: Call) -> dict[str, Any]:
+    """Return the vector of one text."""
+    if not isinstance(prompt := call.fields.get("prompt"), str):
+        raise ClientError("prompt: a text is required")
+    (vector,) = await _embed(call, [prompt])
+    return {"embedding": vector.tolist()}
+
+
+async def _embed(call: Call, texts: list[str]) -> Embeddings:
+    fields = call.fields
+    model, dimensions = fields.get("model"), fields.get("dimensions")
+    if not isinstance(model, str) or not model:
+        raise ClientError("model: a text is required")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        raise ClientError("dimensions: a positive whole number is required")
+    native = {name: value for name, value in fields.items() if name not in _OWN and value is not None}
+    request = EmbeddingRequest(
+        model=plain_name(model),
+        inputs=texts,
+        dimensions=dimensions,
+        truncate=None if fields.get("truncate") is False else "end",
+        native=native,
+        providers=("ollama",),
+    )
+    return await embed(call, request)

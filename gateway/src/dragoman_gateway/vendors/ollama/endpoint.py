@@ -1,0 +1,39 @@
+"""The chat of Ollama's clients: it streams unless the client says no, and its content type does not matter."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Scope
+
+from dragoman import Adapter
+from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.turn.body import parse_body
+from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.vendors.ollama.generate import GENERATE
+from dragoman_gateway.vendors.ollama.names import plain_name
+
+
+@dataclass(slots=True, kw_only=True)
+class OllamaRequest(ClientRequest):
+    """A request for a stream if it does not say otherwise."""
+
+    @property
+    def asked_model(self) -> str:
+        return plain_name(self.model)
+
+    @property
+    def stream(self) -> bool:
+        return self.fields.get("stream") is not False
+
+    def body_for(self, adapter: Adapter) -> bytes | None:
+        """Return the bytes of a chat; None for generate, which is sent as a chat."""
+        return None if self.wire is GENERATE else ClientRequest.body_for(self, adapter)
+
+
+class OllamaEndpoint(Endpoint):
+    """An ASGI application for chat or generate."""
+
+    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+        fields = parse_body(body, {})
+        return OllamaRequest(wire=self._wire, headers=headers, body=body, fields=fields, **known)

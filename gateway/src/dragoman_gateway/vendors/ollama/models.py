@@ -1,0 +1,88 @@
+"""What Ollama's clients ask about the models."""
+
+import hashlib
+from typing import Any
+
+from dragoman import AdapterCapabilities, get_adapter
+from dragoman.errors import DragomanError
+from dragoman_gateway.errors import ClientError
+from dragoman_gateway.vendors.ollama.names import plain_name
+from dragoman_gateway.vendors.service import Call
+
+_VERSION = "0.13.0"
+"""The version of Ollama whose interface this is: clients refuse to speak to an older one."""
+_MODIFIED = "2026-01-01T00:00:00Z"
+"""A fixed time: the names are the gateway's own, and clients require one."""
+
+
+async def show_version(call: Call) -> dict[str, Any]:
+    return {"version": _VERSION}
+
+
+async def list_running(call: Call) -> dict[str, Any]:
+    """Return no models: none is loaded here."""
+    return {"models": []}
+
+
+async def list_models(call: Call) -> dict[str, Any]:
+    """Return the models that the caller may use."""
+    models = call.generation.models
+    return {"models": [_entry(name, models.target(name)) for name in models.names(call.caller)]}
+
+
+async def show(call: Call) -> dict[str, Any]:
+    """Return what is known of a model. Older clients call the field ``name``."""
+    name = call.fields.get("model") or call.fields.get("name")
+    if not isinstance(name, str) or not name:
+        raise ClientError("model: a text is required")
+    target = call.generation.models.resolve(plain_name(name), call.caller).model
+    try:
+        facts = get_adapter(target).capabilities
+    except DragomanError:
+        facts = AdapterCapabilities()
+    family = target.partition(":")[0]
+    info: dict[str, Any] = {"general.architecture": family, "general.basename": name}
+    if facts.max_context_tokens is not None:
+        info[f"{family}.context_length"] = facts.max_context_tokens
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": "",
+        "details": _details(target),
+        "model_info": info,
+        "capabilities": _abilities(facts),
+        "modified_at": _MODIFIED,
+    }
+
+
+def _abilities(facts: AdapterCapabilities) -> list[str]:
+    """Return Ollama's words for what a model can do."""
+    return [
+        "completion",
+        *(["tools"] if facts.supports_tools else []),
+        *(["vision"] if facts.supports_images else []),
+        *(["thinking"] if facts.supports_thinking else []),
+    ]
+
+
+def _entry(name: str, target: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _MODIFIED,
+        "size": 0,
+        "digest": hashlib.sha256(target.encode()).hexdigest(),
+        "details": _details(target),
+    }
+
+
+def _details(target: str) -> dict[str, Any]:
+    family = target.partition(":")[0]
+    return {
+        "parent_model": "",
+        "format": "",
+        "family": family,
+        "families": [family],
+        "parameter_size": "",
+        "quantization_level": "",
+    }

@@ -1,0 +1,106 @@
+"""A folder of cassettes, one file for each exchange: what a server writes that records its traffic, and replays it."""
+
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
+from dragoman.testing.cassettes.file import RESPONSE_HEADERS, dumps, loads, new_recording
+from dragoman.testing.cassettes.replay import Cassette
+from dragoman.testing.cassettes.scrub import scrub_recording
+from dragoman.testing.cassettes.secrets import Scanner, known_values
+from dragoman.testing.cassettes.vcrpy import to_recorded_request, today
+
+__all__ = ["CassetteReader", "CassetteWriter"]
+
+_DIGITS = 5
+_KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
+_NAMED = "[0-9]" * _DIGITS + "-*.yaml"
+
+
+class CassetteWriter:
+    """Writes exchanges into a folder, whose files are numbered. Several processes may write into one folder."""
+
+    def __init__(self, folder: Path, *, server: str) -> None:
+        """``server`` is the name of the server that answers. The folder is made if there is none."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._server = server
+        self._lock = threading.Lock()
+        self._number = max((int(path.name[:_DIGITS]) for path in folder.glob(_NAMED)), default=0)
+
+    def new_number(self) -> int:
+        """Return the number of the next exchange, which may be written later, in any thread."""
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def write(
+        self, number: int, method: str, url: str, headers: Mapping[str, str], body: bytes, response: RecordedResponse
+    ) -> None:
+        """Write an exchange under its number, or the next free one. The bodies are decompressed.
+
+        Only headers that are allowed in cassettes are kept, and what looks like a secret is masked. Raises
+        SecretFoundError, and writes nothing, if one cannot be masked.
+        """
+        kept = {name.lower(): value for name, value in response.headers.items()}
+        response = RecordedResponse(
+            response.status, response.body, {name: value for name, value in kept.items() if name in RESPONSE_HEADERS}
+        )
+        exchange = Exchange(to_recorded_request(method, url, body, headers), response)
+        scanner = Scanner(known_values()).with_known(_credentials(headers))
+        recording = scrub_recording(new_recording([exchange], server=self._server, recorded=today()), scanner)
+        text, operation = dumps(recording, scanner), _operation(exchange.request.path)
+        while not self._create(f"{number:0{_DIGITS}}", operation, text):
+            number += 1
+
+    def _create(self, number: str, operation: str, text: str) -> bool:
+        """Return False if another process has used the number."""
+        with self._lock:
+            if any(self._folder.glob(f"{number}-*.yaml")):
+                return False
+            try:
+                with (self._folder / f"{number}-{operation}.yaml").open("x", encoding="utf-8", newline="\n") as file:
+                    file.write(text)
+            except FileExistsError:
+                return False
+            return True
+
+
+class CassetteReader:
+    """Answers requests from the cassettes of a folder, in any number of threads.
+
+    Raises ConfigurationError if the folder has no cassette, or one cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        exchanges: list[Exchange] = []
+        for path in sorted(folder.glob("*.yaml")):
+            try:
+                exchanges += loads(path.read_text(encoding="utf-8")).exchanges
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{path}: {error}") from None
+        if not exchanges:
+            raise ConfigurationError(f"{folder} has no cassettes")
+        self._cassette = Cassette("", exchanges, folder.name)
+
+    def find(self, method: str, url: str, body: bytes) -> RecordedResponse:
+        """Return the reply to a request that means the same as a recorded one. Equal requests get their replies in the
+        recorded order, and the last one again and again. Raises CassetteMissError.
+        """
+        number = self._cassette.take(to_recorded_request(method, url, body, {}), allow_repeats=True)
+        return self._cassette.exchanges[number].response
+
+
+def _credentials(headers: Mapping[str, str]) -> list[str]:
+    named = {name.lower(): value for name, value in headers.items()}
+    return [part for name in _KEY_HEADERS for part in named.get(name, "").split() if part.lower() != "bearer"]
+
+
+def _operation(path: str) -> str:
+    """Return the end of a path as a part of a file's name."""
+    last = unquote(urlsplit(path).path).rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9]+", "-", last).strip("-")[:60] or "request"
