@@ -289,7 +289,7 @@ def _decode_tool(
     marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
     if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
         raw = {**raw, "residue": note}
-    return definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
+    return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:

@@ -10,7 +10,9 @@ from tests.benchmarks.gateway.servers import Target
 
 QUESTION = "What is the capital of France?"
 SYSTEM = "You are a helpful assistant. " * 40
-ENDS = {"chat": b"[DONE]", "messages": b"message_stop", "responses": b"response.completed"}
+ENDS = {"chat": b"[DONE]", "messages": b"message_stop", "responses": b'"total_tokens"'}
+_TAIL = 4000
+"""The bytes at the end of a reply that are searched: a response repeats its request behind the counts."""
 PATHS = {"chat": "/chat/completions", "messages": "/messages", "responses": "/responses"}
 
 
@@ -74,14 +76,14 @@ class Connection:
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         if b"content-length:" in head:
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
-            tail = (await self._reader.readexactly(length))[-400:]
+            tail = (await self._reader.readexactly(length))[-_TAIL:]
         else:
             tail = b""
             while not tail.endswith(b"0\r\n\r\n"):
                 piece = await self._reader.read(1 << 16)
                 if not piece:
                     raise ConnectionError
-                tail = (tail + piece)[-600:]
+                tail = (tail + piece)[-_TAIL:]
         if b"connection: close" in head:
             await self.close()
         return head.split(b" ", 2)[1] == b"200" and end in tail
@@ -159,7 +161,7 @@ async def open_streams(port: int, request: bytes, end: bytes, count: int, sample
                 if begun == count:
                     sampled.set()
                 while piece := await reader.read(1 << 16):
-                    tail = (tail + piece)[-600:]
+                    tail = (tail + piece)[-_TAIL:]
                     if tail.endswith(b"0\r\n\r\n"):
                         break
                 writer.close()

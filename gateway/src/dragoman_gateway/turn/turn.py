@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dragoman import Adapter, AsyncSession, Loss, Message, RequestContext, Usage, WireRequest
+from dragoman import Adapter, AsyncSession, Loss, Message, RequestContext, ToolDefinition, Usage, WireRequest
 from dragoman.answers import ClientToolIds, Relay, holds_state
 from dragoman.blocks import ThinkingBlock
 from dragoman.errors import InvalidRequestError, PermissionDeniedError
@@ -48,7 +48,8 @@ class Turn:
         self._means = means
         self._places = list(means.places())
         self._earlier: list[Usage] = []
-        messages, self._tools, options = self.adapter.from_wire_request(request.fields, self.context)
+        messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
+        self._tools = [_mark_read(tool, request.wire.provider) for tool in tools]
         if not messages:
             raise ClientError("the request has no messages")
         if passed := request.wire.headers.to_provider(request.headers):
@@ -185,6 +186,11 @@ class Turn:
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
         self.reply_headers = headers
         return _NOTHING
+
+
+def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
+    """Return a tool that says who declared it: a session takes such tools as they are."""
+    return tool if tool.provider_raw is not None else tool.model_copy(update={"provider_raw": {"by": provider}})
 
 
 def _has_unsigned_thinking(message: Message) -> bool:
