@@ -2,12 +2,15 @@
 
 import json
 import re
+from typing import Any
 
 import httpx
 import pytest
 
 from dragoman.policy import Step, Violation, hook
 from dragoman.policy.plugins import Finder, Finding, Redaction
+from dragoman.testing.faults.server import HttpReply, json_reply, sse_reply
+from tests.benchmarks.wires import WIRES
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, streamed_reply, whole_reply
 
 
@@ -66,3 +69,41 @@ def test_a_denied_request_is_refused_in_the_wire_of_the_client(wire: str) -> Non
         assert reply.status_code == 400
         assert "nobody asks for Bern" in reply.json()["error"]["message"]
     assert not server.requests
+
+
+@hook("tool_pre_invoke", name="no writing")
+def no_writing(step: Step) -> Violation | None:
+    forbidden = any("/etc" in str(call.input) for call in step.message.tool_uses)
+    return Violation("nothing writes there", code="path") if forbidden else None
+
+
+TOOLS: dict[str, list[dict[str, Any]]] = {
+    "messages": [{"name": "write", "input_schema": {"type": "object"}}],
+    "chat": [{"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}],
+    "responses": [{"type": "function", "name": "write", "parameters": {"type": "object"}, "strict": False}],
+}
+
+
+def handwritten_call(arguments: str) -> HttpReply:
+    """A whole reply of Chat Completions that calls a tool."""
+    call = {"id": "call_0", "type": "function", "function": {"name": "write", "arguments": arguments}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    usage = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
+    return json_reply({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
+
+
+@pytest.mark.parametrize("wire", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_denied_call_never_reaches_the_client(wire: str, stream: bool) -> None:
+    """Neither on the client's own wire nor on another one; an allowed call does."""
+    settings = {"models": {"house": "openai-chat:m"}, "client": {"policy": [no_writing]}}
+    body = {**question(wire, "house", stream=stream), "tools": TOOLS[wire]}
+    for path, allowed in (("/etc/passwd", False), ("/tmp/note", True)):
+        arguments = json.dumps({"path": path, "text": "x" * 200})
+        reply = sse_reply(b"".join(WIRES["chat"].call_stream([arguments]))) if stream else handwritten_call(arguments)
+        with gateway_before(reply, **settings) as (url, _):
+            answer = httpx.post(url + PATHS[wire], json=body)
+        assert (answer.text.count("x") >= 200) is allowed
+        assert ("nothing writes there" in answer.text) is not allowed
+        assert answer.status_code == (200 if allowed else 400)

@@ -10,8 +10,15 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from dragoman import AsyncReplyStream
-from dragoman.errors import MalformedReplyError, NetworkError, ProviderError, RequestTimeoutError, StreamTruncatedError
-from dragoman.events import MessageComplete
+from dragoman.errors import (
+    MalformedReplyError,
+    NetworkError,
+    ProviderError,
+    RequestTimeoutError,
+    StreamTruncatedError,
+    TurnLimitError,
+)
+from dragoman.events import MessageComplete, ToolUseStart
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.errors import error_response, to_known
 from dragoman_gateway.turn.frames import WholeFrames
@@ -71,6 +78,7 @@ class _Answer:
     async def _answer(self) -> None:
         turn, write, encode, passes = self._turn, self.body.write, None, False
         complete = False
+        held: list[Any] = []  # calls, until the policy has judged them
         self._stream = turn.session.stream(turn.prompt)
         async with self._stream as stream:
             async for events in stream.batches():
@@ -86,14 +94,21 @@ class _Answer:
                     data = self._frames.feed(turn.relay.take())
                     if turn.hides_usage:
                         data = hide_usage(data)
+                elif turn.judges_calls and (held or any(isinstance(event, ToolUseStart) for event in events)):
+                    held += events
+                    data = b""
                 else:
                     data = encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                 if data:
                     await write(data)
                 if complete:
                     break
+            if held and complete:
+                await _end_turn(stream)
         if not complete:
             raise StreamTruncatedError("the reply ended without a message")
+        if held:
+            await write(b"".join(map(self._begin().feed, held)))
         if passes and (rest := self._frames.finish()):
             await write(rest)
         turn.request.record.status = 200
@@ -131,3 +146,12 @@ class _Answer:
         losses = () if self._turn.passes_reply else self._turn.losses(asked)
         self._turn.request.record.losses = losses
         return [*reply_head(self._turn, losses), (b"content-type", self._turn.request.wire.media_type), _UNCACHED]
+
+
+async def _end_turn(stream: AsyncReplyStream[str]) -> None:
+    """Go on to the end of the turn, where the policy judges the calls. Raises PolicyDeniedError."""
+    try:
+        async for _ in stream.batches():
+            pass
+    except TurnLimitError:  # the client answers the calls
+        return

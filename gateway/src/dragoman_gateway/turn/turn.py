@@ -6,10 +6,10 @@ from typing import Any
 
 from dragoman import Adapter, AsyncSession, Loss, Message, RequestContext, ToolDefinition, Usage, WireRequest
 from dragoman.answers import ClientToolIds, Relay, holds_state
-from dragoman.blocks import ThinkingBlock
+from dragoman.blocks import TextBlock, ThinkingBlock
 from dragoman.errors import InvalidRequestError, PermissionDeniedError
 from dragoman.messages import Role
-from dragoman.policy import Hook
+from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
@@ -86,7 +86,8 @@ class Turn:
         config = client.config
         self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
         policy = config.policy
-        self._judges_calls = policy is not None
+        self.judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
+        """Whether a policy judges calls: the client gets none before that."""
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
 
     @property
@@ -115,7 +116,8 @@ class Turn:
     @property
     def passes_reply(self) -> bool:
         """Whether the bytes of the reply go to the client as they arrive."""
-        return self.relay.relayed and not (self._changes_replies or self.request.rewrites_reply)
+        changes = self._changes_replies or self.judges_calls or self.request.rewrites_reply
+        return self.relay.relayed and not changes
 
     def begin_reply(self) -> None:
         """Prepare the context for the reply of the model that was asked last."""
@@ -178,9 +180,15 @@ class Turn:
         return changed
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
-        """Let the policy judge the calls. The client runs them, so no call has a result here."""
-        if self._judges_calls and {call.name for call in effect.calls} <= {tool.name for tool in self._tools}:
-            yield effect
+        """Let the policy judge the calls. The client runs them, so the only results are refusals.
+
+        Raises PolicyDeniedError for the first call that is refused: a client that gets some calls would run them.
+        """
+        if self.judges_calls:
+            for run in (yield effect):
+                texts = (part for result in run.message.tool_results for part in result.content)
+                reason = " ".join(part.text for part in texts if isinstance(part, TextBlock))
+                raise PolicyDeniedError(Hook.TOOL_PRE_INVOKE, "the policy", "call", f"{run.call.name}: {reason}")
         return ()
 
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
