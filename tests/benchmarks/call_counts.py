@@ -138,8 +138,13 @@ assert session.ask("What is the capital of France?").text == SENTENCE
 """The code that a fresh process runs before its modules are counted."""
 
 
+_DECODERS = {"brotli", "brotlicffi", "zstandard"}
+
+
 def modules_of(code: str) -> tuple[list[str], list[str]]:
-    """The modules of Dragoman that a fresh process has loaded after it ran the code, and the third-party packages."""
+    """The modules of Dragoman that a fresh process has loaded after it ran the code, and the third-party packages,
+    without those that httpx loads if they are installed.
+    """
     print_modules = """
 import sys
 own = sorted(name for name in sys.modules if name.partition(".")[0].startswith("dragoman"))
@@ -152,7 +157,7 @@ print(json.dumps([own, sorted(name for name in packages - known if not name.star
         [sys.executable, "-c", code + print_modules], capture_output=True, text=True, check=True, cwd=ROOT
     )
     own, others = json.loads(done.stdout)
-    return own, others
+    return own, [name for name in others if name not in _DECODERS]
 
 
 def budgets() -> dict[str, Any]:
