@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.app import COMMANDS
+from dragoman.cli.app import COMMANDS, GATEWAY_COMMANDS
 from dragoman.cli.io.completion import complete_model
 
 
@@ -26,7 +26,7 @@ def test_commands_options_and_models_are_completed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bash splits a model name at its colon, and gets what follows."""
-    assert complete("dragoman ", monkeypatch, capsys) == list(COMMANDS)
+    assert complete("dragoman ", monkeypatch, capsys) == [*COMMANDS, *GATEWAY_COMMANDS]
     assert complete("dragoman doc", monkeypatch, capsys) == ["doctor"]
     assert complete("dragoman ask --sche", monkeypatch, capsys) == ["--schema"]
     assert complete("dragoman keys re", monkeypatch, capsys) == ["remove"]

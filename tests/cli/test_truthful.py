@@ -76,7 +76,7 @@ class TestHelp:
         written = output.partition("The format to write: ")[2].partition(", or a provider")[0].split(", ")
         assert set(written) == {name for name in FORMATS if get_format(name).write} | {"session", "umf-events"}
         with pytest.raises(ConfigurationError, match="but not written: there are messages"):
-            raise run("convert", ".", "x", "--to", "llm").exception or AssertionError
+            raise run("convert", ".", "x", "--to", "codex").exception or AssertionError
 
 
 class TestNames:

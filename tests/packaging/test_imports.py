@@ -17,8 +17,9 @@ BROUGHT_BY = {
 }  # fmt: skip
 """Requirements that bring a module of another name, or another package."""
 
-IF_PRESENT = frozenset({"numpy"})
-"""Libraries that are used if the program has them; without them, an error says what to install."""
+IF_PRESENT = frozenset({"numpy", "tiktoken"})
+"""Libraries that are used if the program has them; without them, an error says what to install, or nothing is counted.
+"""
 
 
 def imported_libraries(file: Path) -> Iterator[str]:

@@ -153,7 +153,7 @@ def test_a_server_asks_for_the_yes_too(server_place: str) -> None:
     """For the tables of the schema that the URL names."""
     with Store(server_place) as store:
         change(store, f"DROP TABLE {VERSION_TABLE}")
-        for table in ("turns", "tool_calls", "messages", "attempts", "tool_ids", "sessions"):
+        for table in ("turns", "tool_calls", "messages", "attempts", "tool_ids", "retention_records", "sessions"):
             change(store, f"DROP TABLE {table} CASCADE")
         change(store, "CREATE TABLE birds (name TEXT)")
     with pytest.raises(StoreError, match="allow_other_tables=True"):

@@ -193,7 +193,7 @@ def test_deleting_removes_everything(store: Store) -> None:
     store.delete(fork.id)
     assert store.list().sessions == (kept,)
     assert {table: len(found) for table, found in everything(store).items()} == {
-        "sessions": 1, "messages": 1, "attempts": 0, "tool_calls": 0, "tool_ids": 0, "turns": 0,
+        "sessions": 1, "messages": 1, "attempts": 0, "tool_calls": 0, "tool_ids": 0, "turns": 0, "retention_records": 0,
     }  # fmt: skip
 
 

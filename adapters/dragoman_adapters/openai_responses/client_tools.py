@@ -22,10 +22,15 @@ class ClientTool(NamedTuple):
 
 
 def canonical_name(native: Item) -> str:
-    """Return the canonical name of the tool that an item calls."""
+    """Return the canonical name of the tool that an item calls.
+
+    A function that the tool search has loaded is called in a namespace of its own name, which nobody declared
+    (recorded).
+    """
     name: str = native["name"]
     namespace = native.get("namespace")
-    return f"{namespace}{SEPARATOR}{name}" if isinstance(namespace, str) and namespace else name
+    has_namespace = isinstance(namespace, str) and namespace and namespace != name
+    return f"{namespace}{SEPARATOR}{name}" if has_namespace else name
 
 
 def flat_tools(natives: Iterable[Item]) -> Iterator[tuple[Item, Item | None]]:

@@ -45,8 +45,10 @@ GROUP = "dragoman.commands"
 
 def _summaries() -> dict[str, str]:
     """Return all commands with their summaries, those of other distributions too."""
-    others = {entry.name: f"A command of {entry.value.partition('.')[0]}." for entry in entry_points(group=GROUP)}
-    return {**others, **GATEWAY_COMMANDS, **COMMANDS}
+    summaries = {**COMMANDS, **GATEWAY_COMMANDS}
+    for entry in entry_points(group=GROUP):
+        summaries.setdefault(entry.name, f"A command of {entry.value.partition('.')[0]}.")
+    return summaries
 
 
 class LazyGroup(TyperGroup):

@@ -1,8 +1,7 @@
-"""Rows of a Parquet file, read by duckdb or by pyarrow if one of them is installed."""
+"""Rows of a Parquet file, read by duckdb."""
 
 import json
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,14 @@ _BATCH = 1024
 def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file as JSON has them, in constant memory.
 
-    Raises ConfigurationError if neither library is installed, and FormatError if the file is damaged.
+    Raises ConfigurationError if duckdb is not installed, and FormatError if the file is damaged.
     """
-    if find_spec("duckdb") is not None:
-        yield from _by_duckdb(path)
-    elif find_spec("pyarrow") is not None:
-        yield from _by_pyarrow(path)
-    else:
+    try:
+        import duckdb
+    except ImportError:
         raise ConfigurationError(
-            "a Parquet file is read by duckdb or pyarrow: pip install 'dragoman[report]', or write JSON lines"
-        )
-
-
-def _by_duckdb(path: Path) -> Iterator[dict[str, Any]]:
-    import duckdb
-
+            "a Parquet file is read by duckdb: pip install 'dragoman[report]', or write JSON lines"
+        ) from None
     with duckdb.connect() as database:
         try:
             database.execute("select to_json(rows)::varchar from read_parquet(?) as rows", [str(path)])
@@ -40,14 +32,3 @@ def _by_duckdb(path: Path) -> Iterator[dict[str, Any]]:
                     yield json.loads(row)
         except duckdb.Error as error:
             raise FormatError(f"this is no readable Parquet file: {str(error)[:200]}") from None
-
-
-def _by_pyarrow(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches(_BATCH):
-            yield from batch.to_pylist()
-    except pyarrow.ArrowException as error:
-        raise FormatError(f"this is no readable Parquet file: {str(error)[:200]}") from None
