@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.running.behind import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices
@@ -130,6 +131,7 @@ class Endpoint:
             scope, caller=caller, request_id=request_id, headers=headers, body=body, record=record
         )
         record.model = request.model
+        SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
         means = await generation.means_for(request.asked_model, caller)
         request = await services.prepare(expand_compactions(request, means.state_sealer))
         means.state_store = services.state

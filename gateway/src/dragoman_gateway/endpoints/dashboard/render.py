@@ -38,7 +38,10 @@ def render_message(text: str) -> str:
 @cache
 def content_security_policy() -> str:
     digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
 
 
 def _render(name: str, **values: Any) -> str:
