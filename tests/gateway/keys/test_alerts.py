@@ -16,7 +16,7 @@ from tests.gateway.upstream import question, whole_reply
 CHAT = "/v1/chat/completions"
 
 
-def test_each_share_is_told_once_on_all_replicas(start: Start) -> None:
+def test_each_share_is_reported_once_by_all_replicas(start: Start) -> None:
     """A reply costs 29 cents."""
     with FaultyServer(json_reply({})) as hook:
         replicas = [start(whole_reply("chat"), alerts={"url": hook.url, "at": [0.5, 0.9]}) for _ in range(2)]

@@ -3,6 +3,9 @@
 import base64
 import re
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,7 +13,9 @@ import httpx
 import pytest
 
 from dragoman import Message, Store
+from dragoman.messages import CostStatus, MessageMetadata, Usage
 from dragoman_gateway.endpoints.dashboard.render import content_security_policy, render_report, render_sign_in
+from dragoman_gateway.endpoints.dashboard.report import Spend, read_store
 from dragoman_gateway.endpoints.dashboard.sign_in import COOKIE
 from tests.gateway.keyed import Start
 from tests.gateway.page.sample import sample_report
@@ -147,3 +152,17 @@ def test_a_stored_conversation_is_a_page(opened: ExitStack, tmp_path: Path) -> N
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     assert httpx.get(f"{url}/gateway/conversations/none").status_code == 404
     assert httpx.get(f"{url}/gateway/?after=hostile").status_code == 503
+
+
+def test_a_store_with_more_replies_than_a_page_reads_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_gateway.endpoints.dashboard.report.MAX_REPLIES", 2)
+    usage = Usage(input_tokens=10, output_tokens=1, cost_usd=Decimal("0.5"), cost_status=CostStatus.PRICED)
+    reply = Message.assistant("No.", metadata=MessageMetadata(provider="a", model="a:m", usage=usage))
+    with Store(f"sqlite:///{tmp_path / 'chats.db'}") as store:
+        for number in range(3):
+            store.create("a:m", [reply.model_copy(update={"id": f"msg_{number}"})])
+            stored = read_store(store, datetime(2020, 1, 1, tzinfo=UTC), None)
+            assert stored.complete == (number < 2)
+    assert stored.by_model == {"a:m": Spend(Decimal(1), 22, 2)}
+    text = render_report(replace(sample_report(), stored=stored), signed_in=False)
+    assert "the figures are lower bounds" in text

@@ -77,7 +77,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is told when these shares of budgets are spent. ``budgets`` returns those of a scope."""
+    """The shares of budgets whose crossing is reported. ``budgets`` returns the budgets of a scope."""
 
     shares: Sequence[Decimal]
     budgets: Callable[[str], Sequence[PeriodBudget]]
@@ -277,7 +277,7 @@ class Ledger:
         return crossings
 
     def _watched(self, batch: Sequence[Booking]) -> Mapping[str, Sequence[PeriodBudget]]:
-        """Return the budgets whose spend the bookings change, if anyone is told about it."""
+        """Return the budgets whose spend the bookings change, if crossings are reported."""
         if self._watch is None:
             return {}
         scopes = sorted({scope for booking in batch for scope in booking.scopes})
@@ -293,7 +293,7 @@ class Ledger:
         """Store the bookings, and return which shares of budgets are spent by them. The rows that they change are
         locked, so one transaction of one replica sees each crossing.
         """
-        _store(connection, batch)
+        _add_up(connection, batch)
         if self._watch is None:
             return ()
         shares = self._watch.shares
@@ -351,7 +351,7 @@ def _lock(connection: Connection, scope: str) -> None:
     connection.execute(row.with_for_update())
 
 
-def _store(connection: Connection, bookings: Sequence[Booking]) -> None:
+def _add_up(connection: Connection, bookings: Sequence[Booking]) -> None:
     """Add up the bookings of each scope and day, and end their reservations."""
     if not bookings:
         return

@@ -61,7 +61,7 @@ class Services:
         )
 
     def _watch(self, settings: GatewaySettings) -> Watch | None:
-        """Return who is told of spent budgets, if the settings name a webhook."""
+        """Return what reports spent shares of budgets; None if the settings name no webhook."""
         if settings.alerts is None:
             return None
         self.alerts = Alerts(settings.alerts)

@@ -17,8 +17,8 @@ from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.running.activity import Figures
 from dragoman_gateway.running.generation import Gateway
 
-MAX_REPLIES = 100_000
-"""The most replies of the store that one page reads."""
+MAX_REPLIES = 20_000
+"""The most replies of the store that one page reads: more would slow the requests of the process down."""
 MAX_SESSIONS = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
