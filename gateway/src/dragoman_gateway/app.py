@@ -11,7 +11,7 @@ from dragoman import AsyncClient
 from dragoman_gateway import vendors
 from dragoman_gateway.access import Access, Caller
 from dragoman_gateway.configuration import read_generation
-from dragoman_gateway.endpoints import pages
+from dragoman_gateway.endpoints import dashboard, pages
 from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
 from dragoman_gateway.endpoints.endpoint import Endpoint
@@ -68,6 +68,7 @@ def build_app(gateway: Gateway) -> Starlette:
         Route("/v1/responses/compact", CompactEndpoint(gateway, responses.WIRE), methods=["POST"]),
         *_stored_responses(gateway),
         *vendors.routes(gateway),
+        *dashboard.routes(gateway),
         *pages.routes(gateway),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=pages.HANDLERS)

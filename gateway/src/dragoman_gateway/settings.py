@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman import ConfigurationError
+from dragoman_gateway.keys.alerts import AlertSettings
 from dragoman_gateway.keys.settings import KeySettings
 from dragoman_gateway.models.deployments import DeploymentSettings
 from dragoman_gateway.stored.settings import ResponseSettings
@@ -27,6 +28,8 @@ class GatewaySettings(BaseModel):
     """The URL of the database that all replicas share: keys, spend, stored responses. `dragoman serve` uses a file in
     the user's data folder without it."""
     keys: KeySettings = KeySettings()
+    alerts: AlertSettings | None = None
+    """What is called when a share of a budget is spent."""
     responses: ResponseSettings = ResponseSettings()
     models: Mapping[str, str | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
     """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask

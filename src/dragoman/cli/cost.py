@@ -32,6 +32,8 @@ class By(StrEnum):
     USER = "user"
     TEAM = "team"
     SESSION = "session"
+    KEY = "key"
+    TAG = "tag"
 
 
 def cost(

@@ -22,9 +22,10 @@ from typer.testing import CliRunner
 from dragoman import DragomanError
 from dragoman.adapter.registry import GROUP
 from dragoman.bulk.state import tables as bulk_tables
-from dragoman.canonical.message import StopReason
+from dragoman.canonical.message import Message, MessageMetadata, StopReason
 from dragoman.cli.app import app
 from dragoman.cli.cost import By
+from dragoman.cli.io.cost_sources import SESSION_GROUPS
 from dragoman.events import EventBus, Telemetry, conventions
 from dragoman.policy import Extensions, Pipeline, SecurityExtension, Step, SubjectExtension, Violation, hook
 from dragoman.policy.labels import with_labels
@@ -256,6 +257,11 @@ def cost_report() -> Iterator[str]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "session.json"
         file.write_text(json.dumps(record_session().dump), encoding="utf-8")
-        groups = [word for by in By for word in ("--by", by.value)]
-        done = CliRunner().invoke(app, ["cost", str(file), *groups, "--json"])
-    return of_value(json.loads(done.stdout))
+        store = Path(folder) / "store.db"
+        with Store(f"sqlite:///{store}") as opened:
+            opened.create("a:m", [Message.assistant("No.", metadata=MessageMetadata(provider="a", model="a:m"))])
+        of_sessions = [by for by in By if by not in SESSION_GROUPS]
+        for source, groups in ((file, of_sessions), (store, list(By))):
+            named = [word for by in groups for word in ("--by", by.value)]
+            done = CliRunner().invoke(app, ["cost", str(source), *named, "--json"])
+            yield from of_value(json.loads(done.stdout))

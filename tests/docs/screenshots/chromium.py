@@ -54,6 +54,13 @@ class Browser:
         while not self._loaded:
             self._handle_event(self._read_message())
 
+    def submit(self, script: str) -> None:
+        """Runs a script that leads to another page, and waits until all of that is there."""
+        self._loaded = False
+        self.run(script)
+        while not self._loaded:
+            self._handle_event(self._read_message())
+
     def run(self, script: str) -> Any:
         """The value of an expression in the page; the page's policy does not apply to it."""
         result = self.send_command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)

@@ -1,7 +1,9 @@
 """Requests are stored behind their answers: what is new in each, many in one transaction, and none is waited for."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import httpx
 import pytest
 
 from dragoman import Message, Store
-from dragoman.errors import StoreError
+from dragoman.cli.io.cost_sources import Repricing, open_sources
+from dragoman.errors import ConfigurationError, StoreError
 from dragoman.testing.faults.server import RESET, HttpReply, ReceivedRequest, sse_reply
 from dragoman_gateway.running.behind import StoreBehind
+from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
@@ -125,3 +129,33 @@ def test_a_place_that_broke_off_and_the_one_that_answered_are_both_stored(store:
     assert [message.text for message in records["anthropic:second"].messages] == ["Where is Bern?", "In Switzerland."]
     assert len(records["anthropic:first"].attempts) == 1
     assert 'dragoman_dropped{kind="request"} 0.0' in page
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def test_the_cost_of_a_store_by_key_and_tag(start: Start, store: Store, tmp_path: Path) -> None:
+    running = start(whole_reply("chat"), client={"store": store})
+    key = running.keys.find("one").id
+    for number, tag in enumerate(("night", "", "night", "x " * 90 + "x")):
+        headers = {"x-dragoman-tag": tag} if tag else {}
+        reply = running.http(number // 3).post("/v1/chat/completions", json=question("chat", "house"), headers=headers)
+        assert reply.status_code == 200
+    wait_until(lambda: len(store.list().sessions) == 4)
+    (source,) = open_sources([str(tmp_path / "chats.db")])
+    lines = {line.key: line.replies for line in source.lines(["key", "tag"], Repricing())}
+    other = running.keys.find("two").id
+    assert lines == {(key, None): 1, (key, "night"): 2, (other, ("x " * 90)[:100]): 1}
+    priced = source.lines(["tag"], Repricing(at=datetime.now(UTC)))
+    assert {line.key[0]: line.replies for line in priced}["night"] == 2
+
+
+@pytest.mark.parametrize("group", ["key", "tag"])
+def test_other_sources_have_no_keys_and_tags(tmp_path: Path, group: str) -> None:
+    (tmp_path / "chats.jsonl").write_text(Message.assistant("No.").model_dump_json() + "\n", encoding="utf-8")
+    (source,) = open_sources([str(tmp_path / "chats.jsonl")])
+    with pytest.raises(ConfigurationError, match=f"only a store knows what to group by {group}"):
+        list(source.lines([group], Repricing()))

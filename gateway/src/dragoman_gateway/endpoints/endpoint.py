@@ -10,10 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.running.behind import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices
-from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body, read_body, read_headers
 from dragoman_gateway.turn.errors import error_response
@@ -36,6 +36,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = new_request_id()
         record, generation = RequestRecord(self._wire.name, request_id), None
+        self._gateway.activity.begin(record)
         try:
             generation = self._gateway.enter()
             await self.respond(generation, scope, receive, send, record, request_id)
@@ -48,8 +49,7 @@ class Endpoint:
             record.status, record.model, record.error = failed.status, "", type(error).__name__
             await failed.send(send)
         finally:
-            self._gateway.metrics.count(record)
-            log_request(record)
+            self._gateway.finish(record)
             if generation is not None:
                 await generation.leave()
 
@@ -88,20 +88,22 @@ class Endpoint:
         background, record = self._gateway.services.background, turn.request.record
         turn.request.record = RequestRecord(self._wire.name, turn.request.request_id)
         turn.request.record.key_id = record.key_id
+        turn.request.record.model = turn.request.model
+        self._gateway.activity.begin(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
 
         async def run(receive: Receive, send: Send) -> None:
             try:
                 await self._answer(generation, turn, receive, send)
             finally:
-                self._gateway.metrics.count(turn.request.record)
-                log_request(turn.request.record)
+                self._gateway.finish(turn.request.record)
                 await generation.leave()
 
         try:
             response = await background.start(stored, run)
         except BaseException:
             generation.in_flight -= 1
+            self._gateway.activity.running.discard(turn.request.record)
             raise
         record.status = 200
         head = {"x-dragoman-request-id": turn.request.request_id}
@@ -129,6 +131,7 @@ class Endpoint:
             scope, caller=caller, request_id=request_id, headers=headers, body=body, record=record
         )
         record.model = request.model
+        SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
         means = await generation.means_for(request.asked_model, caller)
         request = await services.prepare(expand_compactions(request, means.state_sealer))
         means.state_store = services.state

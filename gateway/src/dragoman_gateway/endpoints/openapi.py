@@ -43,6 +43,7 @@ _PAGES = {
     "/api/tags": "The models, in Ollama's shape",
     "/health": "Whether the process runs",
     "/ready": "Whether the gateway takes requests",
+    "/gateway/": "The page for whoever holds an admin key",
     "/metrics": "Counts in Prometheus's format",
 }
 _ERRORS = {

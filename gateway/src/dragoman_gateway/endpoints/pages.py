@@ -51,7 +51,7 @@ def routes(gateway: Gateway) -> list[Route]:
             return _error(wire_of(request.headers), error)
 
     async def root(request: Request) -> Response:
-        return PlainTextResponse("Dragoman gateway. Its interface is described at /openapi.json\n")
+        return PlainTextResponse("Dragoman gateway. Its page is /gateway/; /openapi.json describes its interface\n")
 
     async def describe(request: Request) -> Response:
         return JSONResponse(openapi())

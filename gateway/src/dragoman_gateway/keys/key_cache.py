@@ -9,7 +9,7 @@ from dragoman.errors import ConfigurationError, OverloadedError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.key_store import Changes, read_changes
-from dragoman_gateway.keys.records import Allowance, VirtualKey
+from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey
 
 logger = logging.getLogger("dragoman.gateway")
 
@@ -69,6 +69,14 @@ class KeyCache:
             if name is not None and allowance is not None:
                 found[f"{kind}:{name}"] = allowance
         return found
+
+    def allowance_of(self, scope: str) -> Allowance:
+        """Return the allowance of ``key:ID``, ``user:NAME`` or ``team:NAME``."""
+        kind, _, name = scope.partition(":")
+        if kind == "key":
+            key = self._keys.get(name)
+            return NO_ALLOWANCE if key is None else key.allowance
+        return self._allowances.get(scope) or self._allowances.get(f"{kind}:*") or NO_ALLOWANCE
 
     def all_allowances(self) -> dict[str, Allowance]:
         """Return the allowances of all keys, and of all users and teams that have one of their own."""

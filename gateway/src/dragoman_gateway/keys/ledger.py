@@ -7,7 +7,7 @@ money. What was spent is written behind the answers, in batches; until then the 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -64,6 +64,26 @@ class Statement:
     """Each budget with what was spent in its period, and when the next one begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A budget of which a share was spent just now, and was not before."""
+
+    scope: str
+    budget: PeriodBudget
+    share: Decimal
+    spent: Amount
+    reset_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The shares of budgets whose crossing is reported. ``budgets`` returns the budgets of a scope."""
+
+    shares: Sequence[Decimal]
+    budgets: Callable[[str], Sequence[PeriodBudget]]
+    report: Callable[[Crossing], None]
+
+
 class SpentBudgetError(BudgetExceededError):
     """A budget of a key, a user or a team has too little left. ``reset_at`` is when its next period begins."""
 
@@ -85,9 +105,15 @@ class SpentBudgetError(BudgetExceededError):
 
 
 class Ledger:
-    def __init__(self, database: Database, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        watch: Watch | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._watch = watch
         self._queue: deque[Booking] = deque()
         self._active: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -107,12 +133,17 @@ class Ledger:
         """
         now = self._clock()
         batch = self._take_queue()
+        watched = self._watched(batch)
+
+        def work(connection: Connection) -> Sequence[Crossing]:
+            return self._reserve(connection, request_id, budgets, needed, now, batch, watched)
+
         try:
-            await self._database.write(lambda connection: self._reserve(connection, request_id, budgets, needed, now,
-                                                                        batch))  # fmt: skip
+            crossings = await self._database.write(work)
         except BaseException:
             self._queue.extendleft(reversed(batch))  # the transaction stored nothing
             raise
+        self._report(crossings)
         self._active.add(request_id)
         self._work()
 
@@ -130,21 +161,24 @@ class Ledger:
     async def flush(self) -> None:
         """Store all bookings now. Raises DatabaseUnavailableError, and keeps them."""
         batch = self._take_queue()
-        active, until = sorted(self._active), to_microseconds(self._clock() + _LEASE)
+        now, watched = self._clock(), self._watched(batch)
+        active, until = sorted(self._active), to_microseconds(now + _LEASE)
 
-        def work(connection: Connection) -> None:
-            _store(connection, batch)
+        def work(connection: Connection) -> Sequence[Crossing]:
+            crossings = self._store(connection, batch, watched, now)
             if active:
                 renewed = update(reservations).where(reservations.c.id.in_(active))
                 connection.execute(renewed.values(expires_at=until))
+            return crossings
 
         if not batch and not active:
             return
         try:
-            await self._database.write(work)
+            crossings = await self._database.write(work)
         except BaseException:
             self._queue.extendleft(reversed(batch))
             raise
+        self._report(crossings)
 
     async def close(self) -> None:
         """Store what is left, if the database answers."""
@@ -160,16 +194,20 @@ class Ledger:
         """Return what each scope has spent, as refusals count it. Raises DatabaseUnavailableError."""
         now = self._clock()
         batch = self._take_queue()
+        watched = self._watched(batch)
 
-        def work(connection: Connection) -> dict[str, Statement]:
-            _store(connection, batch)
-            return {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
+        def work(connection: Connection) -> tuple[dict[str, Statement], Sequence[Crossing]]:
+            crossings = self._store(connection, batch, watched, now)
+            found = {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
+            return found, crossings
 
         try:
-            return await self._database.write(work)
+            found, crossings = await self._database.write(work)
         except BaseException:
             self._queue.extendleft(reversed(batch))
             raise
+        self._report(crossings)
+        return found
 
     async def spent(self, scope: str, first_day: int = 1) -> Amount:
         """Return what a scope has spent since a day."""
@@ -207,11 +245,12 @@ class Ledger:
         needed: Amount,
         now: datetime,
         batch: Sequence[Booking],
-    ) -> None:
+        watched: Mapping[str, Sequence[PeriodBudget]],
+    ) -> Sequence[Crossing]:
         scopes = sorted(budgets)
         for scope in scopes:  # in order, so that two requests never wait for each other
             _lock(connection, scope)
-        _store(connection, batch)
+        crossings = self._store(connection, batch, watched, now)
         microseconds = to_microseconds(now)
         connection.execute(
             delete(reservations).where(reservations.c.scope.in_(scopes), reservations.c.expires_at <= microseconds)
@@ -235,6 +274,63 @@ class Ledger:
                 for scope in scopes
             ],
         )
+        return crossings
+
+    def _watched(self, batch: Sequence[Booking]) -> Mapping[str, Sequence[PeriodBudget]]:
+        """Return the budgets whose spend the bookings change, if crossings are reported."""
+        if self._watch is None:
+            return {}
+        scopes = sorted({scope for booking in batch for scope in booking.scopes})
+        return {scope: budgets for scope in scopes if (budgets := self._watch.budgets(scope))}
+
+    def _store(
+        self,
+        connection: Connection,
+        batch: Sequence[Booking],
+        watched: Mapping[str, Sequence[PeriodBudget]],
+        now: datetime,
+    ) -> Sequence[Crossing]:
+        """Store the bookings, and return which shares of budgets are spent by them. The rows that they change are
+        locked, so one transaction of one replica sees each crossing.
+        """
+        _add_up(connection, batch)
+        if self._watch is None:
+            return ()
+        shares = self._watch.shares
+        return [
+            crossing
+            for scope, budgets in watched.items()
+            for budget in budgets
+            for crossing in _crossings(connection, batch, scope, budget, shares, now)
+        ]
+
+    def _report(self, crossings: Sequence[Crossing]) -> None:
+        for crossing in crossings:
+            assert self._watch is not None
+            self._watch.report(crossing)
+
+
+def _crossings(
+    connection: Connection,
+    batch: Sequence[Booking],
+    scope: str,
+    budget: PeriodBudget,
+    shares: Sequence[Decimal],
+    now: datetime,
+) -> Iterator[Crossing]:
+    first_day = budget.period.first_day(now)
+    spent = _spent(connection, scope, first_day)
+    added = sum((each.amount for each in batch if scope in each.scopes and each.day >= first_day), Amount())
+    before = Amount(spent.usd - added.usd, spent.tokens - added.tokens)
+    for share in shares:
+        if not _reaches(before, budget, share) and _reaches(spent, budget, share):
+            yield Crossing(scope, budget, share, spent, budget.period.reset_at(now))
+
+
+def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:
+    return (budget.usd is not None and spent.usd >= budget.usd * share) or (
+        budget.tokens is not None and spent.tokens >= budget.tokens * share
+    )
 
 
 def _statement(connection: Connection, scope: str, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
@@ -255,7 +351,7 @@ def _lock(connection: Connection, scope: str) -> None:
     connection.execute(row.with_for_update())
 
 
-def _store(connection: Connection, bookings: Sequence[Booking]) -> None:
+def _add_up(connection: Connection, bookings: Sequence[Booking]) -> None:
     """Add up the bookings of each scope and day, and end their reservations."""
     if not bookings:
         return

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,11 @@ from dragoman.store import Store
 
 logger = logging.getLogger("dragoman.gateway")
 
+SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
+"""Who asks, of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
+
 _BATCH = 200
+_MAX_TAG = 100
 _PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 _END_SECONDS = 30.0
@@ -61,7 +66,11 @@ class StoreBehind:
         new = _new_part(messages)
         names = {message.id for message in new}
         kept = {name: each for name, each in (extensions or {}).items() if name in names}
-        self._note({"model": model, "messages": new, **({"extensions": kept} if kept else {}), **fields})
+        spender = SPENDER.get()
+        more: dict[str, Any] = {"extensions": kept} if kept else {}
+        if spender:
+            more["metadata"] = {**(fields.pop("metadata", None) or {}), **spender}
+        self._note({"model": model, "messages": new, **more, **fields})
         return _Noted(1)
 
     def append(self, session_id: str, messages: Sequence[Message] = (), **_: Any) -> int:
@@ -144,6 +153,12 @@ class StoreBehind:
 
     def _drop(self, number: int) -> None:
         self.dropped += number
+
+
+def spender_of(key_id: str | None, tag: str) -> dict[str, str]:
+    """Return what is stored of the key and of the tag that its client chose."""
+    named = {"key": key_id, "tag": tag.strip()[:_MAX_TAG]}
+    return {name: value for name, value in named.items() if value}
 
 
 def _may_work_later(error: DragomanError) -> bool:

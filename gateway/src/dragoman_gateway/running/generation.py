@@ -15,11 +15,13 @@ from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
+from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.callers import CallerClients
-from dragoman_gateway.running.metrics import Metrics
+from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
+from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.means import Means
 
@@ -100,6 +102,7 @@ class Gateway:
         self.services = Services(generation.settings)
         self.current = self._with_access(generation)
         self.metrics = Metrics()
+        self.activity = Activity()
         self.draining = False
         self._load = load
         self._old: WeakSet[Generation] = WeakSet()
@@ -126,6 +129,12 @@ class Gateway:
             raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=1)
         current.in_flight += 1
         return current
+
+    def finish(self, record: RequestRecord) -> None:
+        """Count a request that has ended, and log it."""
+        self.metrics.count(record)
+        self.activity.end(record)
+        log_request(record)
 
     def drain(self) -> None:
         """Take no more requests. Those that have begun are answered."""

@@ -98,6 +98,7 @@ class RequestRecord:
     """What is known of one request, for the metrics and the log."""
 
     __slots__ = (
+        "asked",
         "broken",
         "error",
         "first_at",
@@ -119,6 +120,8 @@ class RequestRecord:
         self.error = ""
         """The class of the error that ended the request."""
         self.model = ""
+        self.asked = ""
+        """The model that was asked last, also if it failed."""
         self.stream = False
         self.status = 0
         self.started_at = time.perf_counter()

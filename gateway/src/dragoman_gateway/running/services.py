@@ -18,8 +18,9 @@ from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.json import dumps
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission
+from dragoman_gateway.keys.alerts import Alerts
 from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
@@ -42,10 +43,11 @@ class Services:
         keys, responses = settings.keys, settings.responses
         self.database = database = Database(settings.database or _IN_MEMORY)
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
+        self.alerts: Alerts | None = None
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
         self.admission = Admission(
             self.cache,
-            Ledger(database),
+            Ledger(database, watch=self._watch(settings)),
             Rates(limits),
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
@@ -57,6 +59,13 @@ class Services:
         self.states = (
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
         )
+
+    def _watch(self, settings: GatewaySettings) -> Watch | None:
+        """Return what reports spent shares of budgets; None if the settings name no webhook."""
+        if settings.alerts is None:
+            return None
+        self.alerts = Alerts(settings.alerts)
+        return Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
 
     def access(self, settings: GatewaySettings) -> Access:
         """Return the access that the settings describe: keys are checked as soon as one was ever created."""
@@ -74,6 +83,7 @@ class Services:
             "id": self.owned.dropped,
             "limit": admission.rates.uncounted,
             "budget": admission.unbudgeted,
+            "alert": 0 if self.alerts is None else self.alerts.dropped,
         }
 
     def available(self) -> dict[str, bool]:
@@ -83,6 +93,8 @@ class Services:
     async def close(self) -> None:
         await self.background.close()
         await self.admission.ledger.close()
+        if self.alerts is not None:
+            await self.alerts.close()
         await self.admission.rates.close()
         await asyncio.to_thread(self.database.close)
 

@@ -156,6 +156,7 @@ class Turn:
         if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
             return Failed(PermissionDeniedError(f"this key may not use the model {adapter.model_id}", status=403))
         self.answering = adapter
+        self.request.record.asked = str(adapter.model_id)
         wire, messages = self.request.wire, effect.messages
         if adapter.provider == wire.provider:
             adapter = self.relay.adapter(adapter, effect.tools)

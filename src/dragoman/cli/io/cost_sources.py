@@ -4,11 +4,12 @@ Every source has a method `lines`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ValidationError
 
@@ -22,6 +23,9 @@ from dragoman.pricing.analytics.usages import Usages
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_by_key
 from dragoman.session.storage import snapshot
 from dragoman.sqlite_files import is_sqlite_file
+
+if TYPE_CHECKING:
+    from dragoman.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,14 @@ class Span:
 
 
 ALWAYS = Span()
+
+
+Spenders = Mapping[str, Mapping[str, object]]
+"""The key and the tag of sessions, by their id."""
+_NO_SPENDERS: Spenders = MappingProxyType({})
+_PAGE = 1000
+SESSION_GROUPS = ("key", "tag")
+"""The groups that the metadata of stored sessions names: the gateway's key, and the tag that its client chose."""
 
 
 class Source(Protocol):
@@ -103,6 +115,7 @@ class UsageFiles:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        _refuse_session_groups(by)
         usages = Usages(self.paths, since=self.span.since, until=self.span.until)
         return usages.costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
 
@@ -118,6 +131,7 @@ class MessageFile:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        _refuse_session_groups(by)
         in_span = (message for message in self._messages() if self.span.contains(message.created_at))
         return sum_by_key(_iter_lines(in_span, by, prices))
 
@@ -148,9 +162,21 @@ class StoreReplies:
         from dragoman.store import Store  # its extra is needed only for stores
 
         with Store(self.url, read_only=True) as store:
-            return sum_by_key(
-                _iter_lines(store.billed_replies(since=self.span.since, until=self.span.until), by, prices)
-            )
+            replies = store.billed_replies(since=self.span.since, until=self.span.until)
+            return sum_by_key(_iter_lines(replies, by, prices, self._find_spenders(store, by)))
+
+    def _find_spenders(self, store: "Store", by: Sequence[str]) -> Spenders:
+        """Return the key and the tag of each session that was used in this time and has one."""
+        found: dict[str, dict[str, object]] = {}
+        cursor: str | None = None
+        more = any(name in by for name in SESSION_GROUPS)
+        while more:
+            page = store.list(since=self.span.since, limit=_PAGE, cursor=cursor)
+            for record in page.sessions:
+                if known := {name: record.metadata[name] for name in SESSION_GROUPS if name in record.metadata}:
+                    found[record.id] = known
+            cursor, more = page.cursor, page.cursor is not None
+        return found
 
     def describe_prices(self, prices: Repricing) -> str:
         return _describe_prices(prices)
@@ -187,6 +213,7 @@ class ExportedReplies:
 
 
 def _report_lines(replies: RecordedReplies, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    _refuse_session_groups(by)
     if prices.is_requested:
         return replies.reprice(by, prices.table, at=prices.at, as_model=prices.as_model)
     return replies.costs(by)
@@ -196,12 +223,23 @@ def _describe_prices(prices: Repricing) -> str:
     return f"price table {(prices.table or price_table()).version}" if prices.is_requested else "as recorded"
 
 
-def _iter_lines(messages: Iterable[Message], by: Sequence[str], prices: Repricing) -> Iterator[CostLine]:
+def _refuse_session_groups(by: Sequence[str]) -> None:
+    """Raise ConfigurationError for groups that only the sessions of a store know."""
+    for name in by:
+        if name in SESSION_GROUPS:
+            raise ConfigurationError(f"only a store knows what to group by {name}: name it, and leave --attach out")
+
+
+def _iter_lines(
+    messages: Iterable[Message], by: Sequence[str], prices: Repricing, spenders: Spenders = _NO_SPENDERS
+) -> Iterator[CostLine]:
     replies: Iterator[Message] = filter(_is_reply, messages)
     if prices.is_requested:
         replies = reprice(replies, prices.table, at=prices.at, as_model=prices.as_model)
     for message in replies:
-        yield cost_line(tuple(_group_value(message, name) for name in by), message.usage)
+        spender = spenders.get(message.session_id or "", {})
+        values = (spender.get(name) if name in SESSION_GROUPS else _group_value(message, name) for name in by)
+        yield cost_line(tuple(None if value is None else str(value) for value in values), message.usage)
 
 
 def _is_reply(message: Message) -> bool:

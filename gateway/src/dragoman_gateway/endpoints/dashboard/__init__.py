@@ -1,0 +1,5 @@
+"""The page of the gateway for whoever holds an admin key: its requests, its spend, and the stored conversations."""
+
+from dragoman_gateway.endpoints.dashboard.routes import routes
+
+__all__ = ["routes"]

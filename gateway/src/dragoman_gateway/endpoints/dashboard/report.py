@@ -1,0 +1,156 @@
+"""What the page shows: the gateway's own counts, the spend of its keys, and the replies and sessions of the store."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+
+from sqlalchemy import Connection, select
+
+from dragoman import Message
+from dragoman.store import SessionRecord, Store
+from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database.tables import keys, spend
+from dragoman_gateway.running.activity import Figures
+from dragoman_gateway.running.generation import Gateway
+
+MAX_REPLIES = 20_000
+"""The most replies of the store that one page reads: more would slow the requests of the process down."""
+MAX_SESSIONS = 50
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Spend:
+    """What was spent. ``usd`` is None if no cost is known; ``unpriced`` counts replies without a known cost."""
+
+    usd: Decimal | None = None
+    tokens: int = 0
+    number: int = 0
+    unpriced: int = 0
+
+    def add(self, usd: Decimal | None, tokens: int, number: int = 1) -> None:
+        self.tokens += tokens
+        self.number += number
+        if usd is None:
+            self.unpriced += number
+        else:
+            self.usd = usd if self.usd is None else self.usd + usd
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A request that is being answered."""
+
+    request_id: str
+    key: str
+    wire: str
+    model: str
+    seconds: float
+    streams: bool
+    """Whether the client has received the beginning of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the store has: the spend of its replies by model and by day, and the sessions that were used last."""
+
+    by_model: Mapping[str, Spend] = field(default_factory=dict)
+    by_day: Mapping[str, Spend] = field(default_factory=dict)
+    complete: bool = True
+    """Whether all replies of the time were read."""
+    sessions: Sequence[SessionRecord] = ()
+    next_page: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that the page shows. ``None`` is what the gateway does not have, or what does not answer now."""
+
+    now: datetime
+    since: datetime
+    """When the process began to count."""
+    days: int
+    total: Figures
+    by_model: Mapping[str, Figures]
+    by_key: Mapping[str, Figures]
+    by_day: Mapping[str, Figures]
+    running: Sequence[Running]
+    dropped: Mapping[str, int]
+    spent: Mapping[str, Spend] | None = None
+    """What keys, users and teams have spent, by their scope."""
+    key_names: Mapping[str, str] = field(default_factory=dict)
+    stored: Stored | None = None
+
+
+async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
+    """Return the report of the last days, today included. Raises StoreError for a cursor that is none."""
+    activity, now = gateway.activity, datetime.now(UTC)
+    first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    spent, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
+    store = gateway.current.client.config.store
+    clock = time.perf_counter()
+    return Report(
+        now=now,
+        since=activity.since,
+        days=days,
+        total=activity.total(),
+        by_model=activity.by("model"),
+        by_key=activity.by("key_id"),
+        by_day=activity.by("day"),
+        running=[
+            Running(each.request_id, each.key_id or "", each.wire, each.model, clock - each.started_at,
+                    each.first_at is not None)
+            for each in sorted(activity.running, key=lambda each: each.started_at)
+        ],
+        dropped={kind: number for kind, number in gateway.dropped.items() if number},
+        spent=spent,
+        key_names=names,
+        stored=await asyncio.to_thread(read_store, store, first, cursor) if isinstance(store, Store) else None,
+    )  # fmt: skip
+
+
+def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
+    """Return what the store has from that moment on."""
+    page = store.list(limit=MAX_SESSIONS, cursor=cursor)
+    by_model: dict[str, Spend] = {}
+    by_day: dict[str, Spend] = {}
+    replies = store.billed_replies(since=since)
+    for reply in islice(replies, MAX_REPLIES):
+        _add(by_model, reply.metadata.model or "", reply)
+        _add(by_day, reply.created_at.astimezone(UTC).date().isoformat(), reply)
+    complete = next(replies, None) is None
+    return Stored(_sorted(by_model), _sorted(by_day), complete, page.sessions, page.cursor)
+
+
+def _add(groups: dict[str, Spend], name: str, reply: Message) -> None:
+    usage = reply.usage
+    group = groups.setdefault(name, Spend())
+    if usage is None:
+        group.add(None, 0)
+    else:
+        group.add(usage.cost_usd, usage.total_tokens)
+
+
+def _sorted(groups: Mapping[str, Spend]) -> dict[str, Spend]:
+    return {name: groups[name] for name in sorted(groups)}
+
+
+async def _read_spend(database: Database, first_day: int) -> tuple[dict[str, Spend] | None, dict[str, str]]:
+    """Return what each scope has spent since a day, and the names of keys; None if the database does not answer."""
+
+    def work(connection: Connection) -> tuple[dict[str, Spend], dict[str, str]]:
+        query = select(spend.c.scope, spend.c.usd, spend.c.tokens, spend.c.requests)
+        found: dict[str, Spend] = {}
+        for row in connection.execute(query.where(spend.c.day >= max(first_day, 1)).order_by(spend.c.scope)):
+            found.setdefault(row.scope, Spend()).add(row.usd, row.tokens, row.requests)
+        names = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.name.is_not(None)))
+        return found, {row.id: row.name for row in names}
+
+    try:
+        return await database.read(work)
+    except DatabaseUnavailableError:
+        return None, {}

@@ -1,0 +1,106 @@
+"""Alerts: a webhook is called when a share of a budget is spent, behind the answers."""
+
+import asyncio
+import logging
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from dragoman_gateway.keys.ledger import Crossing
+
+logger = logging.getLogger("dragoman.gateway")
+
+_MAX_WAITING = 1000
+_PAUSES = (1.0, 5.0)
+"""Seconds before the second and the third attempt."""
+
+
+class AlertSettings(BaseModel):
+    """The table ``[gateway.alerts]`` of dragoman.toml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: SecretStr
+    """The address that is called. It may hold a secret, so nothing shows it."""
+    at: tuple[Decimal, ...] = Field(default=(Decimal("0.8"), Decimal(1)), min_length=1)
+    """The shares of a budget, above 0 and at most 1."""
+    seconds: float = Field(default=5.0, gt=0)
+    """How long an attempt may take."""
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: SecretStr) -> SecretStr:
+        if not url.get_secret_value().startswith(("https://", "http://")):
+            raise ValueError("an address begins with https:// or http://")
+        return url
+
+    @field_validator("at", mode="after")
+    @classmethod
+    def _check_shares(cls, shares: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
+        if not all(0 < share <= 1 for share in shares):
+            raise ValueError("a share of a budget is above 0 and at most 1")
+        return tuple(sorted(set(shares)))
+
+
+class Alerts:
+    """Calls the webhook. An alert that cannot be delivered is tried three times, then dropped and counted."""
+
+    def __init__(self, settings: AlertSettings) -> None:
+        self._settings = settings
+        self._waiting: set[asyncio.Task[None]] = set()
+        self.dropped = 0
+
+    def send(self, crossing: Crossing) -> None:
+        """Send an alert behind the answers. This never waits."""
+        if len(self._waiting) >= _MAX_WAITING:
+            self.dropped += 1
+            return
+        task = asyncio.create_task(self._deliver(_describe(crossing)))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def close(self) -> None:
+        """Give the alerts that wait one attempt's time, and drop the others."""
+        if not self._waiting:
+            return
+        _, late = await asyncio.wait(set(self._waiting), timeout=self._settings.seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        self.dropped += len(late)
+
+    async def _deliver(self, alert: dict[str, Any]) -> None:
+        for pause in (*_PAUSES, None):
+            if await self._post(alert):
+                return
+            if pause is not None:
+                await asyncio.sleep(pause)
+        self.dropped += 1
+        logger.error("an alert of the budget of %s could not be delivered", alert["scope"])
+
+    async def _post(self, alert: dict[str, Any]) -> bool:
+        """Return whether the webhook took the alert."""
+        try:
+            async with asyncio.timeout(self._settings.seconds), httpx.AsyncClient(timeout=None) as client:
+                reply = await client.post(self._settings.url.get_secret_value(), json=alert)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
+            logger.warning("the webhook of alerts failed: %s", type(error).__name__)
+            return False
+        if not reply.is_success:
+            logger.warning("the webhook of alerts answered %d", reply.status_code)
+        return reply.is_success
+
+
+def _describe(crossing: Crossing) -> dict[str, Any]:
+    return {
+        "object": "budget.alert",
+        "id": f"alert_{uuid4().hex}",
+        "scope": crossing.scope,
+        "budget": str(crossing.budget),
+        "share": format(crossing.share, "f"),
+        "spent": {"usd": format(crossing.spent.usd, "f"), "tokens": crossing.spent.tokens},
+        "reset_at": None if crossing.reset_at is None else crossing.reset_at.isoformat(),
+    }

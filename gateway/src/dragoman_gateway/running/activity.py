@@ -1,0 +1,138 @@
+"""What the gateway knows of its own requests: those that run, and figures of those that have ended."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from dragoman import Usage
+from dragoman_gateway.running.metrics import RequestRecord
+
+_STEP = math.log(1.05)
+"""Times are kept to five percent, so that those of several groups can be added up."""
+_SHORTEST = 0.0001
+_MAX_GROUPS = 2000
+_OTHER = "other"
+
+
+class Durations:
+    """Seconds, kept to five percent."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+
+    def add(self, seconds: float) -> None:
+        self._counts[math.floor(math.log(max(seconds, _SHORTEST)) / _STEP)] += 1
+
+    def merge(self, other: "Durations") -> None:
+        self._counts.update(other._counts)
+
+    def quantile(self, share: float) -> float | None:
+        """Return the time that this share of the requests did not exceed; None without any."""
+        rank = math.ceil(share * self._counts.total())
+        for step in sorted(self._counts):
+            rank -= self._counts[step]
+            if rank <= 0:
+                return math.exp((step + 0.5) * _STEP)
+        return None
+
+
+@dataclass(slots=True)
+class Figures:
+    """Figures of some requests that have ended. ``usd`` is the sum of the known costs, and None if none is known."""
+
+    requests: int = 0
+    errors: int = 0
+    """Requests that got an error, broke off, or were left by their client."""
+    losses: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal | None = None
+    unpriced: int = 0
+    """Replies without a known cost."""
+    whole: Durations = field(default_factory=Durations)
+    """Until the end of a reply that was no error."""
+    first: Durations = field(default_factory=Durations)
+    """Until the first byte of a stream."""
+
+    def add(self, record: RequestRecord, seconds: float) -> None:
+        """Add a request that has ended, and how long it took."""
+        failed = record.broken or record.status == 0 or record.status >= 400
+        self.requests += 1
+        self.errors += failed
+        self.losses += len(record.losses)
+        if not failed:
+            self.whole.add(seconds)
+        if record.first_at is not None:
+            self.first.add(record.first_at - record.started_at)
+        for usage in record.usages:
+            self._add_usage(usage)
+
+    def merge(self, other: "Figures") -> None:
+        for name in ("requests", "errors", "losses", "input_tokens", "output_tokens", "unpriced"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._add_cost(other.usd)
+        self.whole.merge(other.whole)
+        self.first.merge(other.first)
+
+    def _add_usage(self, usage: Usage) -> None:
+        self.input_tokens += usage.total_tokens - usage.output_tokens
+        self.output_tokens += usage.output_tokens
+        self.unpriced += usage.cost_usd is None
+        self._add_cost(usage.cost_usd)
+
+    def _add_cost(self, usd: Decimal | None) -> None:
+        if usd is not None:
+            self.usd = usd if self.usd is None else self.usd + usd
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """What requests are counted by: the day in UTC, the model that was asked, and the id of the key."""
+
+    day: date
+    model: str
+    key_id: str
+
+
+class Activity:
+    """The requests of one process since it began. Above a number of groups, new ones are counted as ``other``."""
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self.since = clock()
+        self.running: set[RequestRecord] = set()
+        self._groups: dict[Group, Figures] = {}
+
+    def begin(self, record: RequestRecord) -> None:
+        self.running.add(record)
+
+    def end(self, record: RequestRecord) -> None:
+        """Count a request that has ended."""
+        self.running.discard(record)
+        day = self._clock().date()
+        model = record.asked or (record.model if record.status < 400 else "")
+        group = Group(day, model, record.key_id or "")
+        if group not in self._groups and len(self._groups) >= _MAX_GROUPS:
+            group = Group(day, _OTHER, _OTHER)
+        self._groups.setdefault(group, Figures()).add(record, time.perf_counter() - record.started_at)
+
+    def total(self) -> Figures:
+        return _merge(self._groups.values())
+
+    def by(self, name: str) -> dict[str, Figures]:
+        """Return the figures by ``model``, ``key_id`` or ``day``, sorted by it."""
+        found: dict[str, list[Figures]] = {}
+        for group, figures in self._groups.items():
+            found.setdefault(str(getattr(group, name)), []).append(figures)
+        return {value: _merge(found[value]) for value in sorted(found)}
+
+
+def _merge(parts: Iterable[Figures]) -> Figures:
+    whole = Figures()
+    for each in parts:
+        whole.merge(each)
+    return whole

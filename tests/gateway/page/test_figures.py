@@ -1,0 +1,48 @@
+"""What the gateway knows of its own requests."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from dragoman_gateway.running.activity import Activity, Durations, Figures
+from tests.gateway.page.sample import ended
+
+
+def test_quantiles_are_true_to_five_percent() -> None:
+    durations, others = Durations(), Durations()
+    for number in range(1, 1001):
+        (durations if number % 3 else others).add(number / 100)
+    durations.merge(others)
+    for share in (0.01, 0.5, 0.99, 1.0):
+        assert durations.quantile(share) == pytest.approx(10 * share, rel=0.05)
+
+
+def test_no_requests_have_no_quantile_and_no_cost() -> None:
+    assert Durations().quantile(0.5) is None
+    assert Figures().usd is None
+
+
+def test_requests_are_counted_by_model_key_and_day() -> None:
+    days = iter([1, 1, 1, 2, 2])
+    activity = Activity(lambda: datetime(2026, 11, next(days), tzinfo=UTC))
+    for record in (ended("a:m", "one", losses=2), ended("b:m", "one", cents=4), ended("a:m", "two")):
+        activity.begin(record)
+        activity.end(record)
+    activity.end(ended("what-a-client-wrote", "two", status=404))
+    assert not activity.running
+    assert {name: each.requests for name, each in activity.by("model").items()} == {"": 1, "a:m": 2, "b:m": 1}
+    assert {name: each.errors for name, each in activity.by("key_id").items()} == {"one": 0, "two": 1}
+    assert {name: each.losses for name, each in activity.by("day").items()} == {"2026-11-01": 2, "2026-11-02": 0}
+    total = activity.total()
+    assert (total.requests, total.errors, total.usd) == (4, 1, Decimal("0.06"))
+    assert (total.input_tokens, total.output_tokens, total.unpriced) == (3600, 270, 0)
+
+
+def test_the_number_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_gateway.running.activity._MAX_GROUPS", 3)
+    activity = Activity()
+    for number in range(9):
+        activity.end(ended(f"a:{number}", "one"))
+    assert sorted(activity.by("model")) == ["a:0", "a:1", "a:2", "other"]
+    assert activity.total().requests == 9
