@@ -7,6 +7,8 @@ import pytest
 
 from dragoman import Budget
 from dragoman.policy import PluginResult, Step, hook
+from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply, sse_reply
+from tests.benchmarks.wires import WIRES, arguments
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
@@ -53,3 +55,40 @@ def test_tokens_of_a_stream_are_counted(wire: str) -> None:
     counts = {line.split("{")[0] + line.split('kind="')[1].split('"')[0]: float(line.split()[-1])
               for line in page.splitlines() if line.startswith("dragoman_tokens_total{")}  # fmt: skip
     assert all(counts[f"dragoman_tokens_total{kind}"] > 0 for kind in ("input_tokens", "output_tokens"))
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_calls_go_through_to_the_client(wire: str) -> None:
+    frames = b"".join(WIRES[wire].call_stream([arguments(100)] * 2))
+    tool = {"name": "write", "description": "", "input_schema": {"type": "object"}}
+    with gateway_before(sse_reply(frames), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, server):
+        asked = {**question(wire, "house", stream=True), "tools": [tool]}
+        reply = httpx.post(url + PATHS[wire], json=asked)
+        assert len(server.requests) == 1
+    assert (reply.status_code, reply.content) == (200, frames)
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_a_stream_that_breaks_off_ends_in_the_wire_s_error(wire: str) -> None:
+    whole = [*WIRES[wire].text_stream(list("abcdefgh"))]
+    with gateway_before(sse_reply(b"".join(whole[:6])), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, _):
+        with httpx.stream("POST", url + PATHS[wire], json=new_content(wire, stream=True)) as reply:
+            received = b""
+            with pytest.raises(httpx.RemoteProtocolError):
+                for piece in reply.iter_bytes():
+                    received += piece
+    assert received.startswith(b"".join(whole[:6]))
+    assert b"error" in received.removeprefix(b"".join(whole[:6]))
+
+
+def test_another_place_reads_the_request_first() -> None:
+    """The first place fails, and the second one has another wire: it gets the messages, not a stand-in."""
+    places = [{"model": "anthropic:m"}, {"model": "openai-chat:m", "weight": 0}]
+
+    def answer(request: ReceivedRequest) -> HttpReply:
+        return json_reply({}, status=503) if "messages" in request.path else whole_reply("chat")
+
+    with gateway_before(answer, models={"house": places}) as (url, server):
+        reply = httpx.post(url + PATHS["messages"], json=question("messages", "house"))
+    assert reply.status_code == 200
+    assert json.loads(server.requests[-1].body)["messages"] == [{"role": "user", "content": "Where is Bern?"}]
