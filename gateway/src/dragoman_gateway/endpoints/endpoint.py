@@ -123,6 +123,7 @@ class Endpoint:
     ) -> tuple[ClientRequest, Means]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
         headers = read_headers(scope)
+        generation.follow_trace(headers)
         caller = await generation.access.authenticate(headers)
         record.key_id = caller.key_id
         body = await read_body(receive, headers, generation.settings)
