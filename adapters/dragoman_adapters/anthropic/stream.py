@@ -1,5 +1,6 @@
 """Decodes the stream of the Messages API (docs/reference/wires/anthropic.md). The terminal event is message_stop."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.text_skimmer import STRING
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -30,10 +32,16 @@ _EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
     "text": {"text": ""},
     "thinking": {"thinking": ""},
 }
+_TEXT_FRAME = re.compile(
+    rb'event: content_block_delta\ndata: ?\{"type": ?"content_block_delta", ?"index": ?(?P<key>\d++, ?"delta": ?'
+    rb'\{"type": ?"(?:text_delta", ?"text|thinking_delta", ?"thinking)"): ?%b *+\} *+\} *+\n\n' % STRING
+)
 
 
 class AnthropicStreamDecoder(StreamDecoder):
     """Accumulates the reply object of the stream and emits an event for each change."""
+
+    text_frame = _TEXT_FRAME
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))

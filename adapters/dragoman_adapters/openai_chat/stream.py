@@ -1,6 +1,7 @@
 """Decodes the stream of Chat Completions (docs/reference/wires/openai-chat.md). The terminal event is [DONE], by
 dialect."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.text_skimmer import STRING
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
@@ -39,12 +41,25 @@ from dragoman_adapters.openai_chat.thinking_details import DetailAccumulator
 
 DONE = b"[DONE]"
 
+_HEAD = (
+    rb'"(?:(?:id|object|created|model|system_fingerprint|service_tier|obfuscation)": ?(?:%b|\d++|null)|usage": ?null)'
+    % STRING
+)
+_EMPTY = rb'"(?:logprobs|finish_reason)": ?null'
+_TEXT_FRAME = re.compile(
+    rb'data: ?\{(?:%b, ?)*+"choices": ?\[\{"index": ?0, ?(?:%b, ?)*+' % (_HEAD, _EMPTY)
+    + rb'"delta": ?\{"(?P<key>content|reasoning_content|reasoning)": ?%b\}' % STRING
+    + rb"(?:, ?%b)*+\}\](?:, ?%b)*+\}\n\n" % (_EMPTY, _HEAD)
+)
+
 _COVERED_CHUNK_FIELDS = frozenset({"choices", "object", "obfuscation"})
 _COVERED_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
 
 
 class ChatStreamDecoder(StreamDecoder):
     """Accumulates the reply object of the stream and emits an event for each change of its first choice."""
+
+    text_frame = _TEXT_FRAME
 
     def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))

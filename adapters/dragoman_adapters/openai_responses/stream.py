@@ -5,6 +5,7 @@ event names or items of the final object, or add a ``[DONE]``. Then an event bel
 latest open item.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.replies.text_skimmer import STRING
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -55,9 +57,18 @@ REPEATED_EVENTS = {
 }  # fmt: skip
 """Events that repeat deltas, or have no content."""
 
+_TEXT_FRAME = re.compile(
+    rb'(?:event: response\.output_text\.delta\n)?+data: ?\{"type": ?"response\.output_text\.delta", ?'
+    rb'(?:"sequence_number": ?\d++, ?)?+(?P<key>"item_id": ?%b, ?"output_index": ?\d++, ?"content_index": ?\d++), ?'
+    rb'"delta": ?%b(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*+\}\n\n'
+    % (STRING, STRING, STRING)
+)
+
 
 class ResponsesStreamDecoder(StreamDecoder):
     """Accumulates the response object of the stream and emits an event for each change."""
+
+    text_frame = _TEXT_FRAME
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))

@@ -1,6 +1,10 @@
 """The ids of requests."""
 
 import os
+from contextvars import ContextVar
+
+PRESENT_REQUEST: ContextVar[str] = ContextVar("present_request", default="")
+"""The id of the request that this task answers, for the lines of the log."""
 
 
 def new_request_id() -> str:

@@ -48,6 +48,11 @@ class GatewaySettings(BaseModel):
     """The most requests that wait to be stored; older ones are dropped and counted."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """What `dragoman serve` writes to its standard error; ``info`` has a line for each request."""
+    log_format: Literal["text", "json"] = "text"
+    """The form of these lines; ``json`` is one object a line, with the id of the request."""
+    telemetry: Literal["off", "spans", "content"] = "off"
+    """Whether requests become spans of OpenTelemetry, which join the trace of the client; ``content`` writes what was
+    said into them."""
     body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
     """The most bytes of a request's body, decompressed."""
     first_event_seconds: float = Field(default=5.0, gt=0)

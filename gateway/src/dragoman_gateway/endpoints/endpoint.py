@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.endpoints.compaction import expand_compactions
-from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
 from dragoman_gateway.running.behind import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
@@ -35,6 +35,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = new_request_id()
+        PRESENT_REQUEST.set(request_id)
         record, generation = RequestRecord(self._wire.name, request_id), None
         self._gateway.activity.begin(record)
         try:
@@ -124,6 +125,7 @@ class Endpoint:
     ) -> tuple[ClientRequest, Means]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
         headers = read_headers(scope)
+        generation.follow_trace(headers)
         caller = await generation.access.authenticate(headers)
         record.key_id = caller.key_id
         body = await read_body(receive, headers, generation.settings)

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
 from dragoman import AsyncClient
@@ -25,6 +25,9 @@ from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.means import Means
 
+if TYPE_CHECKING:
+    from dragoman_gateway.running.tracing import Tracing
+
 logger = logging.getLogger("dragoman.gateway")
 
 _RETRY_SECONDS = 2
@@ -43,6 +46,8 @@ class Generation:
     access: Access = field(init=False)
     behind: StoreBehind | None = field(init=False)
     """Stores requests behind their answers; None if the client has no store."""
+    tracing: "Tracing | None" = field(default=None, init=False)
+    """Makes spans; None if the settings want none, or if the client has an event bus of its own."""
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
     quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
@@ -54,6 +59,10 @@ class Generation:
         self.access = self.own_access or OpenAccess()
         store = self.client.config.store
         self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
+        if self.settings.telemetry != "off" and self.client.config.events is None:
+            from dragoman_gateway.running.tracing import Tracing  # imported late: it needs an extra
+
+            self.tracing = Tracing(self.settings.telemetry)
         self.models = Models(self.settings.models, self._asking_client())
         self.callers = CallerClients(self.client.config.limits)
 
@@ -62,6 +71,8 @@ class Generation:
         asking, router = self.client, self.client.config.router
         if self.behind is not None:
             asking = asking.with_(store=self.behind)
+        if self.tracing is not None:
+            asking = asking.with_(events=self.tracing.bus)
         return asking if router is None else asking.with_(router=router.without_mentions())
 
     async def means_for(self, model: str, caller: Caller) -> Means:
@@ -77,6 +88,11 @@ class Generation:
             strict=self.settings.strict,
         )
 
+    def follow_trace(self, headers: Mapping[str, str]) -> None:
+        """Let the spans of this task join the trace of the client."""
+        if self.tracing is not None:
+            self.tracing.follow(headers)
+
     async def leave(self) -> None:
         """Note the end of a request. The last one of a replaced generation closes its client."""
         self.in_flight -= 1
@@ -87,6 +103,8 @@ class Generation:
         """Write what is to be stored, and close the client if it is the gateway's own."""
         if self.behind is not None:
             await asyncio.to_thread(self.behind.close)
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
         if self.owns_client:
             await self.client.close()
 

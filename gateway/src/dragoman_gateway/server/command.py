@@ -78,8 +78,9 @@ def run(settings: GatewaySettings, listener: socket.socket) -> None:
 
 def work(listener: socket.socket) -> None:
     """Answer the requests that arrive at the socket, in this process."""
-    configure_logs(read_settings().log_level)
-    Server(server_config()).run(sockets=[listener])
+    config, settings = server_config(), read_settings()
+    configure_logs(settings.log_level, settings.log_format)  # after uvicorn has configured its own
+    Server(config).run(sockets=[listener])
 
 
 def server_config() -> uvicorn.Config:

@@ -4,21 +4,50 @@ import json
 import logging
 import sys
 import time
+from datetime import UTC, datetime
+from typing import Any
 
 from dragoman import Usage
+from dragoman_gateway.ids import PRESENT_REQUEST
 from dragoman_gateway.running.metrics import RequestRecord
 
 logger = logging.getLogger("dragoman.gateway.requests")
 
+_FIELDS = "request_fields"
+"""The attribute of a record with what is known of a request that has ended."""
 
-def configure_logs(level: str) -> None:
-    """Write the records of the library and of the gateway to the standard error."""
-    root = logging.getLogger("dragoman")
+
+class JsonLines(logging.Formatter):
+    """Writes each record as one JSON object: time, level, logger, message, the id of the request, and the known fields
+    of a request that has ended."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        if request := PRESENT_REQUEST.get():
+            line["request"] = request
+        fields = getattr(record, _FIELDS, None)
+        line |= {"message": record.getMessage()} if fields is None else fields
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True)
+
+
+def configure_logs(level: str, form: str = "text") -> None:
+    """Write the records of the library and of the gateway to the standard error; as JSON lines, those of the server
+    too."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    root.propagate = False
+    handler.setFormatter(
+        JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    )
+    for name in ("dragoman", "uvicorn") if form == "json" else ("dragoman",):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(level.upper() if name == "dragoman" else logging.WARNING)
+        logger.propagate = False
 
 
 def log_request(record: RequestRecord) -> None:
@@ -40,7 +69,8 @@ def log_request(record: RequestRecord) -> None:
         "output_tokens": sum(each.output_tokens for each in record.usages),
         "losses": len(record.losses),
     }
-    logger.log(level, "%s", json.dumps({name: value for name, value in known.items() if value}, ensure_ascii=True))
+    fields = {name: value for name, value in known.items() if value}
+    logger.log(level, "%s", json.dumps(fields, ensure_ascii=True), extra={_FIELDS: fields})
 
 
 def _input_tokens(usage: Usage) -> int:

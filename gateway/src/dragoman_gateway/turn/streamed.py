@@ -60,7 +60,8 @@ class _Answer:
         self._frames = WholeFrames(turn.request.wire.event_ends)
         self._stream: AsyncReplyStream[str] | None = None
         self._encoder: Any = None
-        """None until the first event of a reply has arrived."""
+        self._begun = False
+        """Whether the first event of a reply has arrived."""
         self.body = StreamBody(send, self._headers, turn.request.wire, settings)
 
     async def ask_places(self) -> None:
@@ -69,7 +70,7 @@ class _Answer:
             try:
                 await self._answer()
             except Exception as error:
-                if self._encoder is not None or not self._turn.go_on(error):
+                if self._begun or not self._turn.go_on(error):
                     raise
             else:
                 self._turn.succeed()
@@ -84,13 +85,14 @@ class _Answer:
             async for events in stream.batches():
                 if not events:
                     continue
-                if encode is None:
+                if not self._begun:
+                    self._begun = True
                     turn.request.record.first_at = time.perf_counter()
                     passes = turn.passes_reply
-                    encode = self._begin().feed
+                    encode = None if passes else self._begin().feed
                 if complete := isinstance(events[-1], MessageComplete):
                     self.body.expect_last()
-                if passes:
+                if encode is None:  # the bytes go through
                     data = self._frames.feed(turn.relay.take())
                     if turn.hides_usage:
                         data = hide_usage(data)

@@ -1,19 +1,31 @@
 """A request as one turn of a session."""
 
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dragoman import Adapter, AsyncSession, Loss, Message, RequestContext, ToolDefinition, Usage, WireRequest
+from dragoman import (
+    Adapter,
+    AdapterOptions,
+    AsyncSession,
+    Loss,
+    Message,
+    RequestContext,
+    ToolDefinition,
+    Usage,
+    WireRequest,
+)
 from dragoman.answers import ClientToolIds, Relay, holds_state
 from dragoman.blocks import TextBlock, ThinkingBlock
-from dragoman.errors import InvalidRequestError, PermissionDeniedError
+from dragoman.errors import DragomanError, InvalidRequestError, PermissionDeniedError
 from dragoman.messages import Role
 from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.reading import UNREAD, must_read
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
@@ -46,24 +58,47 @@ class Turn:
             team_id=caller.team or caller.user or caller.key_id,
         )
         self._means = means
+        self._path = path
         self._places = list(means.places())
         self._earlier: list[Usage] = []
-        messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
-        self._tools = [_mark_read(tool, request.wire.provider) for tool in tools]
-        if not messages:
-            raise ClientError("the request has no messages")
-        if passed := request.wire.headers.to_provider(request.headers):
-            options = replace(options, headers={**options.headers, request.wire.provider: passed})
-        self._options, self._schema = replace(options, output_schema=None), options.output_schema
-        unsigned = request.wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
-        self._passes = not (unsigned or holds_state(request.body))
-        self.relay = Relay(self._body_for, messages, options, path=path, check=_refuse_losses if means.strict else None)
-        self.prompt = messages.pop() if messages[-1].role is Role.USER else None
-        self._history = messages
-        self._start(self._places.pop(0), self.context.session_id)
+        place = self._places.pop(0)
+        client = means.client_for(place.client)
+        self._unread = path is None and not must_read(request, client, place.model, admits=means.admit is not None)
+        if self._unread:
+            self._pass_unread()
+        else:
+            self._read()
+        self._start(place, self.context.session_id)
         for name, details in request.wire.server_state.items():
             if request.fields.get(name) is not None and not self.may_pass:
                 raise ServerStateError(name, details)
+
+    def _read(self) -> None:
+        """Read the messages, tools and options of the request. Raises ClientError and RequestError."""
+        self._unread = False
+        request = self.request
+        messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
+        self._tools: list[ToolDefinition] = [_mark_read(tool, request.wire.provider) for tool in tools]
+        if not messages:
+            raise ClientError("the request has no messages")
+        unsigned = request.wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        self._passes = not (unsigned or holds_state(request.body))
+        self._ask_with(messages, options)
+
+    def _pass_unread(self) -> None:
+        """Leave the messages to the provider: nothing here reads them."""
+        self._tools = []
+        self._passes = True
+        self._ask_with([UNREAD], AdapterOptions())
+
+    def _ask_with(self, messages: list[Message], options: AdapterOptions) -> None:
+        request, check = self.request, _refuse_losses if self._means.strict else None
+        if passed := request.wire.headers.to_provider(request.headers):
+            options = replace(options, headers={**options.headers, request.wire.provider: passed})
+        self._options, self._schema = replace(options, output_schema=None), options.output_schema
+        self.relay = Relay(self._body_for, messages, options, path=self._path, check=check, skims=self._unread)
+        self.prompt = messages.pop() if messages[-1].role is Role.USER else None
+        self._history = messages
 
     def _start(self, place: Deployment, session_id: str | None = None) -> None:
         """Make the session that asks a place. Each place has a session of its own, so that each can be stored."""
@@ -105,6 +140,8 @@ class Turn:
         if not self._places or not self._means.may_ask_again(error):
             return False
         self._earlier += self._usages()
+        if self._unread:
+            self._read()
         self._start(self._places.pop(0))
         return True
 
@@ -120,7 +157,10 @@ class Turn:
         return self.relay.relayed and not changes
 
     def begin_reply(self) -> None:
-        """Prepare the context for the reply of the model that was asked last."""
+        """Prepare the context for writing the reply of the model that was asked last."""
+        if self._unread:  # the writer repeats fields of the request
+            with suppress(DragomanError):
+                self.adapter.from_wire_request(self.request.fields, self.context)
         if self.answering is not None:
             self.context.model = str(self.answering.model_id)
 

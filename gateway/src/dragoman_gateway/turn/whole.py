@@ -59,9 +59,9 @@ async def ask_whole(turn: Turn) -> Response:
 
 async def _ask(turn: Turn) -> Response:
     message, asked = await _request_reply(turn)
-    turn.begin_reply()
     if turn.passes_reply and turn.relay.response is not None:
         return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)
+    turn.begin_reply()
     written = turn.adapter.to_wire_response(message, turn.context)
     losses = turn.request.record.losses = turn.losses(asked)
     head = reply_head(turn, losses)

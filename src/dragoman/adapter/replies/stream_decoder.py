@@ -7,12 +7,13 @@ does the framing, orders the last events, and turns invalid data into a typed er
 """
 
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
@@ -27,6 +28,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.replies.document import BLANKS, Document
 from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.text_skimmer import TextSkimmer
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -62,6 +64,9 @@ _SLICE = 4 * 1024
 _WORK_SECONDS = 0.005
 """Seconds of work after which the event loop may run other tasks."""
 
+_SKIPPED = TextDelta("", 0, "")
+"""Stands for the frames that a skimming decoder has left out."""
+
 logger = logging.getLogger("dragoman.adapter")
 
 
@@ -78,6 +83,9 @@ MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError
 class StreamDecoder(ABC):
     """Takes chunks and returns events; `done` is set once the last event was returned."""
 
+    text_frame: ClassVar[re.Pattern[bytes] | None] = None
+    """Matches a whole frame that adds to a text and does nothing else; see `TextSkimmer`. None if the wire has none."""
+
     def __init__(self, provider: str, framing: Framing) -> None:
         self.provider = provider
         self.done = False
@@ -91,6 +99,7 @@ class StreamDecoder(ABC):
         """Functions that rewrite the events, applied in order."""
         self.listener: Callable[[bytes], object] | None = None
         """Receives each chunk before it is decoded."""
+        self._skimmer: TextSkimmer | None = None
         self._framing = framing
         self._document: Document | None = None
         self._unknown: set[str] = set()
@@ -111,6 +120,12 @@ class StreamDecoder(ABC):
         """
         if isinstance(self._framing, SseDecoder):
             self._document = Document(read, self._framing.body_cap)
+
+    def skim(self) -> None:
+        """Leave out the most of the text, for a reader of the counts and of the end. Frames that are left out give an
+        empty delta together."""
+        if self.text_frame is not None:
+            self._skimmer = TextSkimmer(self.text_frame)
 
     def skip_unknown(self, kind: str) -> Iterable[StreamEvent]:
         """Ignore an event of an unknown type, with one warning for each stream and type."""
@@ -140,6 +155,25 @@ class StreamDecoder(ABC):
             self.listener(chunk)
         if self.done:
             return []
+        return self._decode(chunk) if self._skimmer is None else self._skim(chunk, self._skimmer)
+
+    def _skim(self, chunk: bytes, skimmer: TextSkimmer) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
+        while chunk and not self.done:
+            end, count = skimmer.skip(chunk)
+            if count:
+                self.frames_received += count
+                events.append(_SKIPPED)
+                chunk = chunk[end:]
+                continue
+            cut = skimmer.cut(chunk)
+            piece, chunk = chunk[:cut], chunk[cut:]
+            decoded = self._decode(piece)
+            skimmer.note(piece, decoded)
+            events += decoded
+        return events
+
+    def _decode(self, chunk: bytes) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         try:
             if self._document is not None:

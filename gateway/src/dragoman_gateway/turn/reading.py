@@ -1,0 +1,46 @@
+"""Decides whether the gateway has to read the messages of a request, or may leave that to the provider."""
+
+import re
+from typing import Any
+
+from dragoman import AsyncClient, Message
+from dragoman.answers import holds_state
+from dragoman_gateway.turn.request import ClientRequest
+
+UNREAD = Message.user("The messages of this request are in its bytes.")
+"""The prompt of a session that sends the client's bytes, and reads none of the messages."""
+_HISTORIES = ("messages", "input")
+"""The fields with the conversation, by wire."""
+_ROLES = ("user", "assistant", "system", "developer", "tool", "function")
+_THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
+
+
+def must_read(request: ClientRequest, client: AsyncClient, model: str, *, admits: bool) -> bool:
+    """Whether anything but the provider reads the messages of the request, or needs what a session does with them.
+
+    ``client`` asks the first place, whose model is ``model``. ``admits``: the caller's key counts each attempt.
+    """
+    config, wire, fields = client.config, request.wire, request.fields
+    readers = (config.policy, config.limits, config.events, config.store, config.router)
+    return (
+        admits
+        or any(reader is not None for reader in readers)
+        or bool(config.budgets)
+        or type(request) is not ClientRequest  # its address or its form says a part
+        or not model.startswith(f"{wire.provider}:")
+        or not _has_messages(fields)
+        or bool(fields.get("background"))
+        or any(fields.get(name) is not None for name in wire.server_state)
+        or (wire.signs_thinking and _THINKING.search(request.body) is not None)
+        or holds_state(request.body)
+    )
+
+
+def _has_messages(fields: dict[str, Any]) -> bool:
+    """Whether the history looks like one; the provider says what is wrong inside."""
+    name = next((name for name in _HISTORIES if name in fields), "")
+    history = fields.get(name)
+    if isinstance(history, list):
+        default = None if name == "messages" else "user"  # items of Responses need no role
+        return bool(history) and all(isinstance(each, dict) and each.get("role", default) in _ROLES for each in history)
+    return isinstance(history, str) and bool(history)

@@ -1,0 +1,54 @@
+"""Skips the text of a stream whose bytes go through: its deltas add nothing to the counts, the ids or the end.
+
+A frame is skipped only if it is valid, and adds to the same text as the frame that was decoded before it.
+"""
+
+import re
+from collections.abc import Sequence
+
+from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta
+
+STRING = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+"""A JSON text, as part of a pattern."""
+_END = b"\n\n"
+
+
+class TextSkimmer:
+    """``pattern`` matches a whole frame with its end. Its group ``key`` says to which text the frame adds."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+        self._key: bytes | None = None
+        """The text to which the last decoded frame has added; None if it has done anything else."""
+
+    def skip(self, chunk: bytes) -> tuple[int, int]:
+        """Return where the frames at the start of the chunk end that need no decoding, and their number."""
+        end = count = 0
+        if self._key is None:
+            return 0, 0
+        while (frame := self._pattern.match(chunk, end)) and frame["key"] == self._key:
+            end, count = frame.end(), count + 1
+        return (end, count) if _is_text(chunk[:end]) else (0, 0)
+
+    def cut(self, chunk: bytes) -> int:
+        """Return where the first frame of the chunk ends, or its part."""
+        place = chunk.find(_END)
+        return len(chunk) if place < 0 else place + len(_END)
+
+    def note(self, piece: bytes, events: Sequence[StreamEvent]) -> None:
+        """Note what the decoded piece has done."""
+        frame = self._pattern.fullmatch(piece) if events and isinstance(events[-1], _DELTAS) else None
+        self._key = None if frame is None else frame["key"]
+
+
+_DELTAS = (TextDelta, ThinkingDelta)
+
+
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""With nothing configured that reads them, the messages of a request are left to the provider of its wire."""
+
+import json
+
+import httpx
+import pytest
+
+from dragoman import Budget
+from dragoman.policy import PluginResult, Step, hook
+from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply, sse_reply
+from tests.benchmarks.wires import WIRES, arguments
+from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
+
+
+def new_content(wire: str, *, stream: bool = False) -> dict[str, object]:
+    """A request with content that only a provider of tomorrow knows."""
+    asked = question(wire, "house", stream=stream)
+    content = [{"type": "text" if wire != "responses" else "input_text", "text": 7}]
+    return {**asked, ("input" if wire == "responses" else "messages"): [{"role": "user", "content": content}]}
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_the_provider_judges_the_content(wire: str) -> None:
+    with gateway_before(whole_reply(wire), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, server):
+        reply = httpx.post(url + PATHS[wire], json=new_content(wire))
+        (received,) = server.requests
+    assert (reply.status_code, reply.content) == (200, whole_reply(wire).body)
+    assert json.loads(received.body) == {**new_content(wire), "model": "some-model"}
+
+
+@hook("cmf.llm_input")
+def look(step: Step) -> PluginResult:
+    """Judges requests, so each is read."""
+    return PluginResult()
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_a_budget_or_a_policy_reads_it(wire: str) -> None:
+    for settings in ({"budgets": [Budget(tokens=1000)]}, {"policy": [look]}):
+        models = {"house": f"{PROVIDERS[wire]}:some-model"}
+        with gateway_before(whole_reply(wire), models=models, client=settings) as (url, server):
+            reply = httpx.post(url + PATHS[wire], json=new_content(wire))
+            assert (reply.status_code, server.requests) == (400, []), settings
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_tokens_of_a_stream_are_counted(wire: str) -> None:
+    with gateway_before(streamed_reply(wire, *"abcdefgh"), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (
+        url,
+        _,
+    ):
+        reply = httpx.post(url + PATHS[wire], json=new_content(wire, stream=True))
+        page = httpx.get(f"{url}/metrics").text
+    assert reply.content == stream_bytes(wire, *"abcdefgh")
+    counts = {line.split("{")[0] + line.split('kind="')[1].split('"')[0]: float(line.split()[-1])
+              for line in page.splitlines() if line.startswith("dragoman_tokens_total{")}  # fmt: skip
+    assert all(counts[f"dragoman_tokens_total{kind}"] > 0 for kind in ("input_tokens", "output_tokens"))
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_calls_go_through_to_the_client(wire: str) -> None:
+    frames = b"".join(WIRES[wire].call_stream([arguments(100)] * 2))
+    tool = {"name": "write", "description": "", "input_schema": {"type": "object"}}
+    with gateway_before(sse_reply(frames), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, server):
+        asked = {**question(wire, "house", stream=True), "tools": [tool]}
+        reply = httpx.post(url + PATHS[wire], json=asked)
+        assert len(server.requests) == 1
+    assert (reply.status_code, reply.content) == (200, frames)
+
+
+def read_until_cut(url: str, asked: dict[str, object]) -> bytes:
+    """Return what arrived before the connection was cut."""
+    received = b""
+    with httpx.stream("POST", url, json=asked) as reply:
+        try:
+            for piece in reply.iter_bytes():
+                received += piece
+        except httpx.RemoteProtocolError:
+            return received
+    raise AssertionError("the stream ended in order")
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_a_stream_that_breaks_off_ends_in_the_wire_s_error(wire: str) -> None:
+    whole = [*WIRES[wire].text_stream(list("abcdefgh"))]
+    with gateway_before(sse_reply(b"".join(whole[:6])), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, _):
+        received = read_until_cut(url + PATHS[wire], new_content(wire, stream=True))
+    assert received.startswith(b"".join(whole[:6]))
+    assert b"error" in received.removeprefix(b"".join(whole[:6]))
+
+
+def test_another_place_reads_the_request_first() -> None:
+    """The first place fails, and the second one has another wire: it gets the messages, not a stand-in."""
+    places = [{"model": "anthropic:m"}, {"model": "openai-chat:m", "weight": 0}]
+
+    def answer(request: ReceivedRequest) -> HttpReply:
+        return json_reply({}, status=503) if "messages" in request.path else whole_reply("chat")
+
+    with gateway_before(answer, models={"house": places}) as (url, server):
+        reply = httpx.post(url + PATHS["messages"], json=question("messages", "house"))
+    assert reply.status_code == 200
+    assert json.loads(server.requests[-1].body)["messages"] == [{"role": "user", "content": "Where is Bern?"}]
