@@ -41,7 +41,8 @@ class Leftovers:
 
     @property
     def enough(self) -> bool:
-        return self.cancelled > 0 and not (self.tasks or self.connections or self.descriptors)
+        """Nothing is left. Descriptors of what ran before may be closed meanwhile."""
+        return self.cancelled > 0 and not (self.tasks or self.connections) and (self.descriptors or 0) <= 0
 
 
 def _script(request: ReceivedRequest) -> HttpReply:
