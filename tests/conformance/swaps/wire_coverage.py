@@ -31,6 +31,7 @@ _SERVER_TOOLS = {
     "file_search": {"fileSearch", "vertexRagStore"},
     "tool_search": {"tool_search_tool_bm25", "tool_search_tool_regex"},
     "image_generation": {"openrouter:image_generation"},
+    "computer_use": {"computerUse"},
 }  # fmt: skip
 """What providers call a tool that has another name elsewhere."""
 

@@ -179,7 +179,8 @@ class Usages:
             case "model":
                 return f"nullif({self._columns.model()}, '')"
             case "provider":
-                return f"nullif(split_part({self._columns.model()}, ':', 1), '')"
+                named = f"nullif({self._columns.text('provider')}, '')"  # as replies of a store have it
+                return f"coalesce({named}, nullif(split_part({self._columns.model()}, ':', 1), ''))"
             case "day":
                 return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
             case "user" | "team":  # an empty name is one of its own, as in the store
