@@ -81,7 +81,7 @@ def _openai(data: Any) -> object:
     from pydantic import TypeAdapter
 
     items = data["input"] if isinstance(data, dict) else data
-    # The API takes reasoning without an id, as encrypted content of a response that it does not store; the type has one.
+    # The API takes reasoning without an id, as encrypted content of a response that is not stored; the type has one.
     named = [{"id": "", **item} if item.get("type") == "reasoning" else item for item in items]
     return TypeAdapter(list[ResponseInputItemParam]).validate_python(named)
 
