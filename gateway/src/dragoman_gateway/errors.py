@@ -13,7 +13,7 @@ class ClientError(RequestError):
     retry_after: int | None = None
 
     @property
-    def shown(self) -> DragomanError:
+    def provider_error(self) -> DragomanError:
         """The error whose words the client's wire uses."""
         return self
 
@@ -61,5 +61,5 @@ class UnavailableError(ClientError):
         self.retry_after = retry_after
 
     @property
-    def shown(self) -> DragomanError:
+    def provider_error(self) -> DragomanError:
         return OverloadedError(str(self), retry_after=self.retry_after)

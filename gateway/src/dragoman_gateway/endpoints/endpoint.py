@@ -134,7 +134,7 @@ class Endpoint:
         )
         record.model = request.model
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
-        means = await generation.means_for(request.asked_model, caller)
+        means = await generation.means_for(request.requested_model, caller)
         request = await services.prepare(expand_compactions(request, means.state_sealer))
         means.state_store = services.state
         return request, means

@@ -71,7 +71,10 @@ class StoredEndpoints:
         found = await self._store.find(response_id, caller.owner) if is_id(response_id) else None
         if found is None:
             raise NotFoundError(
-                f"Response with id '{_shown(response_id)}' not found.", provider=PROVIDER, status=404, code="not_found"
+                f"Response with id '{_shorten(response_id)}' not found.",
+                provider=PROVIDER,
+                status=404,
+                code="not_found",
             )
         return found
 
@@ -108,7 +111,7 @@ class StoredEndpoints:
         items = stored.listed_input() if order == "asc" else stored.listed_input()[::-1]
         ids = [item["id"] for item in items]
         if after is not None and after not in ids:
-            raise _invalid(f"after: there is no item '{_shown(after)}' in this response")
+            raise _invalid(f"after: there is no item '{_shorten(after)}' in this response")
         start = 0 if after is None else ids.index(after) + 1
         page, page_ids = items[start : start + int(limit)], ids[start : start + int(limit)]
         return JSONResponse(
@@ -141,7 +144,7 @@ def _upgrade_error() -> dict[str, Any]:
     return {"error": {"message": _NO_WEBSOCKET, "type": "invalid_request_error", "param": None, "code": None}}
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a text of a client for an error: short, and without characters that control a terminal or a header."""
     return re.sub(r"[^A-Za-z0-9_.:-]", "?", text[:80])
 

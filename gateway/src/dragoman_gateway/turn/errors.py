@@ -36,8 +36,8 @@ def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -
     """Return an error as the wire's provider would send it."""
     known = to_known(error)
     adapter = wire.adapter(model)
-    shown = known.shown if isinstance(known, ClientError) else known
-    written = adapter.to_wire_response(shown, RequestContext(model=str(adapter.model_id)))
+    written_error = known.provider_error if isinstance(known, ClientError) else known
+    written = adapter.to_wire_response(written_error, RequestContext(model=str(adapter.model_id)))
     status, body = written.status, written.body
     if isinstance(known, ClientError):
         status = known.status

@@ -30,7 +30,7 @@ class ClientRequest:
         return name
 
     @property
-    def asked_model(self) -> str:
+    def requested_model(self) -> str:
         """The name as the settings have it."""
         return self.model
 

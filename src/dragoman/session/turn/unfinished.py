@@ -10,7 +10,7 @@ from dragoman.session.cost import Cost, total_cost
 from dragoman.session.history import History
 
 LOST_RESULT = "The program ended while this call ran. What it did is not known, and it was not run again."
-"""What the model is told of a call that may have run."""
+"""The result that the model reads for a call that may have run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

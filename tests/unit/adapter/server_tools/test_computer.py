@@ -51,7 +51,7 @@ def gemini_reply() -> bytes:
     return json.dumps({"modelVersion": "gemini-3-flash-preview", "candidates": [candidate]}).encode()
 
 
-def asked(model: str, *tools: ToolDefinition) -> tuple[RequestContext, dict[str, Any]]:
+def request_to(model: str, *tools: ToolDefinition) -> tuple[RequestContext, dict[str, Any]]:
     context = RequestContext.for_model(model)
     wire = get_adapter(model).to_wire([Message.user("Go.")], tools, AdapterOptions(context=context))
     return context, body_of(wire)
@@ -71,7 +71,7 @@ def asked(model: str, *tools: ToolDefinition) -> tuple[RequestContext, dict[str,
     ],
 )  # fmt: skip
 def test_the_tool_has_the_providers_form(model: str, tool: ComputerUse, entry: dict[str, Any]) -> None:
-    _, body = asked(model, tool)
+    _, body = request_to(model, tool)
     assert body["tools"] == [entry]
     assert body.get("truncation") == ("auto" if "preview" in model and "openai" in model else None)
 
@@ -88,13 +88,13 @@ def test_the_tool_has_the_providers_form(model: str, tool: ComputerUse, entry: d
 def test_what_a_model_lacks_is_refused(model: str, tool: ComputerUse) -> None:
     """A setting that forbids something, a screen without its size, and a model without the tool."""
     with pytest.raises(UnsupportedToolError):
-        asked(model, tool)
+        request_to(model, tool)
 
 
 def test_openai_calls_and_results() -> None:
     """The call goes back as it came; checks of a call that ran are acknowledged; a text follows as the user's."""
     adapter = get_adapter(OPENAI)
-    context, _ = asked(OPENAI, COMPUTER)
+    context, _ = request_to(OPENAI, COMPUTER)
     reply = adapter.from_wire_response(WireResponse(200, openai_reply(OPENAI_CALL)), context)
     (call,) = reply.tool_uses
     assert (call.name, call.input) == ("computer", {"actions": [CLICK], "pending_safety_checks": CHECKS})
@@ -115,7 +115,7 @@ def test_openai_calls_and_results() -> None:
 def test_a_result_without_a_picture_is_still_an_answer(error: bool) -> None:
     """A denied or interrupted call acknowledges nothing."""
     adapter = get_adapter(OPENAI)
-    context, _ = asked(OPENAI, COMPUTER)
+    context, _ = request_to(OPENAI, COMPUTER)
     reply = adapter.from_wire_response(WireResponse(200, openai_reply(OPENAI_CALL)), context)
     answer = Message.tool(reply.tool_uses[0].id, "Denied.", is_error=True) if error else Message.user("Stop.")
     body = body_of(adapter.to_wire([Message.user("Go."), reply, answer], [COMPUTER], AdapterOptions(context=context)))
@@ -128,7 +128,7 @@ def test_a_result_without_a_picture_is_still_an_answer(error: bool) -> None:
 
 def test_the_single_action_of_the_preview_is_a_list_of_one() -> None:
     adapter = get_adapter("openai:computer-use-preview")
-    context, _ = asked("openai:computer-use-preview", ComputerUse(function=print, display=(8, 6)))
+    context, _ = request_to("openai:computer-use-preview", ComputerUse(function=print, display=(8, 6)))
     call = {**OPENAI_CALL, "action": CLICK, "pending_safety_checks": []}
     del call["actions"]
     reply = adapter.from_wire_response(WireResponse(200, openai_reply(call)), context)
@@ -139,7 +139,7 @@ def test_the_single_action_of_the_preview_is_a_list_of_one() -> None:
 def test_actions_of_gemini_are_calls_of_the_tool(model: str) -> None:
     """Declared functions stay what they are, parts go back as they came, and a confirmed action says so."""
     adapter = get_adapter(model)
-    context, _ = asked(model, COMPUTER, FUNCTION)
+    context, _ = request_to(model, COMPUTER, FUNCTION)
     reply = adapter.from_wire_response(WireResponse(200, gemini_reply()), context)
     action = {"action": "click_at", "x": 5, "y": 6, "safety_decision": DECISION}
     assert [(call.name, call.input) for call in reply.tool_uses] == [("computer", action), ("note", {})]
@@ -162,7 +162,7 @@ def test_actions_of_gemini_are_calls_of_the_tool(model: str) -> None:
 
 def test_an_action_that_did_not_run_is_not_confirmed() -> None:
     adapter = get_adapter(GEMINI)
-    context, _ = asked(GEMINI, COMPUTER, FUNCTION)
+    context, _ = request_to(GEMINI, COMPUTER, FUNCTION)
     reply = adapter.from_wire_response(WireResponse(200, gemini_reply()), context)
     denied = Message.tool(reply.tool_uses[0].id, "Denied.", is_error=True)
     body = body_of(adapter.to_wire([Message.user("Go."), reply, denied], [COMPUTER], AdapterOptions(context=context)))
@@ -171,7 +171,7 @@ def test_an_action_that_did_not_run_is_not_confirmed() -> None:
 
 def test_actions_stream_as_calls_of_the_tool() -> None:
     adapter = get_adapter(GEMINI)
-    context, _ = asked(GEMINI, COMPUTER, FUNCTION)
+    context, _ = request_to(GEMINI, COMPUTER, FUNCTION)
     events = list(adapter.iter_stream([b"data: " + gemini_reply() + b"\n\n"], context))
     assert [event.tool_name for event in events if isinstance(event, ToolUseStart)] == ["computer", "note"]
     (first, _), (last, _) = (
@@ -184,7 +184,7 @@ def test_actions_stream_as_calls_of_the_tool() -> None:
 
 
 def test_without_the_tool_every_call_keeps_its_name() -> None:
-    context, _ = asked(GEMINI, FUNCTION)
+    context, _ = request_to(GEMINI, FUNCTION)
     reply = get_adapter(GEMINI).from_wire_response(WireResponse(200, gemini_reply()), context)
     assert [call.name for call in reply.tool_uses] == ["click_at", "note"]
 

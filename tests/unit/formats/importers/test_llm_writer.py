@@ -15,7 +15,7 @@ from tests.unit.formats.documents import everything
 from tests.unit.formats.dump_files import DUMPS
 
 
-def _written(tmp_path: Path, messages: list[Message]) -> Path:
+def _write_log(tmp_path: Path, messages: list[Message]) -> Path:
     path = tmp_path / "log.db"
     path.write_bytes(to_llm_log(messages).data)
     return path
@@ -35,7 +35,7 @@ def test_a_history_comes_back(tmp_path: Path) -> None:
     )
     history = [*everything(), Message.user("And?"), signed]
     written = to_llm_log(history)
-    result = read(_written(tmp_path, history))
+    result = read(_write_log(tmp_path, history))
     assert result.format == "llm"
     assert [str(message.role) for message in result.messages] == [
         "system", "user", "assistant", "tool", "assistant", "user", "assistant"]  # fmt: skip
@@ -53,7 +53,7 @@ def test_messages_are_identified_as_by_llm(tmp_path: Path) -> None:
     """A thread that llm wrote has the same hashes when it is written here, up to its first call, whose id is ours."""
     source = DUMPS / "llm_threads.db"
     theirs = _hashes(source)
-    shared = [_hashes(_written(tmp_path, each.messages)) & theirs for each in read(source).conversations]
+    shared = [_hashes(_write_log(tmp_path, each.messages)) & theirs for each in read(source).conversations]
     assert all(shared)
 
 
@@ -63,7 +63,7 @@ def test_llm_itself_finds_no_fault(tmp_path: Path) -> None:
     sqlite_utils = pytest.importorskip("sqlite_utils")
     from llm.logs import LogStore
 
-    database = sqlite_utils.Database(_written(tmp_path, everything()))
+    database = sqlite_utils.Database(_write_log(tmp_path, everything()))
     store = LogStore(database)
     assert store.verify() == []
     (thread,) = database["threads"].rows

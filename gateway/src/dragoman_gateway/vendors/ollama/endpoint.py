@@ -19,7 +19,7 @@ class OllamaRequest(ClientRequest):
     """A request for a stream if it does not say otherwise."""
 
     @property
-    def asked_model(self) -> str:
+    def requested_model(self) -> str:
         return plain_name(self.model)
 
     @property
