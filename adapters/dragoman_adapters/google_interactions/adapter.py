@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.operations.steps import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -13,7 +15,7 @@ from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
@@ -25,7 +27,7 @@ from dragoman_adapters.google_interactions.stream import InteractionsStreamDecod
 class InteractionsAdapter(WireAdapter):
     """Google's Interactions API; see https://ai.google.dev/gemini-api/docs/interactions.
 
-    To continue a conversation that Google stores, set ``previous_interaction_id`` in ``AdapterOptions.extra``.
+    Each request sends the whole history. With the option ``server_state``, it sends what Google does not store yet.
     """
 
     provider: ClassVar[str] = "google-interactions"
@@ -46,14 +48,29 @@ class InteractionsAdapter(WireAdapter):
         return prepare_request(self.target, messages, tools, options, server_state=server_state, whole=True)
 
     def request_path(self, options: AdapterOptions) -> str:
-        return f"{self.path}?alt=sse" if options.stream else self.path
+        return f"{self.path}?alt=sse" if options.stream and options.background is None else self.path
+
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        interaction = self._running_interaction(reply)
+        return None if interaction is None else get_request(interaction)
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        interaction = self._running_interaction(reply)
+        return None if interaction is None else post_request(f"{interaction}/cancel", b"")
+
+    def _running_interaction(self, reply: Message) -> str | None:
+        """Return the path of an interaction in the background that has not ended."""
+        raw = reply.metadata.provider_raw or {}
+        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
+            return None
+        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = super().parse_reply(response)
-        if native.get("error"):
+        if native.get("error") or (native.get("status") == "failed" and native.get("errors")):
             raise self.error(response.status, response.body, response.headers)
         if "status" not in native and "steps" not in native:
             raise ValueError("this is not an interaction: it has no steps and no status")

@@ -27,7 +27,12 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    encoded: dict[str, Any] = {"stream": True} if request.options.stream else {}
+    encoded: dict[str, Any] = {}
+    in_background = request.used.take("background") is not None and option_support.has_background(request)
+    if in_background:
+        encoded["background"] = True
+    elif request.options.stream:
+        encoded["stream"] = True
     config: dict[str, Any] = {}
     OPTIONS.encode(request, config)
     config |= _encode_thinking(request)
@@ -71,6 +76,7 @@ def decode_options(
         output_schema=_decode_output_schema(native.get("response_format")),
         effort=config.get("thinking_level"),
         thinking=True if config.get("thinking_summaries") == "auto" else None,
+        background=True if native.get("background") is True else None,
         stream=native.get("stream") or False,
         context=context,
     )
