@@ -78,7 +78,9 @@ def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
     if table.pairs.resumed_by:
         return _has_resumption(turn, table.pairs, provider)
     if first_open_call([turn.message], table.pairs, provider) is None:
-        return turn.message.metadata.stop_reason is StopReason.PAUSE
+        # A provider pauses its own tools: what a program or another provider calls a pause is an end.
+        native = any(type(block) is ProviderBlock and block.provider == provider for block in turn.blocks)
+        return native and turn.message.metadata.stop_reason is StopReason.PAUSE
     calls = table.pairs.calls
     # An open call is left out if anything followed it: then there is nothing to go on with.
     return any(

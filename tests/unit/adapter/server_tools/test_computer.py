@@ -17,6 +17,7 @@ from tests.conformance.validators import sdk_types
 from tests.unit.session.drivers import Driver
 
 OPENAI, GEMINI = "openai:gpt-5.4", "google:gemini-3-flash-preview"
+CLAUDE = "anthropic:claude-opus-5-5"
 INTERACTIONS = "google-interactions:gemini-3-flash-preview"
 COMPUTER = ComputerUse(function=print, environment="browser")
 FUNCTION = ToolDefinition(name="note", description="Notes it.")
@@ -69,6 +70,8 @@ def request_to(model: str, *tools: ToolDefinition) -> tuple[RequestContext, dict
          {"computerUse": {"environment": "ENVIRONMENT_DESKTOP", "excludedPredefinedFunctions": ["navigate"]}}),
         ("google-vertex:gemini-2.5-computer-use-preview-10-2025", COMPUTER,
          {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}),
+        (CLAUDE, ComputerUse(function=print, environment="desktop", exclude=("zoom",)),
+         {"type": "computer_toolset_20260801", "configs": {"zoom": {"enabled": False}}}),
         (INTERACTIONS, ComputerUse(function=print, environment="desktop", exclude=("navigate",)),
          {"type": "computer_use", "environment": "desktop", "excluded_predefined_functions": ["navigate"]}),
     ],
@@ -162,6 +165,65 @@ def test_actions_of_gemini_are_calls_of_the_tool(model: str) -> None:
             "parts": [{"inlineData": {"mimeType": "image/png", "data": PICTURE}}],
         }
         assert noted == {"name": "note", "response": {"output": "noted"}}
+
+
+CLICKED = {"action": "left_click", "coordinate": [5, 6]}
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "tool_use", "id": "toolu_1", "name": "left_click", "toolset_name": "computer",
+     "input": {"coordinate": [5, 6]}, "caller": {"type": "direct"}},
+    {"type": "tool_use", "id": "toolu_2", "name": "wait", "input": {}},
+    {"type": "tool_use", "id": "toolu_3", "name": "navigate", "toolset_name": "browser", "input": {"url": "x"}},
+]  # fmt: skip
+WAIT = ToolDefinition(name="wait", description="A function of the program, with the name of an action.")
+
+
+def claude_reply() -> dict[str, Any]:
+    return {"type": "message", "id": "msg_1", "role": "assistant", "model": "claude-opus-5-5", "content": BLOCKS,
+            "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+
+
+def test_calls_of_a_toolset_of_claude_are_calls_of_the_tool() -> None:
+    """A function of the name of an action stays one; calls go back as they came, and results name the toolset."""
+    adapter = get_adapter(CLAUDE)
+    context, _ = request_to(CLAUDE, COMPUTER, WAIT)
+    reply = adapter.from_wire_response(WireResponse(200, json.dumps(claude_reply()).encode()), context)
+    assert [(call.name, call.input) for call in reply.tool_uses] == [
+        ("computer", CLICKED), ("wait", {}), ("navigate", {"url": "x"})
+    ]  # fmt: skip
+    results = [Message.tool(call.id, [SCREENSHOT]) for call in reply.tool_uses]
+    history = [Message.user("Go."), reply, *results, Message.user("Go on.")]
+    for tools in ([COMPUTER, WAIT], []):  # also if the tool is gone from the request
+        for _ in range(2):  # also from the cache of what was encoded before
+            body = body_of(adapter.to_wire(history, tools, AdapterOptions(context=context)))
+            assert body["messages"][1]["content"] == BLOCKS
+            answers = body["messages"][2]["content"]
+            assert [answer.get("toolset_name") for answer in answers] == ["computer", None, "browser"]
+            assert list(sdk_types.faults("anthropic", body)) == []
+    elsewhere = body_of(get_adapter(OPENAI).to_wire(history, [], AdapterOptions()))
+    assert [item["name"] for item in elsewhere["input"] if item.get("type") == "function_call"][0] == "computer"
+
+
+def test_calls_of_a_toolset_of_claude_stream_as_calls_of_the_tool() -> None:
+    adapter = get_adapter(CLAUDE)
+    context, _ = request_to(CLAUDE, COMPUTER, WAIT)
+    frames: list[dict[str, Any]] = [{"type": "message_start", "message": {**claude_reply(), "content": []}}]
+    for index, block in enumerate(BLOCKS):
+        frames += [
+            {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}},
+            *({"type": "content_block_delta", "index": index,
+               "delta": {"type": "input_json_delta", "partial_json": piece}} for piece in json.dumps(block["input"])),
+            {"type": "content_block_stop", "index": index},
+        ]  # fmt: skip
+    frames += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    body = b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in frames)
+    events = list(adapter.iter_stream([body], context))
+    assert [event.tool_name for event in events if isinstance(event, ToolUseStart)] == ["computer", "wait", "navigate"]
+    (started, *_) = [event for event in events if isinstance(event, ToolUseStart)]
+    pieces = [event for event in events if isinstance(event, ToolUseInputDelta)]
+    joined = "".join(event.partial_json for event in pieces if event.tool_use_id == started.tool_use_id)
+    assert json.loads(joined) == CLICKED
+    assert isinstance(events[-1], MessageComplete)
+    assert events[-1].message.tool_uses[0].input == CLICKED
 
 
 def test_an_action_that_did_not_run_is_not_confirmed() -> None:

@@ -56,9 +56,7 @@ class Provider:
     @property
     def sent(self) -> list[tuple[Any, list[str]]]:
         """What each request continued, and the kinds of its steps."""
-        return [
-            (body.get("previous_interaction_id"), [step["type"] for step in body["input"]]) for body in self.bodies
-        ]
+        return [(body.get("previous_interaction_id"), [step["type"] for step in body["input"]]) for body in self.bodies]
 
 
 @tool(side_effects="none")
