@@ -18,7 +18,6 @@ from dragoman_adapters.google.encode_messages import CONTINUE_TEXT, UNSUPPORTED_
 from dragoman_adapters.google_interactions import encode_blocks
 from dragoman_adapters.google_interactions.options import encode_options
 
-
 STORED_FIELDS = ("previous_interaction_id",)
 """The fields that name what Google stores."""
 RESUMED_BY = "continuation_token"

@@ -42,6 +42,7 @@ MODELS = {
     "openai": ("gpt-6.1-sol", "gpt-4.1"),
     "openai-chat": ("gpt-6.1-sol", "gpt-4.1", "gpt-4o-audio-preview", "gpt-4o-search-preview"),
     "google": ("gemini-3-pro", "gemini-2.5-flash"),
+    "google-interactions": ("gemini-3-pro",),
 }
 """Models that take different options, by provider."""
 
@@ -70,7 +71,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 _TOOLS: tuple[Any, ...] = (
     _FUNCTION, WebSearch(), WebFetch(), CodeExecution(), ImageGeneration(), ToolSearch(), Bash(), TextEditor(),
     Memory(), Shell(), ApplyPatch(), CustomTool(name="c"), ComputerUse(display=(800, 600)),
-    FileSearch(stores={"openai": ("vs",), "google": ("fileSearchStores/a",)}),
+    FileSearch(stores=dict.fromkeys(("openai", "google", "google-interactions"), ("fileSearchStores/a",))),
     McpServer(name="m", url="https://example.com/mcp"),
 )  # fmt: skip
 
@@ -106,7 +107,7 @@ def _typed_names(provider: str) -> dict[str, set[str]]:
         *(_body(provider, name, history, [_FUNCTION, tool], {}) for name in MODELS[provider] for tool in _TOOLS[1:]),
         *(_body(provider, name, [Message.user([block])], [], {}) for name in MODELS[provider] for block in _BLOCKS),
     ):
-        found["parameter"] |= {*body, *body.get("generationConfig", {})}
+        found["parameter"] |= {*body, *body.get("generationConfig", {}), *body.get("generation_config", {})}
         tools = body.get("tools", ())
         found["tool"] |= {tool.get("type", "custom") for tool in tools} | {name for tool in tools for name in tool}
         listed = body.get("messages") or body.get("input") or body.get("contents") or ()
@@ -148,8 +149,11 @@ def _by_extra(provider: str, name: str) -> Way:
 
 def _by_native_block(provider: str, name: str) -> Way:
     native: dict[str, Any] = {name: {_PROBE: 1}} if provider == "google" else {"type": name, _PROBE: 1}
-    block = ProviderBlock(provider=provider, kind=name, data=native)
-    for messages in ([Message.user([block])], [Message.user("Hi"), Message.assistant([block]), Message.user("Go on.")]):
+    blocks = [ProviderBlock(provider=provider, kind=name, data=native)]
+    if provider == "google-interactions" and name.endswith("_call"):  # a call is sent with its result alone
+        result = name.replace("_call", "_result")
+        blocks.append(ProviderBlock(provider=provider, kind=result, data={"type": result}))
+    for messages in ([Message.user(blocks)], [Message.user("Hi"), Message.assistant(blocks), Message.user("Go on.")]):
         if native in list(_objects(_body(provider, MODELS[provider][0], messages, [], {}))):
             return "extra"
     return "absent"

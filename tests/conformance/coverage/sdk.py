@@ -62,11 +62,24 @@ def google() -> Vocabulary:
     return Vocabulary(names, parts, tools)
 
 
+def google_interactions() -> Vocabulary:
+    """Parameters are those of the settings, too; parts are the steps and their contents."""
+    from google.genai._gaos.types.interactions import content, createmodelinteraction, generationconfig, step, tool
+
+    names = {
+        **_fields(createmodelinteraction.CreateModelInteractionParam),
+        **_fields(generationconfig.GenerationConfigParam),
+    }
+    parts = (*_kinds(step.StepParam), *_kinds(content.ContentParam))
+    return Vocabulary(tuple(names), parts, _kinds(tool.ToolParam))
+
+
 VOCABULARIES = {
     "anthropic": anthropic,
     "openai": openai_responses,
     "openai-chat": openai_chat,
     "google": google,
+    "google-interactions": google_interactions,
 }
 """By provider."""
 

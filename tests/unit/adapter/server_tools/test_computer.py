@@ -200,7 +200,7 @@ def test_calls_of_a_toolset_of_claude_are_calls_of_the_tool() -> None:
             assert [answer.get("toolset_name") for answer in answers] == ["computer", None, "browser"]
             assert list(sdk_types.faults("anthropic", body)) == []
     elsewhere = body_of(get_adapter(OPENAI).to_wire(history, [], AdapterOptions()))
-    assert [item["name"] for item in elsewhere["input"] if item.get("type") == "function_call"][0] == "computer"
+    assert "computer" in [item["name"] for item in elsewhere["input"] if item.get("type") == "function_call"]
 
 
 def test_calls_of_a_toolset_of_claude_stream_as_calls_of_the_tool() -> None:
@@ -236,8 +236,8 @@ def test_an_action_that_did_not_run_is_not_confirmed() -> None:
 
 
 STEPS: list[dict[str, Any]] = [
-    {"type": "function_call", "id": "c1", "name": "click_at", "arguments": {"x": 5, "y": 6, "safety_decision": DECISION},
-     "signature": "AAAA"},
+    {"type": "function_call", "id": "c1", "name": "click_at", "signature": "AAAA",
+     "arguments": {"x": 5, "y": 6, "safety_decision": DECISION}},
     {"type": "function_call", "id": "c2", "name": "note", "arguments": {}},
 ]  # fmt: skip
 ACTION = {"action": "click_at", "x": 5, "y": 6, "safety_decision": DECISION}

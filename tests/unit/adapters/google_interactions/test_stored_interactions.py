@@ -187,11 +187,14 @@ def test_a_reply_that_does_not_end_well_is_its_error(
     assert (provider.asked[-1] == CANCEL) is (error is RequestTimeoutError)
 
 
-def test_a_request_in_the_background_is_read() -> None:
-    native = {"model": "gemini-3-flash-preview", "input": "Hi", "background": True}
+def test_options_of_a_request_are_read() -> None:
+    """Whether it goes on in the background, and what is blocked."""
     adapter = get_adapter(GEMINI)
+    safety = json.loads(adapter.to_wire([Message.user("Hi")], [], AdapterOptions(safety="off")).body)["safety_settings"]
+    assert {"type": "hate_speech", "threshold": "off"} in safety
+    native = {"model": "gemini-3-flash-preview", "input": "Hi", "background": True, "safety_settings": safety}
     messages, tools, options = adapter.from_wire_request(native, RequestContext.for_model(GEMINI))
-    assert options.background is True
+    assert (options.background, options.safety) == (True, "off")
     assert json.loads(adapter.to_wire(messages, tools, options).body) == native
 
 
