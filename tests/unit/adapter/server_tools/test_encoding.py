@@ -186,7 +186,7 @@ def test_a_dual_endpoint_uses_the_api_that_has_the_tool() -> None:
 REFUSED: list[tuple[str, ToolDefinition, str]] = [
     ("mistral:mistral-large-latest", WebSearch(), "conversations API.*anthropic, .*xai"),
     ("ollama:qwen3", WebSearch(), "has no web_search"),
-    ("cohere:command-a-03-2025", ImageGeneration(), "providers that have it: azure-openai, google.*, openai, openrouter, xai"),
+    ("cohere:command-a-03-2025", ImageGeneration(), "providers that have it: azure-openai, google.*, openrouter, xai"),
     ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", WebSearch(), "Nova 2"),
     (GEMINI_2, WebSearch(allowed_domains=("a.de",)), "allowed_domains restricts"),
     (GEMINI_2, WebSearch(live=False), "live restricts"),
