@@ -1,7 +1,7 @@
 """The adapter for the Interactions API."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -23,6 +23,9 @@ from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
 from dragoman_adapters.google_interactions.stream import InteractionsStreamDecoder
 
+if TYPE_CHECKING:
+    from dragoman.adapter.operations.service_api import ServiceApi
+
 
 class InteractionsAdapter(WireAdapter):
     """Google's Interactions API; see https://ai.google.dev/gemini-api/docs/interactions.
@@ -40,6 +43,12 @@ class InteractionsAdapter(WireAdapter):
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
     telemetry_name: ClassVar[str] = "gcp.gemini"
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.google.services import InteractionsServiceApi  # imported late: few programs use them
+
+        return InteractionsServiceApi(self.provider, self.model)
 
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
