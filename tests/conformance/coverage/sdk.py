@@ -74,12 +74,36 @@ def google_interactions() -> Vocabulary:
     return Vocabulary(tuple(names), parts, _kinds(tool.ToolParam))
 
 
+def bedrock() -> Vocabulary:
+    """The service model of Converse. Parts and tools are the fields of `ContentBlock` and `Tool`."""
+    import botocore.session
+
+    service = botocore.session.get_session().get_service_model("bedrock-runtime")
+    members = service.operation_model("Converse").input_shape.members
+    names = [*members, *service.shape_for("InferenceConfiguration").members]
+    names.remove("modelId")  # a part of the path
+    return Vocabulary(
+        tuple(names), tuple(service.shape_for("ContentBlock").members), tuple(service.shape_for("Tool").members)
+    )
+
+
+def ollama() -> Vocabulary:
+    """Parameters are those of the options, too; parts are the fields of `Message`."""
+    from ollama import Message, Options
+    from ollama._types import ChatRequest
+
+    parts = tuple(name for name in Message.model_fields if name != "role")
+    return Vocabulary((*ChatRequest.model_fields, *Options.model_fields), parts, ("function",))
+
+
 VOCABULARIES = {
     "anthropic": anthropic,
     "openai": openai_responses,
     "openai-chat": openai_chat,
     "google": google,
     "google-interactions": google_interactions,
+    "bedrock": bedrock,
+    "ollama": ollama,
 }
 """By provider."""
 
