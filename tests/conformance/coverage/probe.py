@@ -48,6 +48,9 @@ MODELS = {
     "bedrock": ("us.anthropic.claude-opus-4-8", "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
                 "us.amazon.nova-2-lite-v1:0"),
     "ollama": ("qwen3", "llama3.2-vision"),
+    "mistral": ("mistral-medium-latest", "magistral-medium-latest", "voxtral-small-latest"),
+    "cohere": ("command-a-plus-05-2026", "command-a-reasoning-08-2025", "command-a-vision-07-2025"),
+    "groq": ("openai/gpt-oss-120b", "groq/compound", "meta-llama/llama-4-scout-17b-16e-instruct"),
 }  # fmt: skip
 """Models that take different options, by provider."""
 
