@@ -33,7 +33,7 @@ def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, los
     dropped: set[Any] = set()
     for index, turn in enumerate(turns):
         later = turns[index + 1 :]
-        waits = not rules.answers and all(turn.role is Role.TOOL for turn in later)
+        waits = not rules.answers and all(each.role is Role.TOOL for each in later)
         waits = waits and bool(later or not rules.resumed_by or _has_resumption(turn, rules, provider))
         closer = _Closer(turn, rules, provider, losses, answered, dropped, waits=waits)
         closed.append(turn if turn.plain else turn.map_blocks(closer.close))
