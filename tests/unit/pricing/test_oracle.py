@@ -43,8 +43,8 @@ CONTEXTS: tuple[dict[str, str], ...] = (
 )
 
 
-WITH_OWN_TOOLS = ("xai:",)
-"""Providers whose tools have prices in the overlay, and none in the source."""
+WITH_OWN_TOOLS = ("xai:", "azure-openai:")
+"""Providers whose tools have prices in the overlay, and none or others in the source."""
 
 
 @dataclass(frozen=True)
