@@ -7,7 +7,7 @@ and retries stay with the run.
 
 from collections.abc import Generator
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError
@@ -46,8 +46,8 @@ class RowTurns:
         prompt, *system = attempts.pending.texts
         async with RowSession(self, attempts, *system) as session:
             try:
-                run = attempts.run
-                reply = await session.ask(prompt, output=run.form, output_retries=run.output_retries)
+                run, output = attempts.run, cast("Any", attempts.run.form)
+                reply = await session.ask(prompt, output=output, output_retries=run.output_retries)
             except OutputError as error:
                 return await attempts.failed(error)
             except StoreError:

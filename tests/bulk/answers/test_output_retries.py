@@ -156,6 +156,8 @@ def test_a_killed_process_loses_no_cost_of_earlier_answers(tmp_path: Path) -> No
 def test_a_run_that_is_cancelled_asks_no_row_again(tmp_path: Path) -> None:
     """The row has no outcome, its answer is lost with its cost, and the same call sends it."""
 
+    task: asyncio.Task[Any]
+
     class Cancelling(Provider):
         async def _handle(self, request: httpx.Request) -> httpx.Response:
             response = await super()._handle(request)
@@ -176,7 +178,6 @@ def test_a_run_that_is_cancelled_asks_no_row_again(tmp_path: Path) -> None:
             await task
         assert provider.requests == 1
 
-    task: asyncio.Task[Any]
     asyncio.run(cancel())
     provider = valid_after(0)
     report, _ = run(provider, tmp_path / "m")
