@@ -115,6 +115,8 @@ def _build_formats() -> dict[str, Format]:
         lambda history, _: to_pydantic_ai(history)),
         Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data),
         lambda history, _: to_langchain(history)),
+        Format("langchain-dumpd", "LangChain's messages as its dumpd writes them", lambda data, _: from_langchain(data),
+        lambda history, _: to_langchain(history, form="dumpd")),
         Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
         lambda history, _: to_litellm(history)),
         Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs,

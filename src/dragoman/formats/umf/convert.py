@@ -244,6 +244,8 @@ def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool
     metadata = message.metadata.model_dump(
         mode="json", exclude={"provider_raw"}, exclude_defaults=True, exclude_none=True
     )
+    if message.alternatives:  # a block is known by its type, which is a default
+        metadata["alternatives"] = [each.model_dump(mode="json") for each in message.alternatives]
     if origins is not None and isinstance(message.metadata.critical, tuple) and message.metadata.critical:
         metadata["critical"] = [new for new, old in enumerate(origins) if old in message.metadata.critical]
     notes = {
