@@ -1,7 +1,7 @@
 """Message lists as users of the providers' own clients store them, read and written by the adapters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -116,7 +116,8 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     written = to_native_pieces(provider, messages, model=model)
     document = written.data
     entries = [entry for piece in document.pieces for entry in piece]
-    return replace(written, data={**document.fields, document.name: entries} if document.fields else entries)
+    data: Native = {**document.fields, document.name: entries} if document.fields else entries
+    return Conversion(data, written.losses, written.labels)
 
 
 def to_native_pieces(provider: str, messages: Sequence[Message], *, model: str | None = None) -> Conversion[Pieces]:
