@@ -317,8 +317,9 @@ class PolicyHooks:
     def note_kept(self, messages: Iterable[Message]) -> None:
         """Record replies that no plugin judges, before they are stored."""
         for message in messages:
-            if id(message) not in self._admitted:
-                self._remember(message)
+            if message.role is Role.ASSISTANT and id(message) not in self._admitted:
+                self._note(message)
+                self._remember(message, message)
 
     def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
         """Check the part of a reply that arrived before it ended early; None if it is denied."""
