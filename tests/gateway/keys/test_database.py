@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, insert, select, text
 from sqlalchemy.exc import OperationalError
 
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
-from dragoman_gateway.database.tables import VERSION_TABLE, metadata
+from dragoman_gateway.database.tables import OLDEST, VERSION_TABLE, counters, metadata
 from dragoman_gateway.keys.key_store import KeyStore
 
 
@@ -49,15 +49,51 @@ def test_two_replicas_create_the_tables_once(url: str) -> None:
         database.close()
 
 
-def test_a_newer_gateway_s_database_is_refused_unchanged(url: str) -> None:
-    """A replica of an older version does not touch what a newer one wrote."""
+def test_an_older_gateway_uses_what_a_newer_one_has_added(url: str) -> None:
+    """Migrations add, so both versions serve during an update, and the older one may be started again."""
+    newer = Database(url, timeout=10)
+    KeyStore(newer).create(name="before")
+    newer.run(lambda connection: connection.execute(text("ALTER TABLE gateway_keys ADD COLUMN colour TEXT")))
+    newer.run(lambda connection: connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
+    older = Database(url, timeout=10)
+    KeyStore(older).create(name="after")
+    assert {key.name for key in KeyStore(newer).all()} == {"before", "after"}
+    version = text(f"SELECT version_num FROM {VERSION_TABLE}")
+    assert older.run(lambda connection: connection.execute(version).scalar()) == "9999"
+    newer.close()
+    older.close()
+
+
+def test_a_database_that_says_so_is_refused_unchanged(url: str) -> None:
+    """A migration that changes what older versions read names the oldest one that may still use the database."""
     newer = Database(url, timeout=10)
     newer.run(lambda connection: connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
+    newer.run(lambda connection: connection.execute(insert(counters).values(name=OLDEST, value=9999)))
     newer.close()
     older = Database(url, timeout=10)
     with pytest.raises(ConfigurationError, match="newer gateway"):
         older.run(lambda connection: connection.execute(text("SELECT 1")))
     older.close()
+
+
+def test_a_transaction_that_nobody_waits_for_any_more_stores_nothing(database: Database) -> None:
+    """After the time-out its caller was told that it failed, and may try again."""
+    answers = threading.Event()
+
+    def hang(connection: Connection) -> None:
+        connection.execute(insert(counters).values(name="late", value=1))
+        answers.wait(20)
+
+    async def scenario() -> None:
+        await database.read(lambda connection: None)
+        database._timeout = 0.05
+        with pytest.raises(DatabaseUnavailableError):
+            await database.write(hang)
+        answers.set()
+
+    asyncio.run(scenario())
+    late = select(counters.c.value).where(counters.c.name == "late")
+    assert database.run(lambda connection: connection.execute(late).first()) is None
 
 
 def test_an_address_is_never_shown() -> None:
