@@ -30,26 +30,27 @@ from tests.unit.limits.redis_server import own_name
 
 _START_SECONDS = 120.0
 """A start takes a second or two. A machine that is busy with other things may need many times that."""
+_BALANCER_SECONDS = 1.0
+"""How long a request may be on its way to a replica that the balancer has just taken out."""
 _COMMAND = (sys.executable, "-c", "from dragoman_gateway.server.command import serve; serve()")
 _MARK = "Dragoman gateway: "
 
 
 class Replica:
-    """One gateway. ``source`` is a folder with another version of the package."""
+    """One gateway. ``sources`` are folders with another version of the packages."""
 
-    def __init__(self, name: str, folder: Path, environment: Mapping[str, str], source: Path | None = None) -> None:
+    def __init__(self, name: str, folder: Path, environment: Mapping[str, str], sources: Sequence[Path] = ()) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
         self._environment = dict(environment)
-        self.source = source
+        self.sources = sources
         self.url = ""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, wait: bool = True) -> None:
         """Start a process, at a new port."""
         environment, path = dict(self._environment), os.environ.get("PYTHONPATH", "")
-        if self.source is not None:
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self.source), path)))
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*map(str, self.sources), path)))
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(_COMMAND, env=environment, stderr=log, stdout=subprocess.DEVNULL)
         if wait:
@@ -79,9 +80,14 @@ class Replica:
         """End the process in the middle of whatever it does."""
         self._end(signal.SIGKILL)
 
-    def terminate(self) -> int:
-        """End the process in order, and return its exit code."""
-        return self._end(signal.SIGTERM)
+    def replace(self, sources: Sequence[Path] = ()) -> int:
+        """End the process in order, as in an update, and start another one. Return the exit code of the first."""
+        self.url = ""  # the balancer sends it nothing more
+        time.sleep(_BALANCER_SECONDS)
+        code = self._end(signal.SIGTERM)
+        self.sources = sources
+        self.start()
+        return code
 
     def _end(self, number: int) -> int:
         process, self._process = self._process, None
@@ -130,7 +136,9 @@ class Fleet:
 
 
 @contextmanager
-def fleet(postgres: str, redis: str, *, count: int = 3, **settings: Any) -> Iterator[Fleet]:
+def fleet(
+    postgres: str, redis: str, *, count: int = 3, sources: Sequence[Path] = (), **settings: Any
+) -> Iterator[Fleet]:
     """Yield that many replicas, which have started. ``settings`` are of the table ``gateway.keys``."""
     with ExitStack() as stack:
         place = stack.enter_context(postgres_place(postgres))
@@ -142,7 +150,7 @@ def fleet(postgres: str, redis: str, *, count: int = 3, **settings: Any) -> Iter
         provider = stack.enter_context(serving(upstream))
         database = Database(place, timeout=30)
         stack.callback(database.close)
-        database.run(lambda connection: None)  # makes the tables
+        database._is_migrated = True  # the replicas do that, in whichever version they are
         relayed = direct.set(host="127.0.0.1", port=to_postgres.port)
         keys = {"required": True, "max_wait": 0, "counters_name": own_name(), **settings}
         keys["counters"] = f"redis://127.0.0.1:{to_redis.port}{counters.path}"
@@ -151,12 +159,13 @@ def fleet(postgres: str, redis: str, *, count: int = 3, **settings: Any) -> Iter
         names = ("OPENAI", "ANTHROPIC", "GEMINI", "MISTRAL", "DEEPSEEK")
         environment = {**os.environ, "DRAGOMAN_CONFIG": str(file), VARIABLE: new_state_key()}
         environment |= {f"{name}_API_KEY": "sk-of-the-provider" for name in names}
-        replicas = [Replica(f"replica-{number}", folder, environment) for number in range(count)]
+        replicas = [Replica(f"replica-{number}", folder, environment, sources) for number in range(count)]
         for replica in replicas:
             stack.callback(replica.kill)
             replica.start(wait=False)
         for replica in replicas:
             replica.wait()
+            httpx.get(f"{replica.url}/v1/models", timeout=30, trust_env=False)  # opens the database
         yield Fleet(replicas, upstream, to_postgres, to_redis, database, stack.enter_context(ExitStack()))
 
 

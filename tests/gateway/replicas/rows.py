@@ -14,9 +14,11 @@ class Row:
     holds: bool
 
 
-def lines(rows: Iterable[Row]) -> Iterable[str]:
-    """Yield the table in Markdown."""
-    yield "| what | found | bound | |"
-    yield "| --- | --- | --- | --- |"
+def print_rows(rows: Iterable[Row]) -> int:
+    """Print the table in Markdown, each row as soon as it is found. Returns 1 if one does not hold."""
+    print("| what | found | bound | |\n| --- | --- | --- | --- |", flush=True)
+    failed = 0
     for row in rows:
-        yield f"| {row.what} | {row.found} | {row.bound} | {'holds' if row.holds else 'BROKEN'} |"
+        failed += not row.holds
+        print(f"| {row.what} | {row.found} | {row.bound} | {'holds' if row.holds else 'BROKEN'} |", flush=True)
+    return 1 if failed else 0

@@ -94,12 +94,14 @@ def background(fleet: Fleet) -> Row:
     """A background response is followed on a second replica, and cancelled on a third one."""
     secret = fleet.create_key()[1]
     answer = WIRES["anthropic"].stream(reply("It ", "rains."))
-    half = len(answer) // 2
-    fleet.upstream.script = lambda _: Answer([answer[:half], 1.0, answer[half:]])
+    begun = answer.rindex(b"event: content_block_delta")  # behind the first text
+    fleet.upstream.script = lambda request: Answer(
+        [answer[:begun], 60.0 if b"long" in request.raw else 0.5, answer[begun:]]
+    )
     clients = [fleet.http(number, secret) for number in range(len(fleet.replicas))]
-    asked = {"model": "messages-model", "input": "Is it dry?", "background": True, "stream": True}
     ids = []  # a response runs on if its client leaves
-    for _ in range(2):
+    for name in ("short", "long"):
+        asked = {"model": "messages-model", "input": f"A {name} answer", "background": True, "stream": True}
         with clients[0].stream("POST", "/v1/responses", json=asked) as response:
             line = next(line for line in response.iter_lines() if line.startswith("data:"))
             ids.append(json.loads(line[5:])["response"]["id"])
@@ -178,14 +180,14 @@ def refused_after(clients: list[Any], revoked_at: float) -> float:
     return latest
 
 
-def counted(request: Received) -> Answer:
+def counted(request: Received, pause: float = 0.02) -> Answer:
     """Answer as a provider that counts the same tokens for each request."""
     sample, wire = reply("It ", "rains.", input_tokens=INPUT, output_tokens=OUTPUT), WIRES[request.wire]
     if not request.is_streamed:
         return Answer([wire.whole(sample)], media_type=JSON)
     stream = wire.stream(sample)
     half = len(stream) // 2
-    return Answer([stream[:half], 0.02, stream[half:]])
+    return Answer([stream[:half], pause, stream[half:]])
 
 
 def settled(fleet: Fleet, scope: str, seconds: float = 10.0) -> tuple[int, int]:

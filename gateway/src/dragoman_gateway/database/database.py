@@ -101,7 +101,6 @@ class Database:
             async with asyncio.timeout(self._timeout):
                 return await running
         except TimeoutError:
-            is_left.set()
             self._retry_at = time.monotonic() + self._pause
             raise DatabaseUnavailableError(
                 f"the gateway's database did not answer within {self._timeout:g} s"
@@ -110,6 +109,8 @@ class Database:
             if not isinstance(error, _OF_VALUES):
                 self._retry_at = time.monotonic() + self._pause
             raise _unavailable(error) from None
+        finally:
+            is_left.set()
 
     def _run(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
         if not self._is_migrated:
