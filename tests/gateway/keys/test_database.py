@@ -2,12 +2,16 @@
 
 import asyncio
 import threading
+from importlib.resources import files
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, insert, select, text
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, insert, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from dragoman.errors import ConfigurationError
@@ -24,6 +28,31 @@ def test_the_migrations_end_at_the_current_tables(database: Database) -> None:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
     assert database.run(differences) == []
+
+
+def test_migrations_only_add() -> None:
+    """What an older version reads and writes stays as it was: two versions use one database during an update."""
+    config = Config()
+    config.set_main_option("script_location", str(files("dragoman_gateway.database") / "migrations"))
+    before: dict[tuple[str, str], Any] = {}
+    engine = create_engine("sqlite://")
+    for step in reversed(list(ScriptDirectory.from_config(config).walk_revisions())):
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, step.revision)
+            found = inspect(connection)
+            now = {
+                (table, column["name"]): (str(column["type"]), column["nullable"], column["default"])
+                for table in found.get_table_names()
+                for column in found.get_columns(table)
+            }
+        tables = {table for table, _ in before}
+        assert {place: now.get(place) for place in before} == before, step.revision
+        for (table, name), (_, nullable, default) in now.items():
+            is_new = table in tables and (table, name) not in before
+            assert not is_new or nullable or default is not None, f"{step.revision}: {table}.{name}"
+        before = now
+    engine.dispose()
 
 
 @pytest.mark.exhaustive
