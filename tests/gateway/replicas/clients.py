@@ -21,8 +21,10 @@ from tests.gateway.scripted import Script
 
 BUDGET = 1500
 """Tokens of each budget that is spent."""
+LATE_SECONDS = 15.0
+"""How long a response that a client has may wait for a busy database."""
 _TALKERS, _SPENDERS = 3, 3
-_EXPECTED = (200, 401, 429)
+_EXPECTED = (200, 400, 401, 429)
 _MODELS = ("chat-model", "messages-model", "google-model")
 
 
@@ -33,8 +35,9 @@ class Talker:
     number: int
     prompts: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    forgotten: int = 0
-    """Turns that were refused because a replica did not know a turn that was acknowledged."""
+    refused_since: float | None = None
+    forgotten: bool = False
+    """Whether no replica knew a turn that was acknowledged, for longer than a busy database takes to store it."""
 
 
 @dataclass(slots=True)
@@ -100,7 +103,11 @@ class Clients:
             if response is not None and response["status"] == "completed":
                 talker.prompts.append(prompt)
                 talker.ids.append(response["id"])
-            talker.forgotten += status == 400
+                talker.refused_since = None
+            if status == 400:
+                talker.refused_since = talker.refused_since or time.monotonic()
+                talker.forgotten |= time.monotonic() - talker.refused_since > LATE_SECONDS
+                time.sleep(0.1)
 
     def spend(self, number: int) -> None:
         """Spend the newest budget, and take a new one as soon as it is refused."""
