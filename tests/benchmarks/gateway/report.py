@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.gateway [server ...] [--seconds S] [--streams N] [--soak S] [--install FOLDER]``.
+"""``python -m tests.benchmarks.gateway [server ...] [--seconds S] [--streams N] [--soak S | --workers] [--install F]``.
 
 The servers take turns in one run. CPU is that of the server's processes, for a request that ended well; the ratios are
 to the bare proxy of the same run. The other wire is Messages behind a client of Chat Completions.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.gateway import soak
+from tests.benchmarks.gateway import soak, workers
 from tests.benchmarks.gateway.load import ENDS, Load, full_load, open_streams, request_bytes, steady_load
 from tests.benchmarks.gateway.servers import (
     SERVERS,
@@ -58,12 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default 5)")
     parser.add_argument("--streams", type=int, default=1000, help="open at once (default 1,000; 0 leaves it out)")
     parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="mixed load on ours; issue: 600")
+    parser.add_argument("--workers", action="store_true", help="only ours, with 1, 2 and 4 workers")
     parser.add_argument("--install", type=Path, metavar="FOLDER", help="install the other gateways there")
     options = parser.parse_args(arguments)
     if options.install is not None:
         install(options.install)
         os.environ[VARIABLE] = str(options.install)
-    asked = options.server or SERVERS
+    asked = () if options.soak or options.workers else options.server or SERVERS
     for server in asked:
         if reason := missing(server):
             print(f"{server}: skipped, {reason}")
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with mock_provider() as upstream:
         if options.soak:
             return soak.main(upstream, options.soak)
+        if options.workers:
+            return workers.main(upstream, options.seconds)
         rows: list[Row] = []
         for server in tuple(servers):
             try:

@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 VARIABLE = "DRAGOMAN_GATEWAYS"
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+WORKERS = {"dragoman": 1, "dragoman-2": 2, "dragoman-4": 4}
+"""Ours, with the number of its processes."""
 SERVERS = ("bare", "dragoman", "dragoman-2", "litellm", "portkey", "tensorzero")
 
 
@@ -82,13 +84,12 @@ def running(server: str, upstream: str) -> Iterator[Target]:
             case "bare":
                 command = [sys.executable, str(HERE / "bare_proxy.py"), str(port), upstream]
                 models = {"same": "gpt-5.2"}
-            case "dragoman" | "dragoman-2":
+            case _ if server in WORKERS:
                 (work / "dragoman.toml").write_text(_dragoman(upstream), encoding="utf-8")
                 environment |= {"DRAGOMAN_CONFIG": str(work / "dragoman.toml"), "OPENAI_API_KEY": "none",
                                 "ANTHROPIC_API_KEY": "none", "XDG_DATA_HOME": scratch}  # fmt: skip
-                workers = "2" if server.endswith("2") else "1"
                 start = "import typer; from dragoman_gateway.server.command import serve; typer.run(serve)"
-                command = [sys.executable, "-c", start, "--port", str(port), "--workers", workers]
+                command = [sys.executable, "-c", start, "--port", str(port), "--workers", str(WORKERS[server])]
                 models = {"same": "chat", "other": "claude"}
             case "litellm":
                 (work / "litellm.yaml").write_text(_litellm(upstream), encoding="utf-8")

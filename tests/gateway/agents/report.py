@@ -53,7 +53,7 @@ class Run:
 def task(request: Received) -> Answer:
     """Call the client's own tool first, and name the word when its result is there."""
     wire = WIRES[request.wire]
-    messages, tools = _read(request)
+    messages, tools = read_request(request)
     name = next((tool.name for tool in tools if tool.name in CALLS), None)
     if name is None or any(message.role == "tool" for message in messages):
         sample = reply("The secret word is ", f"{WORD}.", input_tokens=1200)
@@ -76,7 +76,8 @@ _work_folder = _WorkFolder()
 """The folder of the running client: some tools take absolute paths only."""
 
 
-def _read(request: Received) -> tuple[list[Message], list[ToolDefinition]]:
+def read_request(request: Received) -> tuple[list[Message], list[ToolDefinition]]:
+    """Return the conversation and the tools of a request to a provider."""
     context = RequestContext.for_model(f"{request.wire}:served", tool_ids=ClientToolIds(), prices=None)
     messages, tools, _ = get_adapter(f"{request.wire}:served").from_wire_request(request.raw, context)
     return messages, tools
@@ -99,7 +100,7 @@ def run(client: str, model: str, installed: Path, limit: float = 90.0) -> Run:
         except subprocess.TimeoutExpired:
             code, output, errors = -1, "", f"no end after {limit:g} s"
         seconds = time.monotonic() - begin
-    called = any(any(message.role == "tool" for message in _read(each)[0]) for each in upstream.requests)
+    called = any(any(message.role == "tool" for message in read_request(each)[0]) for each in upstream.requests)
     problem = ""
     if code != 0 or WORD not in output:
         problem = f"exit code {code}: {output[-400:]} {errors[-400:]}".replace("\n", " ")

@@ -4,6 +4,7 @@ import pytest
 
 from tests.gateway.agents.clients import CLIENTS, VARIABLE, folder, missing
 from tests.gateway.agents.report import OTHER_WIRES, run
+from tests.gateway.agents.two_vendors import CLIENT, compare
 
 
 @pytest.mark.exhaustive
@@ -17,3 +18,17 @@ def test_a_client_ends_its_task(client: str) -> None:
         pytest.skip(reason)
     for model in OTHER_WIRES[CLIENTS[client]]:
         assert run(client, model, installed).problem == "", model
+
+
+@pytest.mark.parametrize("client", ["anthropic", pytest.param(CLIENT, marks=pytest.mark.exhaustive)])
+def test_a_conversation_on_two_vendors_costs_the_same_everywhere(client: str) -> None:
+    """In the page, in the ledger of the keys, in the store, and by the providers' own counts."""
+    installed = folder()
+    if client == CLIENT and (installed is None or missing(client, installed)):
+        pytest.skip(
+            f"Claude Code is not installed: python -m tests.gateway.agents --install FOLDER, and set {VARIABLE}"
+        )
+    costs = compare(client)
+    assert costs.agree, costs
+    assert costs.carried
+    assert len(costs.requests) == 2

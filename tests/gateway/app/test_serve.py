@@ -65,3 +65,34 @@ def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int
             process.kill()
             process.wait()
             process.stderr.close()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no such signals")
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    """Otherwise they would keep the address, and nobody could end or reload them."""
+    file = tmp_path / "dragoman.toml"
+    with FaultyServer(sse_reply(b"")) as server:
+        file.write_text(FILE.format(address=server.url, name="before"))
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from dragoman_gateway.server.command import serve; serve(workers=2)"],
+            env={**os.environ, "DRAGOMAN_CONFIG": str(file), "OPENAI_API_KEY": "sk-of-the-gateway"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        url = process.stderr.readline().rpartition(": ")[2].strip()
+
+        def answers() -> bool:
+            try:
+                return httpx.get(f"{url}/health", timeout=10).status_code == 200
+            except httpx.HTTPError:
+                return False
+
+        try:
+            wait_until(answers)
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+        wait_until(lambda: not answers())

@@ -19,9 +19,10 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission, MaxUse, Ticket
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
+from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.key_store import KeyStore
-from dragoman_gateway.keys.ledger import Amount, Ledger, SpentBudgetError
+from dragoman_gateway.keys.ledger import Ledger, SpentBudgetError
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance
 

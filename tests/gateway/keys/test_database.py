@@ -2,17 +2,21 @@
 
 import asyncio
 import threading
+from importlib.resources import files
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, text
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, insert, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
-from dragoman_gateway.database.tables import VERSION_TABLE, metadata
+from dragoman_gateway.database.tables import OLDEST, VERSION_TABLE, counters, metadata
 from dragoman_gateway.keys.key_store import KeyStore
 
 
@@ -24,6 +28,31 @@ def test_the_migrations_end_at_the_current_tables(database: Database) -> None:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
     assert database.run(differences) == []
+
+
+def test_migrations_only_add() -> None:
+    """What an older version reads and writes stays as it was: two versions use one database during an update."""
+    config = Config()
+    config.set_main_option("script_location", str(files("dragoman_gateway.database") / "migrations"))
+    before: dict[tuple[str, str], Any] = {}
+    engine = create_engine("sqlite://")
+    for step in reversed(list(ScriptDirectory.from_config(config).walk_revisions())):
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, step.revision)
+            found = inspect(connection)
+            now = {
+                (table, column["name"]): (str(column["type"]), column["nullable"], column["default"])
+                for table in found.get_table_names()
+                for column in found.get_columns(table)
+            }
+        tables = {table for table, _ in before}
+        assert {place: now.get(place) for place in before} == before, step.revision
+        for (table, name), (_, nullable, default) in now.items():
+            is_new = table in tables and (table, name) not in before
+            assert not is_new or nullable or default is not None, f"{step.revision}: {table}.{name}"
+        before = now
+    engine.dispose()
 
 
 @pytest.mark.exhaustive
@@ -49,15 +78,51 @@ def test_two_replicas_create_the_tables_once(url: str) -> None:
         database.close()
 
 
-def test_a_newer_gateway_s_database_is_refused_unchanged(url: str) -> None:
-    """A replica of an older version does not touch what a newer one wrote."""
+def test_an_older_gateway_uses_what_a_newer_one_has_added(url: str) -> None:
+    """Migrations add, so both versions serve during an update, and the older one may be started again."""
+    newer = Database(url, timeout=10)
+    KeyStore(newer).create(name="before")
+    newer.run(lambda connection: connection.execute(text("ALTER TABLE gateway_keys ADD COLUMN colour TEXT")))
+    newer.run(lambda connection: connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
+    older = Database(url, timeout=10)
+    KeyStore(older).create(name="after")
+    assert {key.name for key in KeyStore(newer).all()} == {"before", "after"}
+    version = text(f"SELECT version_num FROM {VERSION_TABLE}")
+    assert older.run(lambda connection: connection.execute(version).scalar()) == "9999"
+    newer.close()
+    older.close()
+
+
+def test_a_database_that_says_so_is_refused_unchanged(url: str) -> None:
+    """A migration that changes what older versions read names the oldest one that may still use the database."""
     newer = Database(url, timeout=10)
     newer.run(lambda connection: connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
+    newer.run(lambda connection: connection.execute(insert(counters).values(name=OLDEST, value=9999)))
     newer.close()
     older = Database(url, timeout=10)
     with pytest.raises(ConfigurationError, match="newer gateway"):
         older.run(lambda connection: connection.execute(text("SELECT 1")))
     older.close()
+
+
+def test_a_transaction_that_nobody_waits_for_any_more_stores_nothing(database: Database) -> None:
+    """After the time-out its caller was told that it failed, and may try again."""
+    answers = threading.Event()
+
+    def hang(connection: Connection) -> None:
+        connection.execute(insert(counters).values(name="late", value=1))
+        answers.wait(20)
+
+    async def scenario() -> None:
+        await database.read(lambda connection: None)
+        database._timeout = 0.05
+        with pytest.raises(DatabaseUnavailableError):
+            await database.write(hang)
+        answers.set()
+
+    asyncio.run(scenario())
+    late = select(counters.c.value).where(counters.c.name == "late")
+    assert database.run(lambda connection: connection.execute(late).first()) is None
 
 
 def test_an_address_is_never_shown() -> None:

@@ -132,6 +132,22 @@ def test_a_new_key_works_at_once_on_every_replica(database: Database) -> None:
     assert run(scenario())
 
 
+def test_a_key_that_was_created_a_moment_ago_works(database: Database) -> None:
+    """The copy in memory is so young that the database is not read for each wrong key: the request waits for it."""
+    clock = Clock()
+    store = KeyStore(database, clock.now)
+
+    async def scenario() -> str | None:
+        access = access_to(database, clock)
+        with pytest.raises(AuthenticationError):
+            await access.authenticate({"x-api-key": "nothing"})
+        clock.advance(0.24)
+        _, secret = store.create()
+        return (await access.authenticate({"x-api-key": secret})).key_id
+
+    assert run(scenario())
+
+
 def test_a_rotated_key_keeps_its_old_secret_for_the_time_of_grace(database: Database) -> None:
     """After a rotation the new secret works, and the old one until the grace ends."""
     clock = Clock()

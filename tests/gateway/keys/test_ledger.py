@@ -9,7 +9,8 @@ import pytest
 
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
-from dragoman_gateway.keys.ledger import Amount, Ledger, SpentBudgetError
+from dragoman_gateway.keys.bookings import Amount
+from dragoman_gateway.keys.ledger import Ledger, SpentBudgetError
 from tests.gateway.keys.clock import Clock
 
 CENT = Amount(Decimal("0.01"), 100)
@@ -171,3 +172,50 @@ def test_spend_that_could_not_be_stored_is_counted(database: Database, monkeypat
         return ledger.dropped
 
     assert run(scenario()) == 1
+
+
+def test_spend_is_booked_once_if_the_answer_of_the_database_is_lost(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction may be stored although its replica hears nothing. The same bookings are then tried again."""
+    write = database.write
+
+    async def lose(work: Any) -> Any:
+        await write(work)
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> Amount:
+        ledger = Ledger(database)
+        for lost in (True, True, False):
+            ledger.book("one", ["key:a"], CENT)
+            with monkeypatch.context() as outage:
+                if lost:
+                    outage.setattr(database, "write", lose)
+                    with pytest.raises(DatabaseUnavailableError):
+                        await ledger.reserve("next", budgets("1"), CENT)
+        await ledger.close()
+        return await ledger.spent("key:a")
+
+    assert run(scenario()) == CENT + CENT + CENT
+
+
+def test_spend_is_booked_after_a_refusal_that_no_request_follows(database: Database) -> None:
+    """A refused reservation stores nothing, and what it would have booked on its way is booked behind it."""
+
+    async def scenario() -> int:
+        ledger = Ledger(database)
+        assert await admitted(ledger, "one", budgets("0.01"))
+        ledger.book("one", ["key:a"], CENT)
+        refused = asyncio.create_task(admitted(ledger, "two", budgets("0.01")))
+        await asyncio.sleep(0)
+        assert ledger._task is not None
+        ledger._task.cancel()  # it has found nothing to do meanwhile, and ended
+        assert not await refused
+        deadline = asyncio.get_running_loop().time() + 10
+        while ledger.queued and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        waiting = ledger.queued
+        await ledger.close()
+        return waiting
+
+    assert run(scenario()) == 0

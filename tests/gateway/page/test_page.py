@@ -112,6 +112,9 @@ def test_an_admin_sees_the_spend_of_others(start: Start) -> None:
     assert "one key_" in text
     assert admin not in page.text
     assert running.bare.get("/gateway/?days=hostile&after=hostile").status_code == 401
+    led = running.bare.get("/", headers={"accept": "text/html,*/*;q=0.8"})
+    assert (led.status_code, led.headers["location"]) == (307, "/gateway/")
+    assert running.bare.get("/").status_code == 200
 
 
 def test_the_form_sets_a_cookie_that_scripts_and_other_sites_cannot_use(start: Start) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import InvalidRequestError
-from dragoman_gateway.database import Database
+from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import read_turn
@@ -122,5 +122,35 @@ def test_no_text_of_a_client_disturbs_the_database(database: Database, wrong: st
         assert found is not None
         assert found.input == kept.input
         assert database.is_available
+
+    asyncio.run(scenario())
+
+
+def test_a_response_waits_for_a_database_that_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client had its reply at once. Of more than memory holds, the oldest are dropped and counted."""
+    monkeypatch.setattr("dragoman_gateway.stored.response_store._LATE_SECONDS", 0.01)
+    monkeypatch.setattr("dragoman_gateway.stored.response_store._MAX_LATE", 2)
+
+    async def fail(_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> None:
+        store = ResponseStore(database)
+        with monkeypatch.context() as outage:
+            outage.setattr(database, "write", fail)
+            for number in range(3):
+                assert not await store.save(StoredResponse(id=f"resp_{number}", owner="me", response={"id": number}))
+            await asyncio.sleep(0.05)
+            assert await store.find("resp_2", "me") is None
+        deadline = asyncio.get_running_loop().time() + 10
+        while await store.find("resp_1", "me") is None or await store.find("resp_2", "me") is None:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.02)
+        assert (await store.find("resp_0", "me"), store.dropped) == (None, 1)
+        with monkeypatch.context() as outage:
+            outage.setattr(database, "write", fail)
+            await store.save(StoredResponse(id="resp_3", owner="me", response={"id": 3}))
+            await store.close()
+        assert store.dropped == 2
 
     asyncio.run(scenario())

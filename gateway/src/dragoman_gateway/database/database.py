@@ -15,12 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from dragoman.errors import ConfigurationError, DragomanError, MissingExtraError
-from dragoman_gateway.database.tables import HEAD, VERSION_TABLE
+from dragoman_gateway.database.tables import HEAD, OLDEST, VERSION_TABLE, counters
 
 Result = TypeVar("Result")
 
@@ -88,7 +88,15 @@ class Database:
     async def _run_in_thread(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
         if not self.is_available:
             raise DatabaseUnavailableError("the gateway's database does not answer")
-        running = asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._run(work, writes=writes))
+        is_left = threading.Event()
+
+        def wanted(connection: Connection) -> Result:
+            result = work(connection)
+            if is_left.is_set():  # its caller may have tried again
+                raise DatabaseUnavailableError("nobody waits for this transaction any more")
+            return result
+
+        running = asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._run(wanted, writes=writes))
         try:
             async with asyncio.timeout(self._timeout):
                 return await running
@@ -101,6 +109,8 @@ class Database:
             if not isinstance(error, _OF_VALUES):
                 self._retry_at = time.monotonic() + self._pause
             raise _unavailable(error) from None
+        finally:
+            is_left.set()
 
     def _run(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
         if not self._is_migrated:
@@ -125,7 +135,7 @@ class Database:
         with self._writes:
             if self._is_migrated:
                 return
-            if self._run_once(_read_version, writes=False) != HEAD:
+            if (self._run_once(_read_version, writes=False) or "") < HEAD:
                 self._run_once(_upgrade, writes=True)
             self._is_migrated = True
 
@@ -201,11 +211,14 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _read_version(connection: Connection) -> str | None:
-    """Return the database's migration; None without the tables. Raises ConfigurationError for a newer one."""
+    """Return the database's migration; None without the tables. Raises ConfigurationError if a newer version has
+    changed what this one reads.
+    """
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version = str(connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar())
-    if version > HEAD:
+    oldest = connection.execute(select(counters.c.value).where(counters.c.name == OLDEST)).scalar()
+    if oldest is not None and oldest > int(HEAD):
         raise ConfigurationError(
             f"a newer gateway wrote this database (version {version}, not {HEAD}): upgrade dragoman-gateway"
         )
@@ -215,7 +228,7 @@ def _read_version(connection: Connection) -> str | None:
 def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-    if _read_version(connection) == HEAD:
+    if (_read_version(connection) or "") >= HEAD:
         return
     # Imported here: the import is slow, and an up-to-date database does not need it.
     from alembic import command

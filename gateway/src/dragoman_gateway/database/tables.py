@@ -20,8 +20,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-HEAD = "0001"
-"""The newest migration."""
+HEAD = "0002"
+"""The newest migration. Migrations add: a version of the gateway that knows fewer of them goes on to work."""
+
+OLDEST = "oldest"
+"""The counter with the number of the oldest migration whose version may still use the database. A migration that
+changes or removes what that version reads sets it; without it, every version may."""
 
 VERSION_TABLE = "gateway_version"
 
@@ -111,6 +115,15 @@ reservations = Table(
     Index("gateway_reservations_by_scope", "scope"),
 )
 """The maximum spend of requests in flight. A replica that crashed does not renew its rows, and they expire."""
+
+booked = Table(
+    "gateway_booked",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("booked_at", BigInteger, nullable=False),
+    Index("gateway_booked_by_time", "booked_at"),
+)
+"""The batches of spend that are stored. A replica that did not hear so tries the same batch again."""
 
 responses = Table(
     "gateway_responses",

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dragoman.errors import NotFoundError
@@ -51,6 +51,8 @@ def routes(gateway: Gateway) -> list[Route]:
             return _error(wire_of(request.headers), error)
 
     async def root(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):  # a browser
+            return RedirectResponse("/gateway/")
         return PlainTextResponse("Dragoman gateway. Its page is /gateway/; /openapi.json describes its interface\n")
 
     async def describe(request: Request) -> Response:

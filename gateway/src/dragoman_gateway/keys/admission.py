@@ -15,8 +15,9 @@ from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied
 from dragoman_gateway.access import Caller, Middleware
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.keys.amounts import KeyLimit, OnOutage, PeriodBudget
+from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.ledger import Amount, Ledger
+from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.rates import Grants, Rates
 
 _RETRY_AFTER = 5.0

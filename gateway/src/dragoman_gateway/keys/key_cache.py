@@ -16,7 +16,9 @@ logger = logging.getLogger("dragoman.gateway")
 _REFRESH_AFTER = 1.0
 """Seconds. An older copy is refreshed while the request goes on."""
 _MIN_AGE = 0.25
-"""Seconds. A copy that is younger is not refreshed for an unknown key, so that wrong keys cannot load the database."""
+"""Seconds between two reads for unknown keys, so that wrong keys cannot load the database: their requests wait."""
+_READS = 2
+"""How often the database is read for an unknown key: the first read may have begun before the key was created."""
 _RETRY_AFTER = 5.0
 
 
@@ -53,12 +55,14 @@ class KeyCache:
 
     async def find(self, key_id: str) -> VirtualKey | None:
         """Return a key. Raises OverloadedError if the database has not answered for too long."""
+        asked_at = self._clock()
         await self._ensure_fresh()
-        key = self._keys.get(key_id)
-        if key is None and (self.age or 0.0) > _MIN_AGE:
+        for _ in range(_READS):
+            if key_id in self._keys or self._read_at is None or self._read_at >= asked_at:
+                break
+            await asyncio.sleep(max(0.0, _MIN_AGE - (asked_at - self._read_at)))
             await self._refresh_or_keep()  # it may have just been created
-            key = self._keys.get(key_id)
-        return key
+        return self._keys.get(key_id)
 
     def allowances_for(self, caller: Caller) -> dict[str, Allowance]:
         """Return the allowances of the caller's key, user and team, by their scope."""

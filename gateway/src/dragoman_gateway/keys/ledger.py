@@ -6,52 +6,39 @@ money. What was spent is written behind the answers, in batches; until then the 
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import TypeVar
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.errors import BudgetExceededError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
-from dragoman_gateway.database.tables import reservations, spend
+from dragoman_gateway.database.tables import booked, reservations, spend
 from dragoman_gateway.keys.amounts import PeriodBudget
+from dragoman_gateway.keys.bookings import Amount, Batch, Booking, Bookings
 from dragoman_gateway.keys.records import to_microseconds
 
 logger = logging.getLogger("dragoman.gateway")
+
+Result = TypeVar("Result")
 
 _LEASE = timedelta(seconds=120)
 """How long a reservation lasts if its replica does not renew it."""
 _RENEW_SECONDS = 30.0
 _FLUSH_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
+_CLEAN_EVERY = timedelta(minutes=10)
+_TRIED_FOR = timedelta(days=7)
+"""How long the id of a stored batch is kept. Its replica hears much sooner that it is stored, or ends."""
 _MAX_QUEUED = 10_000
 _LOCK_DAY = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO = Decimal(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    usd: Decimal = _ZERO
-    tokens: int = 0
-
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.usd + other.usd, self.tokens + other.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Booking:
-    """What a request spent, for each of its scopes. It ends the reservation with that id."""
-
-    id: str
-    scopes: tuple[str, ...]
-    day: int
-    amount: Amount
-    requests: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +101,11 @@ class Ledger:
         self._database = database
         self._clock = clock
         self._watch = watch
-        self._queue: deque[Booking] = deque()
+        self._queue = Bookings(_MAX_QUEUED)
+        self._clean_at = clock() + _CLEAN_EVERY
         self._active: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
         self.dropped = 0
         """Bookings that could not be stored, because the database did not answer for too long."""
 
@@ -132,56 +121,39 @@ class Ledger:
         Raises SpentBudgetError if too little is left, and DatabaseUnavailableError.
         """
         now = self._clock()
-        batch = self._take_queue()
-        watched = self._watched(batch)
-
-        def work(connection: Connection) -> Sequence[Crossing]:
-            return self._reserve(connection, request_id, budgets, needed, now, batch, watched)
-
-        try:
-            crossings = await self._database.write(work)
-        except BaseException:
-            self._queue.extendleft(reversed(batch))  # the transaction stored nothing
-            raise
-        self._report(crossings)
+        await self._transact(lambda connection: _reserve(connection, request_id, budgets, needed, now), locks=budgets)
         self._active.add(request_id)
         self._work()
 
     def book(self, request_id: str, scopes: Iterable[str], amount: Amount, *, requests: int = 1) -> None:
         """Store what a request spent, behind the answer, and end its reservation."""
         self._active.discard(request_id)
-        if len(self._queue) >= _MAX_QUEUED:
-            self._queue.popleft()
+        day = (self._clock() - _EPOCH).days
+        if self._queue.add(Booking(request_id, tuple(scopes), day, amount, requests)):
             self.dropped += 1
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
-        day = (self._clock() - _EPOCH).days
-        self._queue.append(Booking(request_id, tuple(scopes), day, amount, requests))
         self._work()
 
     async def flush(self) -> None:
         """Store all bookings now. Raises DatabaseUnavailableError, and keeps them."""
-        batch = self._take_queue()
-        now, watched = self._clock(), self._watched(batch)
-        active, until = sorted(self._active), to_microseconds(now + _LEASE)
+        now, active = self._clock(), sorted(self._active)
+        cleans = now >= self._clean_at
 
-        def work(connection: Connection) -> Sequence[Crossing]:
-            crossings = self._store(connection, batch, watched, now)
+        def tend(connection: Connection) -> None:
             if active:
                 renewed = update(reservations).where(reservations.c.id.in_(active))
-                connection.execute(renewed.values(expires_at=until))
-            return crossings
+                connection.execute(renewed.values(expires_at=to_microseconds(now + _LEASE)))
+            if cleans:
+                connection.execute(delete(booked).where(booked.c.booked_at < to_microseconds(now - _TRIED_FOR)))
 
-        if not batch and not active:
-            return
-        try:
-            crossings = await self._database.write(work)
-        except BaseException:
-            self._queue.extendleft(reversed(batch))
-            raise
-        self._report(crossings)
+        if self._queue or active:
+            await self._transact(tend)
+            if cleans:
+                self._clean_at = now + _CLEAN_EVERY
 
     async def close(self) -> None:
         """Store what is left, if the database answers."""
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
         try:
@@ -193,33 +165,39 @@ class Ledger:
     async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, "Statement"]:
         """Return what each scope has spent, as refusals count it. Raises DatabaseUnavailableError."""
         now = self._clock()
-        batch = self._take_queue()
-        watched = self._watched(batch)
-
-        def work(connection: Connection) -> tuple[dict[str, Statement], Sequence[Crossing]]:
-            crossings = self._store(connection, batch, watched, now)
-            found = {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
-            return found, crossings
-
-        try:
-            found, crossings = await self._database.write(work)
-        except BaseException:
-            self._queue.extendleft(reversed(batch))
-            raise
-        self._report(crossings)
-        return found
+        return await self._transact(
+            lambda connection: {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
+        )
 
     async def spent(self, scope: str, first_day: int = 1) -> Amount:
         """Return what a scope has spent since a day."""
         return await self._database.read(lambda connection: _spent(connection, scope, first_day))
 
-    def _take_queue(self) -> list[Booking]:
-        batch = list(self._queue)
-        self._queue.clear()
-        return batch
+    async def _transact(self, work: Callable[[Connection], Result], locks: Iterable[str] = ()) -> Result:
+        """Store all bookings and do more in one transaction. Raises DatabaseUnavailableError, and what `work` raises;
+        then the bookings wait again.
+        """
+        batches, scopes = self._queue.take(), sorted(locks)
+        watched, now = self._watched(batches), self._clock()
+
+        def both(connection: Connection) -> tuple[Sequence[Crossing], Result]:
+            for scope in scopes:  # in order, so that two requests never wait for each other
+                _lock(connection, scope)
+            return self._store(connection, batches, watched, now), work(connection)
+
+        try:
+            crossings, result = await self._database.write(both)
+        except BaseException:
+            self._queue.put_back(batches)
+            self._work()
+            raise
+        for crossing in crossings:
+            assert self._watch is not None
+            self._watch.report(crossing)
+        return result
 
     def _work(self) -> None:
-        if self._task is None or self._task.done():
+        if not self._closed and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._flush_regularly())
 
     async def _flush_regularly(self) -> None:
@@ -237,63 +215,25 @@ class Ledger:
             await asyncio.sleep(pause)
             idle += pause
 
-    def _reserve(
-        self,
-        connection: Connection,
-        request_id: str,
-        budgets: Mapping[str, Sequence[PeriodBudget]],
-        needed: Amount,
-        now: datetime,
-        batch: Sequence[Booking],
-        watched: Mapping[str, Sequence[PeriodBudget]],
-    ) -> Sequence[Crossing]:
-        scopes = sorted(budgets)
-        for scope in scopes:  # in order, so that two requests never wait for each other
-            _lock(connection, scope)
-        crossings = self._store(connection, batch, watched, now)
-        microseconds = to_microseconds(now)
-        connection.execute(
-            delete(reservations).where(reservations.c.scope.in_(scopes), reservations.c.expires_at <= microseconds)
-        )
-        connection.execute(delete(reservations).where(reservations.c.id == request_id))
-        for scope in scopes:
-            reserved = _reserved(connection, scope)
-            for budget in budgets[scope]:
-                spent = _spent(connection, scope, budget.period.first_day(now))
-                total = spent + reserved + needed
-                over = (budget.usd is not None and total.usd > budget.usd) or (
-                    budget.tokens is not None and total.tokens > budget.tokens
-                )
-                if over:
-                    raise SpentBudgetError(scope, budget, spent, reserved, needed, budget.period.reset_at(now))
-        until = to_microseconds(now + _LEASE)
-        connection.execute(
-            insert(reservations),
-            [
-                {"id": request_id, "scope": scope, "usd": needed.usd, "tokens": needed.tokens, "expires_at": until}
-                for scope in scopes
-            ],
-        )
-        return crossings
-
-    def _watched(self, batch: Sequence[Booking]) -> Mapping[str, Sequence[PeriodBudget]]:
+    def _watched(self, batches: Sequence[Batch]) -> Mapping[str, Sequence[PeriodBudget]]:
         """Return the budgets whose spend the bookings change, if crossings are reported."""
         if self._watch is None:
             return {}
-        scopes = sorted({scope for booking in batch for scope in booking.scopes})
+        scopes = sorted({scope for batch in batches for booking in batch.bookings for scope in booking.scopes})
         return {scope: budgets for scope in scopes if (budgets := self._watch.budgets(scope))}
 
     def _store(
         self,
         connection: Connection,
-        batch: Sequence[Booking],
+        batches: Sequence[Batch],
         watched: Mapping[str, Sequence[PeriodBudget]],
         now: datetime,
     ) -> Sequence[Crossing]:
         """Store the bookings, and return which shares of budgets are spent by them. The rows that they change are
         locked, so one transaction of one replica sees each crossing.
         """
-        _add_up(connection, batch)
+        bookings = _unstored(connection, batches, now)
+        _add_up(connection, bookings)
         if self._watch is None:
             return ()
         shares = self._watch.shares
@@ -301,13 +241,53 @@ class Ledger:
             crossing
             for scope, budgets in watched.items()
             for budget in budgets
-            for crossing in _crossings(connection, batch, scope, budget, shares, now)
+            for crossing in _crossings(connection, bookings, scope, budget, shares, now)
         ]
 
-    def _report(self, crossings: Sequence[Crossing]) -> None:
-        for crossing in crossings:
-            assert self._watch is not None
-            self._watch.report(crossing)
+
+def _unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[Booking]:
+    """Return the bookings of the batches that no earlier transaction stored, and note their batches as stored."""
+    if not batches:
+        return []
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    at = to_microseconds(now)
+    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
+    noted = dialect.insert(booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
+    new = set(connection.execute(noted).scalars())
+    return [booking for batch in batches if batch.id in new for booking in batch.bookings]
+
+
+def _reserve(
+    connection: Connection,
+    request_id: str,
+    budgets: Mapping[str, Sequence[PeriodBudget]],
+    needed: Amount,
+    now: datetime,
+) -> None:
+    """Reserve an amount under budgets whose scopes are locked. Raises SpentBudgetError."""
+    scopes = sorted(budgets)
+    connection.execute(
+        delete(reservations).where(reservations.c.scope.in_(scopes), reservations.c.expires_at <= to_microseconds(now))
+    )
+    connection.execute(delete(reservations).where(reservations.c.id == request_id))
+    for scope in scopes:
+        reserved = _reserved(connection, scope)
+        for budget in budgets[scope]:
+            spent = _spent(connection, scope, budget.period.first_day(now))
+            total = spent + reserved + needed
+            over = (budget.usd is not None and total.usd > budget.usd) or (
+                budget.tokens is not None and total.tokens > budget.tokens
+            )
+            if over:
+                raise SpentBudgetError(scope, budget, spent, reserved, needed, budget.period.reset_at(now))
+    until = to_microseconds(now + _LEASE)
+    connection.execute(
+        insert(reservations),
+        [
+            {"id": request_id, "scope": scope, "usd": needed.usd, "tokens": needed.tokens, "expires_at": until}
+            for scope in scopes
+        ],
+    )
 
 
 def _crossings(

@@ -4,8 +4,9 @@ from typing import Any
 
 from dragoman_gateway.access import Caller
 from dragoman_gateway.keys.admission import scopes_of
+from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.ledger import Amount, Ledger, Statement
+from dragoman_gateway.keys.ledger import Ledger, Statement
 from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance
 
 

@@ -92,6 +92,7 @@ class Services:
 
     async def close(self) -> None:
         await self.background.close()
+        await self.responses.close()
         await self.admission.ledger.close()
         if self.alerts is not None:
             await self.alerts.close()

@@ -41,7 +41,7 @@ class Workers:
 
     def _start(self) -> SpawnProcess:
         """Start a process. It gets a signal to reload when it is able to: until then, the signal waits."""
-        process = self._context.Process(target=self._work, args=(self._listener,))
+        process = self._context.Process(target=_work_with_parent, args=(self._work, self._listener))
         if hasattr(signal, "SIGHUP"):
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
@@ -65,3 +65,18 @@ class Workers:
         for process in self._processes:
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, number)
+
+
+def _work_with_parent(work: Callable[[socket.socket], None], listener: socket.socket) -> None:
+    """Work, and end in order if the first process was killed: nobody could reload, replace or end this one any more,
+    and it would keep the address.
+    """
+    threading.Thread(target=_end_with_parent, name="gateway-parent", daemon=True).start()
+    work(listener)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

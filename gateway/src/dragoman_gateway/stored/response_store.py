@@ -1,9 +1,13 @@
 """Stored responses in the gateway's database. Each belongs to the key that made it."""
 
+import asyncio
+import contextlib
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
@@ -17,6 +21,9 @@ from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredRespon
 logger = logging.getLogger("dragoman.gateway")
 
 _MAX_CHAIN = 1_000
+_MAX_LATE = 200
+"""Responses that wait in memory for a database that does not answer."""
+_LATE_SECONDS = 1.0
 _CLEAN_EVERY = timedelta(minutes=1)
 _CLEAN_AT_ONCE = 200
 """Expired rows that one transaction deletes, so that cleaning never holds the database for long."""
@@ -39,21 +46,60 @@ class ResponseStore:
         self._lifetime = lifetime
         self._clock = clock
         self._clean_at = clock()
+        self._late: deque[StoredResponse] = deque()
+        self._late_task: asyncio.Task[None] | None = None
         self.dropped = 0
         """Responses that are not stored, because the database did not answer."""
 
     async def save(self, stored: StoredResponse) -> bool:
-        """Store a response. Returns False, and counts it, if the database does not answer: the reply is worth more
-        than its copy.
+        """Store a response. Returns False if the database does not answer: the client need not wait, and the response
+        is stored later, unless too many wait.
         """
         try:
             await self._database.write(lambda connection: self._save(connection, stored))
         except DatabaseUnavailableError as error:
-            self.dropped += 1
-            logger.warning("a response is not stored (%d so far): %s", self.dropped, error)
+            logger.warning("a response waits to be stored: %s", error)
+            self._late.append(stored)
+            if len(self._late) > _MAX_LATE:
+                self._late.popleft()
+                self._drop(1)
+            if self._late_task is None or self._late_task.done():
+                self._late_task = asyncio.create_task(self._save_late())
             return False
         await self._clean_sometimes()
         return True
+
+    async def close(self) -> None:
+        """Store the responses that wait, if the database answers."""
+        if self._late_task is not None:
+            self._late_task.cancel()
+        try:
+            await self._save_waiting()
+        except DatabaseUnavailableError:
+            self._drop(len(self._late))
+
+    async def _save_late(self) -> None:
+        while self._late:
+            await asyncio.sleep(_LATE_SECONDS)
+            with contextlib.suppress(DatabaseUnavailableError):
+                await self._save_waiting()
+
+    async def _save_waiting(self) -> None:
+        """Store the responses that wait, the oldest first. Raises DatabaseUnavailableError, and keeps those that are
+        not stored; the one that failed is tried last.
+        """
+        while self._late:
+            first = self._late.popleft()
+            try:
+                await self._database.write(partial(self._save, stored=first))
+            except BaseException:
+                self._late.append(first)
+                raise
+
+    def _drop(self, number: int) -> None:
+        self.dropped += number
+        if number:
+            logger.error("the database does not answer: %d responses were not stored so far", self.dropped)
 
     async def begin(self, stored: StoredResponse) -> None:
         """Store a background response before it runs. Raises DatabaseUnavailableError: nobody could read it."""

@@ -1,0 +1,74 @@
+"""What requests spent, until it is stored: once, even if the database's answer is lost."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from uuid import uuid4
+
+_ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    usd: Decimal = _ZERO
+    tokens: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.usd + other.usd, self.tokens + other.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """What a request spent, for each of its scopes. It ends the reservation with that id."""
+
+    id: str
+    scopes: tuple[str, ...]
+    day: int
+    amount: Amount
+    requests: int
+
+
+@dataclass(slots=True)
+class Batch:
+    """Bookings that one transaction stores under one id. If its outcome is unknown, the same batch is tried again."""
+
+    bookings: deque[Booking]
+    id: str = field(default_factory=lambda: uuid4().hex)
+
+
+class Bookings:
+    """Bookings that wait. The oldest ones are dropped above ``capacity``."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._tried: deque[Batch] = deque()
+        self._new: deque[Booking] = deque()
+
+    def __len__(self) -> int:
+        return len(self._new) + sum(len(batch.bookings) for batch in self._tried)
+
+    def add(self, booking: Booking) -> bool:
+        """Add a booking. Returns whether the oldest one had to be dropped."""
+        self._new.append(booking)
+        if len(self) <= self._capacity:
+            return False
+        if not self._tried:
+            self._new.popleft()
+            return True
+        self._tried[0].bookings.popleft()
+        if not self._tried[0].bookings:
+            self._tried.popleft()
+        return True
+
+    def take(self) -> list[Batch]:
+        """Return all that wait, and keep none."""
+        taken = list(self._tried)
+        if self._new:
+            taken.append(Batch(self._new))
+        self._tried, self._new = deque(), deque()
+        return taken
+
+    def put_back(self, batches: Iterable[Batch]) -> None:
+        """Keep batches that are not known to be stored."""
+        self._tried.extend(batches)

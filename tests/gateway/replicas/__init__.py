@@ -1,0 +1,1 @@
+"""Several gateways that share only PostgreSQL and Redis: kills, partitions, and two versions beside each other."""
