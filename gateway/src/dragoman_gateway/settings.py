@@ -11,6 +11,7 @@ from dragoman_gateway.keys.alerts import AlertSettings
 from dragoman_gateway.keys.settings import KeySettings
 from dragoman_gateway.models.deployments import DeploymentSettings
 from dragoman_gateway.stored.settings import ResponseSettings
+from dragoman_gateway.turn.other_wire import OtherWireSettings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -36,6 +37,8 @@ class GatewaySettings(BaseModel):
     it. The first match counts."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
+    other_wire: OtherWireSettings = OtherWireSettings()
+    """What is changed in requests to a provider of another wire."""
     max_requests: int = Field(default=2000, ge=1)
     """The most requests that are answered at the same time, in one process."""
     body_seconds: float = Field(default=60.0, gt=0)

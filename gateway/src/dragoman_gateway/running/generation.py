@@ -86,6 +86,7 @@ class Generation:
             admit=self.access.middleware(caller),
             state_sealer=state_keys(),
             strict=self.settings.strict,
+            other_wire=self.settings.other_wire,
         )
 
     def follow_trace(self, headers: Mapping[str, str]) -> None:

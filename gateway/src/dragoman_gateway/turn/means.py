@@ -1,13 +1,14 @@
 """What a request is asked with: the places, in order, and the rules of the gateway."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragoman import AsyncClient
 from dragoman.answers import StateSealer, StateStore
 from dragoman.errors import DragomanError
 from dragoman_gateway.access import Middleware
 from dragoman_gateway.models.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
+from dragoman_gateway.turn.other_wire import OtherWireSettings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Means:
     state_store: StateStore | None = None
     state_sealer: StateSealer | None = None
     strict: bool = False
+    other_wire: OtherWireSettings = field(default_factory=OtherWireSettings)
 
     def places(self) -> Sequence[Deployment]:
         """Return the places in the order in which to ask them."""

@@ -1,6 +1,6 @@
 """A request as one turn of a session."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,7 @@ from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ClientError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.other_wire import OtherWire
 from dragoman_gateway.turn.reading import UNREAD, must_read
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
@@ -58,6 +59,7 @@ class Turn:
             team_id=caller.team or caller.user or caller.key_id,
         )
         self._means = means
+        self._other_wire = OtherWire(means.other_wire, request.wire, request.fields, self.context.losses)
         self._path = path
         self._places = list(means.places())
         self._earlier: list[Usage] = []
@@ -197,28 +199,22 @@ class Turn:
             return Failed(PermissionDeniedError(f"this key may not use the model {adapter.model_id}", status=403))
         self.answering = adapter
         self.request.record.asked = str(adapter.model_id)
-        wire, messages = self.request.wire, effect.messages
+        wire, messages, options = self.request.wire, effect.messages, effect.options
         if adapter.provider == wire.provider:
             adapter = self.relay.adapter(adapter, effect.tools)
         else:
-            messages = self._without_tokens(messages)
+            try:
+                messages = self._other_wire.messages(messages, adapter)
+            except InvalidRequestError as error:
+                return Failed(error)
+            options = self._other_wire.options(effect)
             if self._means.strict:
                 adapter = self.relay.adapter(adapter, effect.tools)
-            if wire.announces_tokens and effect.options.stream:
-                self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, effect.tools)
+            self.context.estimated_input_tokens = self._other_wire.start_tokens(adapter, effect, messages)
         observers = (*effect.observers, self._note_headers)
-        options = effect.options
         if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
             options = replace(options, output_schema=self._schema)
         return (yield replace(effect, adapter=adapter, messages=messages, options=options, observers=observers))
-
-    def _without_tokens(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages without the tokens that some clients put before their prompt, different in each request:
-        no cache of another provider would recognise the prompt."""
-        changed, loss = self.request.wire.tokens.remove(messages)
-        if loss is not None and loss not in self.context.losses:
-            self.context.losses.append(loss)
-        return changed
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
         """Let the policy judge the calls. The client runs them, so the only results are refusals.
