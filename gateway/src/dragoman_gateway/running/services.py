@@ -19,6 +19,7 @@ from dragoman_gateway.json import dumps
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.alerts import Alerts
+from dragoman_gateway.keys.amounts import Concurrency
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
@@ -51,6 +52,7 @@ class Services:
             Rates(limits),
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
+            concurrency=None if keys.concurrency is None else Concurrency(keys.concurrency),
         )
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))

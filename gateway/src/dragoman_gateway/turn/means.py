@@ -7,7 +7,13 @@ from dragoman import AsyncClient
 from dragoman.answers import StateSealer, StateStore
 from dragoman.errors import DragomanError
 from dragoman_gateway.access import Middleware
-from dragoman_gateway.models.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
+from dragoman_gateway.models.deployments import (
+    Deployment,
+    Deployments,
+    FallbackQuota,
+    costs_nothing,
+    may_help_elsewhere,
+)
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 
 
@@ -36,7 +42,7 @@ class Means:
 
     def may_ask_again(self, error: Exception) -> bool:
         """Return whether another place may be asked after that error."""
-        return may_help_elsewhere(error) and self.quota.spend()
+        return may_help_elsewhere(error) and (costs_nothing(error) or self.quota.spend())
 
     def report(self, place: Deployment, error: Exception | None) -> None:
         """Note how a request to a place ended."""

@@ -18,11 +18,11 @@ from dragoman import (
 )
 from dragoman.answers import ClientToolIds, Relay, holds_state
 from dragoman.blocks import TextBlock, ThinkingBlock
-from dragoman.errors import DragomanError, InvalidRequestError, PermissionDeniedError
+from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.messages import Role
 from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
-from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman_gateway.errors import ClientError, ModelDeniedError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.other_wire import OtherWire
@@ -196,7 +196,7 @@ class Turn:
             return (yield effect)
         adapter = effect.adapter
         if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
-            return Failed(PermissionDeniedError(f"this key may not use the model {adapter.model_id}", status=403))
+            return Failed(ModelDeniedError(str(adapter.model_id)))
         self.answering = adapter
         self.request.record.asked = str(adapter.model_id)
         wire, messages, options = self.request.wire, effect.messages, effect.options
