@@ -37,7 +37,8 @@ def test_a_key_is_created_listed_rotated_and_revoked(run: Run) -> None:
     created = json.loads(
         run(
             "keys", "create", "--name", "laptop", "--team", "research", "--budget", "50/month", "--models",
-            "anthropic:*", "--limit", "100/minute", "--concurrency", "8", "--endpoints", "messages", "--expires", "30d", "--json",
+            "anthropic:*", "--limit", "100/minute", "--concurrency", "8",
+            "--endpoints", "messages", "--expires", "30d", "--json",
         )
     )  # fmt: skip
     secret = created["key"]
