@@ -16,7 +16,7 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.json import dumps
-from dragoman_gateway.keys.access import KeyAccess
+from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.alerts import Alerts
 from dragoman_gateway.keys.amounts import Concurrency
@@ -71,9 +71,10 @@ class Services:
 
     def access(self, settings: GatewaySettings) -> Access:
         """Return the access that the settings describe: keys are checked as soon as one was ever created."""
+        keyed = KeyAccess(self.cache, self.admission)
         if settings.keys.required or (settings.database is not None and has_keys(self.database)):
-            return KeyAccess(self.cache, self.admission)
-        return OpenAccess()
+            return keyed
+        return OpenAccess() if settings.database is None else OpenUntilKeys(self.cache, keyed)
 
     def dropped(self) -> dict[str, int]:
         """Return what could not be stored or counted because a server did not answer, by kind."""
