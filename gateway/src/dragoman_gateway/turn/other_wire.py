@@ -14,6 +14,7 @@ from dragoman.messages import CostStatus, TokenUsage
 from dragoman.pricing import price_table
 from dragoman.session.effects import Send
 from dragoman_gateway.wires import Wire
+from dragoman_gateway.wires.shared_fields import shared_fields
 
 LATE_MARK = "[A message of the system, not of the user]\n"
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
@@ -61,8 +62,15 @@ class OtherWire:
         return (*sent[:first], *map(_mark_if_late, sent[first:]))
 
     def options(self, effect: Send) -> AdapterOptions:
-        """Return the options, with the output limit of a model whose limit is known."""
+        """Return the options: with the fields that the provider has as well, and with the output limit of a model whose
+        limit is known."""
         adapter, options = effect.adapter, effect.options
+        if shared := shared_fields(self._wire.name, adapter.provider, self._fields):
+            extra = {**shared, **options.extra.get(adapter.provider, {})}
+            options = replace(options, extra={**options.extra, adapter.provider: extra})
+        if names := ", ".join(_named_speakers(self._fields.get("messages"))):
+            reason = f"the names of speakers, {names:.200}: the wire has none"
+            self._note(Loss(LossKind.FIELD, "", -1, reason, Severity.INFO))
         if (strict := ", ".join(_strict_tools(self._fields.get("tools")))) and effect.tools:
             reason = f"strict of the tools {strict:.200}: the provider is not asked to hold the arguments to the schema"
             self._note(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
@@ -107,6 +115,13 @@ def _strict_tools(tools: Any) -> Iterator[str]:
             described = tool["function"] if isinstance(tool.get("function"), dict) else tool
             if described.get("strict") is True:
                 yield str(described.get("name"))
+
+
+def _named_speakers(messages: Any) -> list[str]:
+    """Return the names that messages of Chat Completions give their speakers. A tool's name is that of its call."""
+    found = messages if isinstance(messages, list) else ()
+    speakers = (each for each in found if isinstance(each, dict) and each.get("role") not in ("tool", "function"))
+    return sorted({each["name"] for each in speakers if isinstance(each.get("name"), str)})
 
 
 def _is_known(effect: Send) -> bool:
