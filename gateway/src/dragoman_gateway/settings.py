@@ -42,7 +42,7 @@ class GatewaySettings(BaseModel):
     max_requests: int = Field(default=2000, ge=1)
     """The most requests that are answered at the same time, in one process."""
     body_seconds: float = Field(default=60.0, gt=0)
-    """How long a client may take to send its request."""
+    """How long a client may take to send the head of its request, and then its body."""
     reader_seconds: float = Field(default=300.0, gt=0)
     """How long a client may read nothing of a stream before it is left."""
     drain_seconds: float = Field(default=600.0, gt=0)
