@@ -49,6 +49,8 @@ class GatewaySettings(BaseModel):
     """How long requests that have begun may take after the signal to end."""
     max_unstored: int = Field(default=10_000, ge=1)
     """The most requests that wait to be stored; older ones are dropped and counted."""
+    store_outage: Literal["open", "closed"] = "open"
+    """Whether requests pass while the store does not answer."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """What `dragoman serve` writes to its standard error; ``info`` has a line for each request."""
     log_format: Literal["text", "json"] = "text"
