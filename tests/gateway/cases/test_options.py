@@ -14,7 +14,7 @@ from tests.gateway.cases.test_requests import SCHEMA
 def test_a_budget_of_thinking_fits_in_the_output(talk: Talk) -> None:
     """If the client names a limit of output, all of it together stays below; without one, there is room for it."""
     for limit in (512, 2048, None):
-        fields = {"max_tokens": limit} if limit else {}
+        fields: dict[str, Any] = {"max_tokens": limit} if limit else {}
         answered = talk.ask("openai-chat", "anthropic:claude-sonnet-4-5", reasoning_effort="high", **fields)
         sent = talk.upstream.body
         thinking = sent.get("thinking") or {}

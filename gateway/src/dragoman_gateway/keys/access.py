@@ -73,7 +73,9 @@ class OpenUntilKeys(OpenAccess):
             keyed = await self._cache.has_keys()
         except OverloadedError:
             keyed = False
-        return await (self._keyed if keyed else super()).authenticate(headers)
+        if keyed:
+            return await self._keyed.authenticate(headers)
+        return await super().authenticate(headers)
 
     def middleware(self, caller: Caller) -> Middleware | None:
         return None if caller.key_id is None else self._keyed.middleware(caller)

@@ -99,13 +99,12 @@ def _mark_if_late(message: Message) -> Message:
     """Return an instruction with a mark, so that the model can tell its text from the user's."""
     if message.role not in _INSTRUCTIONS:
         return message
-    content = list(message.content)
-    place = next((place for place, block in enumerate(content) if isinstance(block, TextBlock)), None)
-    if place is None:
-        return message
-    block = content[place]
-    content[place] = block.model_copy(update={"text": LATE_MARK + block.text})
-    return message.model_copy(update={"content": tuple(content)})
+    for place, block in enumerate(message.content):
+        if isinstance(block, TextBlock):
+            marked = block.model_copy(update={"text": LATE_MARK + block.text})
+            content = (*message.content[:place], marked, *message.content[place + 1 :])
+            return message.model_copy(update={"content": content})
+    return message
 
 
 def _strict_tools(tools: Any) -> Iterator[str]:
