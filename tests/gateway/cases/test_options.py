@@ -69,8 +69,9 @@ def test_the_key_of_a_prompt_cache_is_the_client_s(talk: Talk) -> None:
     """Where the provider has it: the same from turn to turn. None is made up."""
     for model in ("responses-model", "chat-model"):
         for wire in ("openai", "openai-chat"):
-            talk.ask(wire, model, prompt_cache_key="thread-7")
+            answered = talk.ask(wire, model, prompt_cache_key="thread-7")
             assert talk.upstream.body["prompt_cache_key"] == "thread-7", (wire, model)
+            assert answered.losses == ""
         talk.ask("anthropic", model)
         assert "prompt_cache_key" not in talk.upstream.body, model
     assert talk.ask("openai", "mistral-model", prompt_cache_key="thread-7").status == 200

@@ -49,6 +49,23 @@ def test_a_custom_tool_of_a_chat_client_comes_back_as_such(talk: Talk, model: st
     assert "Done" in json.dumps(talk.upstream.body)
 
 
+def test_a_custom_tool_can_be_chosen(talk: Talk) -> None:
+    """Under the type that the provider knows it by. A choice among some tools is a loss where all are offered."""
+    chosen = {"type": "custom", "custom": {"name": "apply_patch"}}
+    talk.ask("openai-chat", "responses-model", tools=[CUSTOM, tool("openai-chat")], tool_choice=chosen)
+    assert talk.upstream.body["tool_choice"] == {"type": "custom", "name": "apply_patch"}
+    talk.ask("openai-chat", "responses-model", tools=[CUSTOM, tool("openai-chat")],
+             tool_choice={"type": "function", "function": {"name": "weather"}})  # fmt: skip
+    assert talk.upstream.body["tool_choice"] == {"type": "function", "name": "weather"}
+    theirs = {"type": "custom", "name": "apply_patch"}
+    own = {"type": "custom", "name": "apply_patch", "description": "Patches"}
+    talk.ask("openai", "messages-model", tools=[own, tool("openai")], tool_choice=theirs)
+    assert talk.upstream.body["tool_choice"] == {"type": "tool", "name": "apply_patch"}
+    some = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [chosen]}}
+    answered = talk.ask("openai-chat", "messages-model", tools=[CUSTOM, tool("openai-chat")], tool_choice=some)
+    assert "option=1" in answered.losses
+
+
 def test_a_strict_tool_that_is_not_strict_elsewhere_is_a_loss(talk: Talk) -> None:
     for wire, strict in STRICT.items():
         own, other = {

@@ -68,6 +68,10 @@ class OtherWire:
         if shared := shared_fields(self._wire.name, adapter.provider, self._fields):
             extra = {**shared, **options.extra.get(adapter.provider, {})}
             options = replace(options, extra={**options.extra, adapter.provider: extra})
+            self._losses[:] = [each for each in self._losses if each.reason.partition(":")[0] not in shared]
+        if _allows_some_tools(self._fields.get("tool_choice")) and effect.tools:
+            reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
+            self._note(Loss(LossKind.OPTION, "", -1, reason))
         if names := ", ".join(_named_speakers(self._fields.get("messages"))):
             reason = f"the names of speakers, {names:.200}: the wire has none"
             self._note(Loss(LossKind.FIELD, "", -1, reason, Severity.INFO))
@@ -114,6 +118,10 @@ def _strict_tools(tools: Any) -> Iterator[str]:
             described = tool["function"] if isinstance(tool.get("function"), dict) else tool
             if described.get("strict") is True:
                 yield str(described.get("name"))
+
+
+def _allows_some_tools(choice: Any) -> bool:
+    return isinstance(choice, dict) and choice.get("type") == "allowed_tools"
 
 
 def _named_speakers(messages: Any) -> list[str]:
