@@ -59,7 +59,6 @@ class Turn:
             team_id=caller.team or caller.user or caller.key_id,
         )
         self._means = means
-        self._other_wire = OtherWire(means.other_wire, request.wire, request.fields, self.context.losses)
         self._path = path
         self._places = list(means.places())
         self._earlier: list[Usage] = []
@@ -203,14 +202,15 @@ class Turn:
         if adapter.provider == wire.provider:
             adapter = self.relay.adapter(adapter, effect.tools)
         else:
+            other = OtherWire(self._means.other_wire, wire, self.request.fields, self.context.losses)
             try:
-                messages = self._other_wire.messages(messages, adapter)
+                messages = other.messages(messages, adapter)
             except InvalidRequestError as error:
                 return Failed(error)
-            options = self._other_wire.options(effect)
+            options = other.options(effect)
             if self._means.strict:
                 adapter = self.relay.adapter(adapter, effect.tools)
-            self.context.estimated_input_tokens = self._other_wire.start_tokens(adapter, effect, messages)
+            self.context.estimated_input_tokens = other.start_tokens(adapter, effect, messages)
         observers = (*effect.observers, self._note_headers)
         if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
             options = replace(options, output_schema=self._schema)
