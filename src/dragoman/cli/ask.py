@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
 from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console
-from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
+from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import read_prompt
 from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line

@@ -16,7 +16,7 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.cli.io.answers import markdown_writer
 from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console
-from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
+from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import attach
 from dragoman.cli.io.regular_files import read_regular

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from dragoman.canonical.usage import CostStatus
 from dragoman.cli.io.console import console
-from dragoman.cli.io.cost_plot import write_plot
-from dragoman.cli.io.cost_sources import Repricing, Span, open_sources
+from dragoman.cli.io.cost.plot import write_plot
+from dragoman.cli.io.cost.sources import Repricing, Span, open_sources
 from dragoman.cli.io.regular_files import check_regular
 from dragoman.pricing import price_table
 from dragoman.pricing.cost_lines import CostLine, sum_by_key, sum_lines

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.console import console
-from dragoman.cli.io.conversation_sources import load_conversation
+from dragoman.cli.io.conversations.sources import load_conversation
 
 
 def view(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dragoman.adapter.registry import is_provider
-from dragoman.cli.io.conversation_log import ConversationLog
+from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.client import Client
 from dragoman.runtime import ClientSettings, client_config
 from dragoman.runtime.configuration import build_settings, find_configuration, is_trusted, read_configuration

@@ -11,7 +11,7 @@ from rich.markup import escape
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.guard import one_line
 from dragoman.cli.io.client import conversation_client, names_model
-from dragoman.cli.io.conversation_log import ConversationLog
+from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.cli.io.tool_names import load_tools
 from dragoman.session import Session
 from dragoman.session.config import SessionSettings

@@ -1,0 +1,1 @@
+"""The conversations of the command line: started, kept and found."""

@@ -1,0 +1,1 @@
+"""What `dragoman cost` reads and draws."""
