@@ -108,8 +108,8 @@ class StoredEndpoints:
             raise _invalid("order must be asc or desc")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MAX_PAGE:
             raise _invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
-        *earlier, _ = await self._store.chain(stored.id, stored.owner) if stored.previous_id else [stored]
-        items = [item for each in earlier for item in (*each.listed_input(), *each.listed_output())]
+        chain = await self._store.chain(stored.id, stored.owner) if stored.previous_id else []
+        items = [item for each in chain[:-1] for item in (*each.listed_input(), *each.listed_output())]
         items = with_own_ids([*items, *stored.listed_input()])
         items = items if order == "asc" else items[::-1]
         ids = [item["id"] for item in items]

@@ -81,11 +81,8 @@ class OtherWire:
         limit, wanted = adapter.capabilities.max_output_tokens, options.max_output_tokens
         if not self._settings.cap_output or wanted is None or wanted <= limit or not _is_known(effect):
             return options
-        self._note(
-            Loss(
-                LossKind.OPTION, "", -1, f"max_output_tokens {wanted}: the model writes {limit} at most", Severity.INFO
-            )
-        )
+        reason = f"max_output_tokens {wanted}: the model writes {limit} at most"
+        self._note(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
         return replace(options, max_output_tokens=limit)
 
     def start_tokens(self, adapter: Adapter, effect: Send, messages: Sequence[Message]) -> int | None:
