@@ -76,14 +76,21 @@ def pytest_runtest_teardown() -> None:
         terminal.console.cache_clear()
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Imports and collects without garbage collection: nothing of it is garbage."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Takes the collected tests out of garbage collection: every full collection would visit millions of objects."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:
     """Returns all objects to the garbage collector, so that the interpreter ends as usual."""
+    gc.enable()  # also after a collection that failed
     gc.unfreeze()
 
 

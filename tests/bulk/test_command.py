@@ -29,6 +29,7 @@ def test_the_command_writes_answers_and_resumes(tmp_path: Path, monkeypatch: pyt
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(40)]
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_loses_nothing(tmp_path: Path) -> None:
     """Signal 9 at a random moment: no row is missing, and each row that was requested twice is recorded with a cost."""
     run = run_disturbed(tmp_path, 80, 1, random.Random(7), 0.02)

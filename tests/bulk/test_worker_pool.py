@@ -64,6 +64,7 @@ def test_workers_answer_all_rows(actors: list[Actor]) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.MonkeyPatch, for_good: bool) -> None:
     """Its requests in flight are recorded with an upper bound of their cost, and repeated."""

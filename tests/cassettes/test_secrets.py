@@ -139,6 +139,7 @@ def test_scrubbing_masks_findings_only() -> None:
     assert [each.request.body for each in loads(text).exchanges][1] == b"***"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.exchanges
 def test_recorded_traffic_is_rarely_taken_for_a_secret() -> None:
     """Under one in a hundred of a sample over all wires, with the passwords that tools were given."""

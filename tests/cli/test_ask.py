@@ -98,6 +98,7 @@ class TestPrompt:
             assert message in fail(MODEL, *words, piped=piped)
         assert provider.bodies == []
 
+    @pytest.mark.exhaustive
     @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no such device")
     def test_endless_input_ends(self) -> None:
         """As an attachment, as a schema and as the standard input."""
@@ -293,6 +294,7 @@ class TestContinue:
 
 
 class TestProcess:
+    @pytest.mark.exhaustive
     def test_a_reader_that_leaves_early_ends_the_command_quietly(self, provider: ScriptedProvider) -> None:
         """As in `dragoman ask ... | head -1`: exit code 1, and no traceback."""
         provider.replies = [handwritten_anthropic("word " * 100_000)]
@@ -308,6 +310,7 @@ class TestProcess:
         assert "Traceback" not in shown
         assert "Exception ignored" not in shown
 
+    @pytest.mark.exhaustive
     def test_a_terminal_without_utf8_gets_codes(self, provider: ScriptedProvider) -> None:
         """And no traceback."""
         provider.replies = [handwritten_anthropic("\N{SNOWMAN}")]
@@ -315,6 +318,7 @@ class TestProcess:
         done = command("ask", MODEL, "Hi", PYTHONIOENCODING="ascii", **key)
         assert (done.returncode, done.stdout) == (0, "\\u2603\n")
 
+    @pytest.mark.exhaustive
     @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
     def test_ctrl_c_is_130(self, provider: ScriptedProvider) -> None:
         """While it waits for the text of a pipe."""

@@ -35,6 +35,7 @@ def test_show_names_each_setting_and_masks_secrets(project: Path) -> None:
     assert "hunter2" not in shown
 
 
+@pytest.mark.exhaustive
 def test_a_project_is_trusted_until_it_changes(project: Path) -> None:
     """Before that, and after a change, no command uses its addresses."""
     home = str(project.parent / "user")

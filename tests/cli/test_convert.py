@@ -152,6 +152,7 @@ def test_errors_of_conversions_are_reported(words: tuple[str, ...], message: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     """As for all commands."""
     done = command("convert", str(DUMPS), str(tmp_path / "a"), "--to", "no-such-shape", COLUMNS="400")

@@ -142,6 +142,7 @@ class TestForeignText:
         assert pipe.getvalue() == HOSTILE
         assert terminal.getvalue() == show_controls(HOSTILE)
 
+    @pytest.mark.exhaustive
     def test_a_file_cannot_control_the_terminal(self, tmp_path: Path) -> None:
         """Neither by its name nor by its content, in a result or in an error."""
         title = HOSTILE.encode(sys.getfilesystemencoding(), "ignore").decode(sys.getfilesystemencoding())
@@ -167,6 +168,7 @@ def _table(text: str) -> Table:
 
 
 class TestFiles:
+    @pytest.mark.exhaustive
     @pytest.mark.parametrize(
         "words",
         [
@@ -195,6 +197,7 @@ class TestFiles:
         with pytest.raises(ConfigurationError, match="no file that can be converted"):
             raise run("convert", tmp_path, tmp_path / "out", "--to", "cmf").exception or AssertionError
 
+    @pytest.mark.exhaustive
     def test_a_file_that_cannot_be_written_is_one_line(self, tmp_path: Path) -> None:
         """Without a traceback."""
         source = tmp_path / "messages.json"
@@ -205,6 +208,7 @@ class TestFiles:
         assert "Traceback" not in done.stderr
         assert "error:" in done.stderr
 
+    @pytest.mark.exhaustive
     def test_a_pipe_that_closes_early_ends_the_command_quietly(self) -> None:
         """As in `dragoman models | head -1`."""
         program = [sys.executable, "-c", "from dragoman.cli import main; main()", "models"]
@@ -214,6 +218,7 @@ class TestFiles:
             process.stdout.close()
             assert "Traceback" not in process.stderr.read()
 
+    @pytest.mark.exhaustive
     @pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="no argument of this locale has the character")
     def test_a_terminal_without_utf8_shows_codes(self) -> None:
         """Not a traceback."""

@@ -124,6 +124,7 @@ def test_errors_of_views_are_reported(source: str, expected: str, tmp_path: Path
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_output_is_one_line(tmp_path: Path) -> None:
     """Although models lose content on the way."""
     shutil.copy(COMPATIBILITY / "session_v1.json", tmp_path / "old.json")

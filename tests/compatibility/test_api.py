@@ -16,6 +16,7 @@ def now() -> dict[str, str]:
     return versions.now()
 
 
+@pytest.mark.exhaustive
 def test_the_public_surface_is_the_kept_one(now: dict[str, str]) -> None:
     """A signature changes only with its line in the list of this version, so a reviewer sees it."""
     changes = versions.differences(versions.read(versions.version()), now)

@@ -84,6 +84,7 @@ OF_EXTRAS = (
 )  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_a_name_of_an_extra_says_how_to_install_it() -> None:
     """Every other name is there with the required packages alone."""
     doors = json.dumps([name for name in LAZY if name != "dragoman.testing"])
@@ -127,6 +128,7 @@ def _error_classes() -> set[str]:
     return {name for name in found if not name.startswith("_")}
 
 
+@pytest.mark.exhaustive
 def test_all_errors_are_in_one_module() -> None:
     """A program finds every error that it may catch in `dragoman.errors`."""
     assert {*errors.__all__} == _error_classes() - INTERNAL_ERRORS | {"UnknownPartError"}

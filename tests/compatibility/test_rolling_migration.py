@@ -93,6 +93,7 @@ def old_program(source: Path, url: str) -> Iterator[Ask]:
         assert process.wait(60) == 0
 
 
+@pytest.mark.exhaustive
 def test_old_and_new_programs_share_a_store_during_a_migration(old_source: Path, tmp_path: Path) -> None:
     """Neither loses a turn, each reads what the other wrote, and of two writers at one version one is refused."""
     url = f"sqlite:///{tmp_path / 'chats.db'}"

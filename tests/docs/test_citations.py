@@ -22,6 +22,7 @@ def describe(passage: Passage, found: list[str]) -> list[str]:
     return [f"{passage.path.relative_to(ROOT)}:{passage.line}: {each}" for each in found]
 
 
+@pytest.mark.exhaustive
 def test_every_cited_page_and_heading_exists() -> None:
     """In code, tests, data and pages."""
     broken = [line for each in passages() for line in describe(each, citations.find_broken_pages(each, ROOT))]
@@ -88,6 +89,7 @@ def test_a_malformed_url_is_found(url: str) -> None:
     assert citations.find_bad_urls(Passage(ROOT / "page.md", 1, f"See {url}."))
 
 
+@pytest.mark.exhaustive
 def test_anchors_are_those_of_the_site() -> None:
     """As Python-Markdown makes them, which renders the site."""
     markdown = pytest.importorskip("markdown")

@@ -137,6 +137,7 @@ async def use_chats(app: Any, url: str) -> None:
     assert last.metadata.status is MessageStatus.CANCELLED
 
 
+@pytest.mark.exhaustive
 def test_fastapi(store_url: str) -> None:
     """A stream reaches the browser, and one that the browser leaves is kept as cancelled."""
     pytest.importorskip("fastapi", reason="fastapi is not installed")

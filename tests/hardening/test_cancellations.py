@@ -12,6 +12,7 @@ CASES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", CASES)
 def test_nothing_is_left_of_cancelled_streams(engine: str) -> None:
     """No task, no connection, no file descriptor."""

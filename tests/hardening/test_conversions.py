@@ -67,6 +67,7 @@ def test_pieces_of_a_file_are_the_whole(count: int) -> None:
     assert "".join(iter_text(entries)) == to_json(entries, indent=1).decode() + "\n"
 
 
+@pytest.mark.exhaustive
 def test_messages_are_written_without_a_second_copy_of_the_history() -> None:
     """The dicts of all messages took more memory than the messages."""
     history = [Message.user(f"message {number}", session_id="s") for number in range(10_000)]

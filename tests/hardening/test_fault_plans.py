@@ -16,6 +16,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
+@pytest.mark.exhaustive
 def test_a_turn_ends_with_the_whole_reply_or_a_typed_error() -> None:
     """Every kind of plan, over a stream of each wire."""
     rows = list(fault_plans.rows(seed=1, stride=9))

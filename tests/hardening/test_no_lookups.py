@@ -52,6 +52,7 @@ assert _import_runtime().LLMPipeline
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_is_looked_up(name: str) -> None:
     """No host, no connection, no child process."""

@@ -41,6 +41,7 @@ def test_no_frame_of_a_failing_configuration_holds_a_key() -> None:
     assert search.errors > 200
 
 
+@pytest.mark.exhaustive
 def test_no_frame_of_a_failing_request_holds_a_key() -> None:
     """A sample; `python -m tests.hardening` searches all replies. Those that repeat the key leave it in no error."""
     search = secret_frames.requests(("no JSON", "an error that is no error", "a stream's error", "hung up"))
@@ -133,6 +134,7 @@ def test_spans_and_metrics_hold_no_key() -> None:
     assert [span for span in spans if KEY in span] == []
 
 
+@pytest.mark.exhaustive
 def test_commands_show_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key comes from the environment, or from the configuration file."""
     from dragoman.cli.app import app

@@ -32,6 +32,7 @@ def imported_libraries(file: Path) -> Iterator[str]:
                 yield module.partition(".")[0]
 
 
+@pytest.mark.exhaustive
 def test_every_imported_library_is_required() -> None:
     """A library that only the development environment has would be missing for users."""
     project = PROJECT["project"]

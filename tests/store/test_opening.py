@@ -268,6 +268,7 @@ def _open(url: str, barrier: object, outcomes: object) -> None:
         outcomes.put(repr(error))  # type: ignore[attr-defined]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_programs_may_open_a_new_database_at_once(lasting_place: str) -> None:
     """One of them creates the tables, and all of them can use it."""

@@ -258,6 +258,7 @@ def test_invalid_lines_are_refused(store: Store) -> None:
     assert store.list().sessions == ()
 
 
+@pytest.mark.exhaustive
 @examples(40)
 @given(strategies.histories())
 def test_any_history_is_exported_as_lines(history: list[Message]) -> None:

@@ -49,6 +49,7 @@ def decode_message(
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
         tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
+        mark_action(item, tool_use_id, reply)
         decoded = decode_block(item, tool_use_id, reply.provider)
         content.append(decoded)
         if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item.get("id", ""))):  # type: ignore[misc]
@@ -68,6 +69,13 @@ def decode_message(
         raw=raw,
         status=status,
     )
+
+
+def mark_action(native: Mapping[str, Any], tool_use_id: str, reply: ReplyBuilder) -> None:
+    """Note a call that is an action on a computer."""
+    actions = reply.context.action_calls
+    if actions is not None and tool_use_id and native.get(encode.TOOLSET_FIELD) == encode.COMPUTER_TOOLSET:
+        actions.mark(tool_use_id)
 
 
 def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:

@@ -12,6 +12,7 @@ from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -43,6 +44,13 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_
 _CONTAINER = "container"
 """The key of the encoder's state for the container of the latest reply."""
 
+_TOOLSETS = "toolsets"
+"""The key of the encoder's state for the toolsets of calls, by id of the call."""
+TOOLSET_FIELD = "toolset_name"
+"""The field of a call, and of its result, that names the toolset of the call's tool."""
+COMPUTER_TOOLSET = "computer"
+"""The name of the toolset whose calls are actions on a computer."""
+
 _NEVER_MARKED = ("thinking", "redacted_thinking")
 """Types of blocks up to which no prompt is cached."""
 _BASE64_TYPES = ("application/pdf",)
@@ -65,6 +73,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded["tools"] = [
             request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
         ]
+        if (computer := request.context.native_calls.get("tool_use")) is not None:
+            request.context.action_calls = ActionCalls(computer)
     return encoded
 
 
@@ -185,7 +195,16 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
         if isinstance(content, TextBlock) and content.citations and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(turn.origins[index]), {})
-        encoded.append(request.restore_block(turn, index, encode_block(content, request.tool_id, note)))
+        if isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
+            content = restore_action(content)
+        native = request.restore_block(turn, index, encode_block(content, request.tool_id, note))
+        encoded.append(native)
+        if isinstance(content, ToolUseBlock) and native.get(TOOLSET_FIELD):
+            request.encoder_state.setdefault(_TOOLSETS, {})[content.id] = native[TOOLSET_FIELD]
+        elif isinstance(content, ToolResultBlock) and (
+            toolset := request.encoder_state.get(_TOOLSETS, {}).get(content.tool_use_id)
+        ):
+            native[TOOLSET_FIELD] = toolset
     if turn.message.metadata.cache_breakpoints:
         _mark_cache(request, turn, encoded)
     return encoded

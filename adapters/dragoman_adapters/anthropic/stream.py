@@ -98,6 +98,7 @@ class AnthropicStreamDecoder(StreamDecoder):
         match native["type"]:
             case "tool_use":
                 call = self._reply.call_id(index, native.get("id"))
+                decode.mark_action(native, call, self._reply)
                 yield ToolUseStart(self._reply.message_id, index, call, native["name"])
             case "text" if native["text"]:
                 yield TextDelta(self._reply.message_id, index, native["text"])

@@ -29,6 +29,7 @@ from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 _ANTHROPIC_VERSION = "bedrock-2023-05-31"
@@ -66,6 +67,12 @@ class BedrockAdapter(WireAdapter):
     @property
     def capabilities(self) -> AdapterCapabilities:
         return _find_capabilities(self.model)
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.bedrock.services import BedrockServiceApi  # imported late: few programs use them
+
+        return BedrockServiceApi(self.provider, self.model)
 
     @property
     def embeddings(self) -> "EmbeddingAdapter":

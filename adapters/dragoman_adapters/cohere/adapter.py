@@ -19,6 +19,7 @@ from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.service_api import ServiceApi
 
 
 class CohereAdapter(WireAdapter):
@@ -32,6 +33,12 @@ class CohereAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.cohere")
     path: ClassVar[str] = "/v2/chat"
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.cohere.services import CohereServiceApi  # imported late: few programs use them
+
+        return CohereServiceApi(self.provider, self.model)
 
     @property
     def embeddings(self) -> "EmbeddingAdapter":

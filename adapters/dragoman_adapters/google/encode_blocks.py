@@ -5,7 +5,7 @@ the message, so that the provider gets its own part back byte for byte.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -91,20 +91,21 @@ def encode_tool_result(
     media = [encode_block(each) for each in block.content if not isinstance(each, TextBlock)]
     answer = {"error" if block.is_error else "output": "\n".join(texts)} if texts or block.is_error or not media else {}
     if action is not None and not block.is_error:
-        answer = _action_answer(texts, action) or answer
+        answer = action_answer(texts, action) or answer
     encoded: dict[str, Any] = {**_id_field(wire_id), "name": name, "response": answer}
     return {"functionResponse": encoded | ({"parts": media} if media else {})}
 
 
-def _action_answer(texts: list[str], action: ToolUseBlock) -> dict[str, Any]:
-    """Return the fields of an action's result."""
+def action_answer(texts: Sequence[str], action: ToolUseBlock, confirmed: Any = "true") -> dict[str, Any]:
+    """Return the fields of an action's result. ``confirmed`` is the wire's value for an action that needed a
+    confirmation, and ran."""
     answer: dict[str, Any] = {}
     for text in texts:
         fields, malformed = wirejson.parse_arguments(text)
         answer |= {"output": text} if malformed else fields
     decision = action.input.get("safety_decision")
     if isinstance(decision, Mapping) and decision.get("decision") == "require_confirmation":
-        answer["safety_acknowledgement"] = "true"
+        answer["safety_acknowledgement"] = confirmed
     return answer
 
 

@@ -69,6 +69,10 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     return config
 
 
+SAFETY_WORDS = tuple(_THRESHOLDS)
+"""The values of the option ``safety``."""
+
+
 def safety_settings(safety: str | None) -> list[dict[str, str]]:
     """Return the settings of each harm; the standard is to send none."""
     threshold = _THRESHOLDS.get(safety or "")
@@ -77,7 +81,7 @@ def safety_settings(safety: str | None) -> list[dict[str, str]]:
 
 def decode_safety(native: Any) -> Any:
     """Return our word for the settings; None if they are others."""
-    return next((word for word in _THRESHOLDS if native == safety_settings(word)), None)
+    return next((word for word in SAFETY_WORDS if native == safety_settings(word)), None)
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:

@@ -93,6 +93,15 @@ class GoogleServiceApi(ServiceApi):
         )
 
 
+class InteractionsServiceApi(GoogleServiceApi):
+    """The files and models of the Gemini API; an interaction has no count beforehand."""
+
+    offers: ClassVar[frozenset[str]] = frozenset({"files", "models"})
+
+    def count_tokens(self, request: WireRequest) -> Steps[int]:
+        return ServiceApi.count_tokens(self, request)
+
+
 class VertexServiceApi(ServiceApi):
     """Vertex AI counts a body as it stands; its files are those of Cloud Storage."""
 

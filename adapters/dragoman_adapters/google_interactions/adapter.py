@@ -1,11 +1,13 @@
 """The adapter for the Interactions API."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.operations.steps import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -13,7 +15,7 @@ from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
-from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
@@ -21,11 +23,14 @@ from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
 from dragoman_adapters.google_interactions.stream import InteractionsStreamDecoder
 
+if TYPE_CHECKING:
+    from dragoman.adapter.operations.service_api import ServiceApi
+
 
 class InteractionsAdapter(WireAdapter):
     """Google's Interactions API; see https://ai.google.dev/gemini-api/docs/interactions.
 
-    To continue a conversation that Google stores, set ``previous_interaction_id`` in ``AdapterOptions.extra``.
+    Each request sends the whole history. With the option ``server_state``, it sends what Google does not store yet.
     """
 
     provider: ClassVar[str] = "google-interactions"
@@ -39,6 +44,12 @@ class InteractionsAdapter(WireAdapter):
     instruction_fields: ClassVar[tuple[str, ...]] = ("system_instruction",)
     telemetry_name: ClassVar[str] = "gcp.gemini"
 
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.google.services import InteractionsServiceApi  # imported late: few programs use them
+
+        return InteractionsServiceApi(self.provider, self.model)
+
     def prepare(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
@@ -46,14 +57,29 @@ class InteractionsAdapter(WireAdapter):
         return prepare_request(self.target, messages, tools, options, server_state=server_state, whole=True)
 
     def request_path(self, options: AdapterOptions) -> str:
-        return f"{self.path}?alt=sse" if options.stream else self.path
+        return f"{self.path}?alt=sse" if options.stream and options.background is None else self.path
+
+    def poll_request(self, reply: Message) -> WireRequest | None:
+        interaction = self._running_interaction(reply)
+        return None if interaction is None else get_request(interaction)
+
+    def cancel_request(self, reply: Message) -> WireRequest | None:
+        interaction = self._running_interaction(reply)
+        return None if interaction is None else post_request(f"{interaction}/cancel", b"")
+
+    def _running_interaction(self, reply: Message) -> str | None:
+        """Return the path of an interaction in the background that has not ended."""
+        raw = reply.metadata.provider_raw or {}
+        if raw.get("by") != self.provider or raw.get("status") not in decode.RUNNING:
+            return None
+        return f"{self.path}/{quote(str(raw['id']), safe='')}" if raw.get("id") else None
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = super().parse_reply(response)
-        if native.get("error"):
+        if native.get("error") or (native.get("status") == "failed" and native.get("errors")):
             raise self.error(response.status, response.body, response.headers)
         if "status" not in native and "steps" not in native:
             raise ValueError("this is not an interaction: it has no steps and no status")

@@ -25,6 +25,14 @@ STOP_REASONS = {
     "requires_continuation": StopReason.PAUSE,
 }
 """All other statuses mean an error, such as ``failed``."""
+STATUSES = {
+    "queued": MessageStatus.PARTIAL,
+    "in_progress": MessageStatus.PARTIAL,
+    "cancelled": MessageStatus.CANCELLED,
+}
+"""The statuses of an interaction in the background that is not complete."""
+RUNNING = ("queued", "in_progress")
+"""Those of an interaction that has not ended."""
 _COVERED_FIELDS = {"model", "agent", "steps", "usage"}
 _CONTENTS = ("text", "image", "audio", "video", "document")
 _COUNTED_TOOLS = {"google_search": "web_search"}
@@ -40,6 +48,8 @@ def decode_message(
     )
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
     called = any(isinstance(block, ToolUseBlock) for block in content)
+    if status is MessageStatus.COMPLETE:
+        status = STATUSES.get(native.get("status", ""), status)
     return reply.build(
         content,
         model=native.get("model") or native.get("agent"),
@@ -232,7 +242,7 @@ def _add_tool_result(
     result = decode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
     name = names.get(native["call_id"], "unknown")
     notes: dict[str, Any] = {}
-    _note_block(notes, 0, native, encode_blocks.encode_tool_result(result, name, native["call_id"]))
+    _note_block(notes, 0, native, encode_blocks.encode_tool_result(result, encode_blocks.Call(name), native["call_id"]))
     reader.add(Role.TOOL, (result,), {**layout, **({"blocks": notes} if notes else {})})
 
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests import schemas, stored_history
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
+from dragoman.adapter.server_tools.pairs import is_paused
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import DocumentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role
@@ -16,10 +18,16 @@ from dragoman_adapters.google.encode_messages import CONTINUE_TEXT, UNSUPPORTED_
 from dragoman_adapters.google_interactions import encode_blocks
 from dragoman_adapters.google_interactions.options import encode_options
 
+STORED_FIELDS = ("previous_interaction_id",)
+"""The fields that name what Google stores."""
+RESUMED_BY = "continuation_token"
+COMPUTER_CALL = "function_call"
+"""The type of the steps by which a model uses a computer."""
+
 
 def has_stored_history(extra: Mapping[str, Any]) -> bool:
     """Whether Google stores earlier turns, so that a result's call may be missing from the history."""
-    return bool(extra.get("previous_interaction_id"))
+    return any(extra.get(name) for name in STORED_FIELDS)
 
 
 def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
@@ -30,11 +38,20 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
     encoded: dict[str, Any] = {} if agent else {"model": request.target.model}
     if instruction:
         encoded["system_instruction"] = instruction
-    encoded["input"] = _encode_input(request, turns)
+    continues = stored_history.wants_stored_history(request, STORED_FIELDS)
+    if turns and is_paused(turns[-1], request.target.server_tools, request.provider):
+        encoded |= _encode_resumption(request, turns, turns[-1].raw(request.provider))
+    elif continues:
+        encoded |= _encode_continuation(request, turns)
+    else:
+        encoded["input"] = _encode_input(request, turns)
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = [
             request.finish_function(each, encode_tool(each, _own_note(each, request.provider))) for each in usable
         ]
+        if (computer := request.context.native_calls.get(COMPUTER_CALL)) is not None:
+            names = {tool.name for tool in usable if "native" not in (tool.provider_raw or {})}
+            request.context.action_calls = ActionCalls(computer, names)
     return encoded | encode_options(request, tools=bool(usable))
 
 
@@ -72,22 +89,35 @@ def _own_note(definition: ToolDefinition, provider: str) -> Note:
     return raw if raw.get("by") == provider else {}
 
 
+def _encode_resumption(request: RequestBuilder, turns: Sequence[Turn], paused: Note) -> dict[str, Any]:
+    """Encode the token of a reply that stopped at Google's own limit. Google has the interaction; if it does not store
+    it, it gets the same input again."""
+    token = {RESUMED_BY: paused[RESUMED_BY]}
+    if paused.get("id") and request.options.extra.get(request.provider, {}).get("store") is not False:
+        request.losses = [loss for loss in request.losses if not loss.message_id]
+        return {"previous_interaction_id": paused["id"], **token}
+    asked = [index for index, turn in enumerate(turns) if turn.role is not Role.ASSISTANT]
+    return {"input": _encode_input(request, turns[: asked[-1] + 1 if asked else 0]), **token}
+
+
+def _encode_continuation(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
+    """Encode the steps that Google does not have, and what they continue; all steps if there is no such reply."""
+    ends: list[int] = []
+    steps = _encode_steps(request, turns, ends)
+    stored_history.note_request(request, steps)
+    stored = stored_history.find_stored_reply(turns, ends, steps, request.provider)
+    if stored is None or stored.end >= len(steps) or not (interaction := stored.raw.get("id")):
+        return {"input": steps or CONTINUE_TEXT}
+    stored_history.drop_stored_losses(request, turns, ends, stored.end)
+    return {"previous_interaction_id": interaction, "input": steps[stored.end :]}
+
+
 def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
     """Encode the steps. A request that was read as a text or as bare contents keeps that form if it has one turn."""
     if not turns:
         request.record_loss(LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
         return CONTINUE_TEXT
-    steps: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
-    for turn in turns:
-        note = turn_notes(turn, request.provider)
-        if turn.role is Role.ASSISTANT:
-            names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
-            steps += _encode_assistant_turn(request, turn, note)
-        elif turn.role is Role.TOOL:
-            _encode_tool_results(request, turn, note, names, steps)
-        else:
-            _encode_user_turn(request, turn, note, steps)
+    steps = _encode_steps(request, turns, [])
     if not steps:
         return CONTINUE_TEXT
     form = turn_notes(turns[0], request.provider).get("form")
@@ -97,6 +127,22 @@ def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
     if form == "contents":
         return contents
     return contents[0]["text"] if form == "text" else contents[0]
+
+
+def _encode_steps(request: RequestBuilder, turns: Sequence[Turn], ends: list[int]) -> list[dict[str, Any]]:
+    """Encode the steps. ``ends`` receives the number of steps after each turn."""
+    steps: list[dict[str, Any]] = []
+    calls: dict[str, encode_blocks.Call] = {}
+    for turn in turns:
+        note = turn_notes(turn, request.provider)
+        if turn.role is Role.ASSISTANT:
+            steps += _encode_assistant_turn(request, turn, note, calls)
+        elif turn.role is Role.TOOL:
+            _encode_tool_results(request, turn, note, calls, steps)
+        else:
+            _encode_user_turn(request, turn, note, steps)
+        ends.append(len(steps))
+    return steps
 
 
 def _encode_user_turn(request: RequestBuilder, turn: Turn, note: Note, steps: list[dict[str, Any]]) -> None:
@@ -112,16 +158,19 @@ def _encode_user_turn(request: RequestBuilder, turn: Turn, note: Note, steps: li
 
 
 def _encode_tool_results(
-    request: RequestBuilder, turn: Turn, note: Note, names: Mapping[str, str], steps: list[dict[str, Any]]
+    request: RequestBuilder,
+    turn: Turn,
+    note: Note,
+    calls: Mapping[str, encode_blocks.Call],
+    steps: list[dict[str, Any]],
 ) -> None:
     for index, block in enumerate(turn.blocks):
         if not isinstance(block, ToolResultBlock):
             continue
         if not note:
             request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS)
-        native = encode_blocks.encode_tool_result(
-            block, names.get(block.tool_use_id, "unknown"), request.tool_id(block.tool_use_id)
-        )
+        call = calls.get(block.tool_use_id) or encode_blocks.Call("unknown")
+        native = encode_blocks.encode_tool_result(block, call, request.tool_id(block.tool_use_id))
         native = request.restore_block(turn, index, native) if note else native
         if not note.get("inside"):
             steps.append(native)
@@ -131,13 +180,20 @@ def _encode_tool_results(
             steps.append(apply_diff({"type": "user_input", "content": [native]}, note.get("beside")))
 
 
-def _encode_assistant_turn(request: RequestBuilder, turn: Turn, note: Note) -> list[dict[str, Any]]:
-    """Encode an assistant's turn. Neighbouring contents share one step, unless they were read as several."""
+def _encode_assistant_turn(
+    request: RequestBuilder, turn: Turn, note: Note, calls: dict[str, encode_blocks.Call]
+) -> list[dict[str, Any]]:
+    """Encode an assistant's turn, and note its calls for their results. Neighbouring contents share one step, unless
+    they were read as several."""
     steps: list[dict[str, Any]] = []
     layout = _step_starts(turn, note)
     for index, block in enumerate(turn.blocks):
         request.record_field_losses(turn, index, "arguments")
-        wire_id = request.tool_id(block.id) if isinstance(block, ToolUseBlock) else None
+        wire_id = None
+        if isinstance(block, ToolUseBlock):
+            wire_id, is_action = request.tool_id(block.id), block.id in note.get(ACTIONS_NOTE, ())
+            block = restore_action(block) if is_action else block
+            calls[block.id] = encode_blocks.Call(block.name, block if is_action else None)
         own_step = encode_blocks.encode_step(block, wire_id)
         if own_step is None and layout is not None and block.type == "provider" and layout.get(index) == "step":
             own_step = encode_blocks.encode_block(block)

@@ -1,7 +1,8 @@
 """Encodes blocks as contents of steps: one block is one content."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -50,8 +51,25 @@ def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, An
             return None
 
 
-def encode_tool_result(block: ToolResultBlock, name: str, wire_id: str) -> dict[str, Any]:
-    """Encode a tool result as a step, with its texts joined."""
-    answer = "\n".join(each.text for each in block.content if isinstance(each, TextBlock))
-    encoded: dict[str, Any] = {"type": "function_result", "call_id": wire_id, "name": name, "result": answer}
+class Call(NamedTuple):
+    """A call as its result must name it. ``action`` is Google's own call, if it is an action on a computer."""
+
+    name: str
+    action: ToolUseBlock | None = None
+
+
+def encode_tool_result(block: ToolResultBlock, call: Call, wire_id: str) -> dict[str, Any]:
+    """Encode a tool result as a step: its texts joined, or a list of contents if it has media.
+
+    The result of an action on a computer is an object in the first text, such as one with the ``url``.
+    """
+    texts = [each.text for each in block.content if isinstance(each, TextBlock)]
+    media = [encode_block(each) for each in block.content if not isinstance(each, TextBlock)]
+    text = "\n".join(texts)
+    if call.action is not None and not block.is_error:
+        text = wirejson.dumps_text(encode_blocks.action_answer(texts, call.action, confirmed=True))
+    answer: Any = text
+    if media:
+        answer = [*([{"type": "text", "text": text}] if text else []), *media]
+    encoded: dict[str, Any] = {"type": "function_result", "call_id": wire_id, "name": call.name, "result": answer}
     return encoded | ({"is_error": True} if block.is_error else {})

@@ -39,6 +39,9 @@ _INVALID_REQUEST = "invalid_request"
 def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """Return the error of an event or of a failed interaction."""
     error = native.get("error")
+    if error is None and isinstance(reported := native.get("errors"), list) and reported:
+        error = reported[-1]
+        native = {**native, "error": error}
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(error, dict) and isinstance(code, str) and code in BY_CODE:
         return origin.failure(message=error.get("message"), code=code).error(BY_CODE[code])

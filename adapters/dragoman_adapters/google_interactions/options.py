@@ -10,6 +10,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.google.options import SAFETY_WORDS, safety_settings
 
 EFFORTS = ("minimal", "low", "medium", "high")
 OPTIONS = OptionTable(
@@ -27,7 +28,12 @@ _TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    encoded: dict[str, Any] = {"stream": True} if request.options.stream else {}
+    encoded: dict[str, Any] = {}
+    in_background = request.used.take("background") is not None and option_support.has_background(request)
+    if in_background:
+        encoded["background"] = True
+    elif request.options.stream:
+        encoded["stream"] = True
     config: dict[str, Any] = {}
     OPTIONS.encode(request, config)
     config |= _encode_thinking(request)
@@ -37,6 +43,8 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     elif choice is not None:
         config["tool_choice"] = _TOOL_CHOICES[choice]
     REQUEST_OPTIONS.encode(request, encoded)
+    if safety := _safety_settings(request.used.take("safety")):
+        encoded["safety_settings"] = safety
     if config:
         encoded["generation_config"] = config
     if structured_output.should_send_schema(request, tools=tools):
@@ -59,6 +67,19 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     return config
 
 
+def _safety_settings(safety: str | None) -> list[dict[str, str]]:
+    """Return the settings as generateContent has them, in the words of this wire."""
+    return [
+        {"type": each["category"].removeprefix("HARM_CATEGORY_").lower(), "threshold": each["threshold"].lower()}
+        for each in safety_settings(safety)
+    ]
+
+
+def _decode_safety(native: Any) -> Any:
+    """Return our word for the settings; None if they are others."""
+    return next((word for word in SAFETY_WORDS if native == _safety_settings(word)), None)
+
+
 def decode_options(
     native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
 ) -> AdapterOptions:
@@ -71,6 +92,8 @@ def decode_options(
         output_schema=_decode_output_schema(native.get("response_format")),
         effort=config.get("thinking_level"),
         thinking=True if config.get("thinking_summaries") == "auto" else None,
+        safety=_decode_safety(native.get("safety_settings")) if native.get("safety_settings") else None,
+        background=True if native.get("background") is True else None,
         stream=native.get("stream") or False,
         context=context,
     )

@@ -188,6 +188,8 @@ class InteractionsStreamDecoder(StreamDecoder):
                 yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, call.input)
 
     def _complete(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        if native.get("status") is None:
+            self._native.pop("status", None)  # that of the start is in_progress
         yield from self._begin(native)
         if native.get("error"):
             raise errors.decode_error(native, ErrorContext(self.provider, self._model))

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests import schemas, stored_history
 from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -15,16 +15,18 @@ from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages, stored_history
+from dragoman_adapters.openai_responses import encode_blocks, encode_messages
 from dragoman_adapters.openai_responses.client_tools import group_tools
 from dragoman_adapters.openai_responses.options import encode_options
 
 _CONTINUE = "Continue."
+STORED_FIELDS = ("previous_response_id", "conversation")
+"""The fields that name what the provider stores."""
 
 
 def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) -> bool:
     """Whether the provider stores earlier turns, so that a result's call may be missing from the history."""
-    if extra.get("previous_response_id") or extra.get("conversation"):
+    if any(extra.get(name) for name in STORED_FIELDS):
         return True
     for message in messages:  # a plain loop, because it reads the whole history for each request
         for block in message.content:
@@ -42,7 +44,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         if not turns[0].raw(request.provider):
             request.record_field_losses(turns[0], 0, "citations")
         turns = turns[1:]
-    if _continues_stored_history(request):
+    if stored_history.wants_stored_history(request, STORED_FIELDS):
         encoded |= _encode_continuation(request, turns)
     elif turns:
         encoded["input"] = _encode_input(request, turns)
@@ -85,23 +87,6 @@ def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> str | Encod
                 request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
                 history.new_items.append({"role": "user", "content": _CONTINUE})
             return history
-
-
-def _continues_stored_history(request: RequestBuilder) -> bool:
-    """Whether the option ``server_state`` is set and possible."""
-    extra, target = request.options.extra.get(request.provider, {}), request.target
-    if (state := request.used.take("server_state")) is None:
-        return False
-    wanted, offered = "conversation" if isinstance(state, str) else "response", target.capabilities.wire
-    if wanted not in (offered.get("server_state") or ()):
-        request.record_option_loss("server_state", f"the endpoint is not known to store a {wanted}")
-    elif extra.get("previous_response_id") or extra.get("conversation"):
-        request.record_option_loss("server_state", "extra names what to continue")
-    elif extra.get("store") is False:
-        request.record_option_loss("server_state", "with store: false, nothing is stored")
-    else:
-        return True
-    return False
 
 
 def _encode_continuation(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ ToolChoice = Literal["auto", "none", "required"] | NamedTool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterOptions:
-    """The options of a request. None leaves an option to the provider; Dragoman sends no defaults of its own."""
+    """The options of a request. None leaves an option to the provider. Only an output limit has a default of
+    ours, for the wires that require one (docs/reference/contract.md, A3)."""
 
     max_output_tokens: int | None = None
     temperature: float | None = None

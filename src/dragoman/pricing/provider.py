@@ -1,6 +1,7 @@
 """The prices of one provider: its file, preceded by the overlays."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -52,6 +53,10 @@ class ProviderPrices:
             if matches(rule, name):
                 return self._read(raw)
         return None
+
+    def sell(self, row: PriceRow) -> PriceRow:
+        """Return a row of another provider as this one sells the model: tools that it prices itself cost its price."""
+        return replace(row, tools={**row.tools, **self._tools}) if self._tools else row
 
     def all_models(self) -> Iterator[PricedModel]:
         """Yield every model with its rows."""

@@ -233,7 +233,9 @@ class PriceTable:
                 return found
             for other in filter(None, map(self.provider, prices.fallback)):
                 if found := other.find(spelling):
-                    return PricedModel(found.id, tuple(row for row in found.rows if row.variant is None))
+                    return PricedModel(
+                        found.id, tuple(map(prices.sell, (row for row in found.rows if row.variant is None)))
+                    )
         return None
 
     @cached_property

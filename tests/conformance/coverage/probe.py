@@ -14,8 +14,10 @@ from dragoman.blocks import (
     MediaSource,
     ProviderBlock,
     TextBlock,
+    ThinkingBlock,
 )
 from dragoman.errors import DragomanError
+from dragoman.messages import MessageMetadata
 from dragoman.server_tools import (
     ApplyPatch,
     Bash,
@@ -42,7 +44,14 @@ MODELS = {
     "openai": ("gpt-6.1-sol", "gpt-4.1"),
     "openai-chat": ("gpt-6.1-sol", "gpt-4.1", "gpt-4o-audio-preview", "gpt-4o-search-preview"),
     "google": ("gemini-3-pro", "gemini-2.5-flash"),
-}
+    "google-interactions": ("gemini-3-pro",),
+    "bedrock": ("us.anthropic.claude-opus-4-8", "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                "us.amazon.nova-2-lite-v1:0"),
+    "ollama": ("qwen3", "llama3.2-vision"),
+    "mistral": ("mistral-medium-latest", "magistral-medium-latest", "voxtral-small-latest"),
+    "cohere": ("command-a-plus-05-2026", "command-a-reasoning-08-2025", "command-a-vision-07-2025"),
+    "groq": ("openai/gpt-oss-120b", "groq/compound", "meta-llama/llama-4-scout-17b-16e-instruct"),
+}  # fmt: skip
 """Models that take different options, by provider."""
 
 _PROBE = "probe"
@@ -66,11 +75,12 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
     },
     {"stream": True},
     {"background": True, "server_state": "conv_1"},
+    {"num_ctx": 4096, "keep_alive": "10m"},
 )
 _TOOLS: tuple[Any, ...] = (
     _FUNCTION, WebSearch(), WebFetch(), CodeExecution(), ImageGeneration(), ToolSearch(), Bash(), TextEditor(),
     Memory(), Shell(), ApplyPatch(), CustomTool(name="c"), ComputerUse(display=(800, 600)),
-    FileSearch(stores={"openai": ("vs",), "google": ("fileSearchStores/a",)}),
+    FileSearch(stores=dict.fromkeys(("openai", "google", "google-interactions"), ("fileSearchStores/a",))),
     McpServer(name="m", url="https://example.com/mcp"),
 )  # fmt: skip
 
@@ -106,13 +116,15 @@ def _typed_names(provider: str) -> dict[str, set[str]]:
         *(_body(provider, name, history, [_FUNCTION, tool], {}) for name in MODELS[provider] for tool in _TOOLS[1:]),
         *(_body(provider, name, [Message.user([block])], [], {}) for name in MODELS[provider] for block in _BLOCKS),
     ):
-        found["parameter"] |= {*body, *body.get("generationConfig", {})}
-        tools = body.get("tools", ())
+        found["parameter"] |= {name for field in ("", *_SETTINGS) for name in (body.get(field, {}) if field else body)}
+        tools = _tools(body)
         found["tool"] |= {tool.get("type", "custom") for tool in tools} | {name for tool in tools for name in tool}
         listed = body.get("messages") or body.get("input") or body.get("contents") or ()
         found["part"] |= set(_kinds(listed)) | {
-            name for turn in listed for part in turn.get("parts", ()) for name in part
+            name for turn in listed for part in turn.get("parts") or _list(turn.get("content")) for name in part
         }
+        if provider == "ollama":
+            found["part"] |= {name for turn in listed for name in turn}
         if any("role" in item for item in listed):
             found["part"].add("message")
     return found
@@ -120,11 +132,11 @@ def _typed_names(provider: str) -> dict[str, set[str]]:
 
 def _history(provider: str) -> list[Message]:
     call = ToolUseBlock(id="tu_1", name="f", input={})
-    thought = TextBlock(text="Yes.")
+    issuer = MessageMetadata(provider=provider, model=f"{provider}:{MODELS[provider][0]}")
     return [
         Message.system("Be brief."),
         Message.user("Hi"),
-        Message.assistant([thought, call]),
+        Message.assistant([ThinkingBlock(text="Hm."), TextBlock(text="Yes."), call], metadata=issuer),
         Message.tool("tu_1", "done"),
     ]
 
@@ -141,24 +153,42 @@ def _kinds(value: Any) -> Iterator[str]:
             yield from _kinds(inner)
 
 
+_SETTINGS = ("generationConfig", "generation_config", "inferenceConfig", "options")
+"""Objects of a body whose fields are parameters, too."""
+_BY_FIELD = ("google", "bedrock")
+"""Wires whose parts and tools are named by their only field."""
+
+
+def _tools(body: dict[str, Any]) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = body.get("tools") or body.get("toolConfig", {}).get("tools") or []
+    return tools
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _by_extra(provider: str, name: str) -> Way:
     body = _body(provider, MODELS[provider][0], _history(provider), [], {"extra": {provider: {name: _PROBE}}})
     return "extra" if body.get(name) == _PROBE else "absent"
 
 
 def _by_native_block(provider: str, name: str) -> Way:
-    native: dict[str, Any] = {name: {_PROBE: 1}} if provider == "google" else {"type": name, _PROBE: 1}
-    block = ProviderBlock(provider=provider, kind=name, data=native)
-    for messages in ([Message.user([block])], [Message.user("Hi"), Message.assistant([block]), Message.user("Go on.")]):
+    native: dict[str, Any] = {name: {_PROBE: 1}} if provider in _BY_FIELD else {"type": name, _PROBE: 1}
+    blocks = [ProviderBlock(provider=provider, kind=name, data=native)]
+    if provider == "google-interactions" and name.endswith("_call"):  # a call is sent with its result alone
+        result = name.replace("_call", "_result")
+        blocks.append(ProviderBlock(provider=provider, kind=result, data={"type": result}))
+    for messages in ([Message.user(blocks)], [Message.user("Hi"), Message.assistant(blocks), Message.user("Go on.")]):
         if native in list(_objects(_body(provider, MODELS[provider][0], messages, [], {}))):
             return "extra"
     return "absent"
 
 
 def _by_provider_tool(provider: str, name: str) -> Way:
-    native: dict[str, Any] = {name: {_PROBE: 1}} if provider == "google" else {"type": name, _PROBE: 1}
+    native: dict[str, Any] = {name: {_PROBE: 1}} if provider in _BY_FIELD else {"type": name, _PROBE: 1}
     body = _body(provider, MODELS[provider][0], [Message.user("Hi")], [ProviderTool(provider, native)], {})
-    return "extra" if native in body.get("tools", ()) else "absent"
+    return "extra" if native in _tools(body) else "absent"
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

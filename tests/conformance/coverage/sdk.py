@@ -1,10 +1,16 @@
 """What the official SDKs can ask for: names of parameters, and type names of content parts and of tools."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
+
+STORED = Path(__file__).parent / "vocabularies.json"
+"""The names of SDKs that the tests do not install; `extract` writes them."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +29,8 @@ def anthropic() -> Vocabulary:
 
     names = {**_fields(messages.MessageCreateParamsBase), **_fields(beta.MessageCreateParamsBase)}
     del names["betas"]  # a header
-    parts = _kinds(beta_content_block_param.BetaContentBlockParam)
-    return Vocabulary(tuple(names), parts, _kinds(beta_tool_union_param.BetaToolUnionParam))
+    parts = kinds(beta_content_block_param.BetaContentBlockParam)
+    return Vocabulary(tuple(names), parts, kinds(beta_tool_union_param.BetaToolUnionParam))
 
 
 def openai_responses() -> Vocabulary:
@@ -33,7 +39,7 @@ def openai_responses() -> Vocabulary:
 
     names = _fields(responses.ResponseCreateParamsBase)
     return Vocabulary(
-        tuple(names), _kinds(response_input_item_param.ResponseInputItemParam), _kinds(tool_param.ToolParam)
+        tuple(names), kinds(response_input_item_param.ResponseInputItemParam), kinds(tool_param.ToolParam)
     )
 
 
@@ -45,8 +51,8 @@ def openai_chat() -> Vocabulary:
     )
 
     names = _fields(completion_create_params.CompletionCreateParamsBase)
-    parts = _kinds(chat_completion_content_part_param.ChatCompletionContentPartParam)
-    return Vocabulary(tuple(names), parts, _kinds(chat_completion_tool_union_param.ChatCompletionToolUnionParam))
+    parts = kinds(chat_completion_content_part_param.ChatCompletionContentPartParam)
+    return Vocabulary(tuple(names), parts, kinds(chat_completion_tool_union_param.ChatCompletionToolUnionParam))
 
 
 def google() -> Vocabulary:
@@ -62,11 +68,56 @@ def google() -> Vocabulary:
     return Vocabulary(names, parts, tools)
 
 
-VOCABULARIES = {
+def google_interactions() -> Vocabulary:
+    """Parameters are those of the settings, too; parts are the steps and their contents."""
+    from google.genai._gaos.types.interactions import content, createmodelinteraction, generationconfig, step, tool
+
+    names = {
+        **_fields(createmodelinteraction.CreateModelInteractionParam),
+        **_fields(generationconfig.GenerationConfigParam),
+    }
+    parts = (*kinds(step.StepParam), *kinds(content.ContentParam))
+    return Vocabulary(tuple(names), parts, kinds(tool.ToolParam))
+
+
+def bedrock() -> Vocabulary:
+    """The service model of Converse. Parts and tools are the fields of `ContentBlock` and `Tool`."""
+    import botocore.session
+
+    service = botocore.session.get_session().get_service_model("bedrock-runtime")
+    members = service.operation_model("Converse").input_shape.members
+    names = [*members, *service.shape_for("InferenceConfiguration").members]
+    names.remove("modelId")  # a part of the path
+    return Vocabulary(
+        tuple(names), tuple(service.shape_for("ContentBlock").members), tuple(service.shape_for("Tool").members)
+    )
+
+
+def ollama() -> Vocabulary:
+    """Parameters are those of the options, too; parts are the fields of `Message`."""
+    from ollama import Message, Options
+    from ollama._types import ChatRequest
+
+    parts = tuple(name for name in Message.model_fields if name != "role")
+    return Vocabulary((*ChatRequest.model_fields, *Options.model_fields), parts, ("function",))
+
+
+def _stored(provider: str) -> Vocabulary:
+    names = json.loads(STORED.read_text(encoding="utf-8"))[provider]
+    return Vocabulary(tuple(names["parameters"]), tuple(names["parts"]), tuple(names["tools"]))
+
+
+VOCABULARIES: dict[str, Callable[[], Vocabulary]] = {
     "anthropic": anthropic,
     "openai": openai_responses,
     "openai-chat": openai_chat,
     "google": google,
+    "google-interactions": google_interactions,
+    "bedrock": bedrock,
+    "ollama": ollama,
+    "mistral": partial(_stored, "mistral"),
+    "cohere": partial(_stored, "cohere"),
+    "groq": partial(_stored, "groq"),
 }
 """By provider."""
 
@@ -80,7 +131,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _kinds(union: Any) -> tuple[str, ...]:
+def kinds(union: Any) -> tuple[str, ...]:
     """The values of the field ``type`` in the members of a union; a member without one is named by its class."""
     found: dict[str, None] = {}
     for member in _members(union):

@@ -55,7 +55,7 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     ("reasoning_summary", "detailed", ("summary",)),
     ("user", "user-1", ("user_id", "safety_identifier", "user")),
     ("metadata", {"team": "blue"}, ("metadata", "labels", "requestMetadata")),
-    ("safety", "strict", ("safetySettings", "safety_mode", "safe_prompt")),
+    ("safety", "strict", ("safetySettings", "safety_settings", "safety_mode", "safe_prompt")),
     ("logprobs", 2, ("logprobs", "top_logprobs", "responseLogprobs", "include")),
     ("server_state", "conv_1", ("conversation",)),
     ("background", True, ("background",)),

@@ -9,11 +9,14 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from dragoman import AdapterOptions, DragomanError, Message, Role, ToolDefinition
 from dragoman.server_tools import (
     CodeExecution,
+    ComputerUse,
+    CustomTool,
     FileSearch,
     ImageGeneration,
     McpServer,
     Memory,
     Shell,
+    ToolSearch,
     WebFetch,
     WebSearch,
 )
@@ -66,6 +69,9 @@ _SERVER_TOOLS = [
     McpServer(name="docs", url="https://mcp.example.org", required=False),
     Memory(required=False),
     Shell(required=False),
+    ToolSearch(),
+    ComputerUse(display=(1024, 768), required=False),
+    CustomTool(name="sql", grammar="start: x", required=False),
 ]
 _TOOL_SETS: tuple[list[ToolDefinition], ...] = ([], _TOOLS, [*_SERVER_TOOLS, *_TOOLS], list(_SERVER_TOOLS))
 

@@ -31,7 +31,7 @@ _SERVER_TOOLS = {
     "file_search": {"fileSearch", "vertexRagStore"},
     "tool_search": {"tool_search_tool_bm25", "tool_search_tool_regex"},
     "image_generation": {"openrouter:image_generation"},
-    "computer_use": {"computerUse"},
+    "computer_use": {"computerUse", "computer_use", "computer_toolset_20260801"},
 }  # fmt: skip
 """What providers call a tool that has another name elsewhere."""
 

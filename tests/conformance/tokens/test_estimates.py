@@ -15,6 +15,7 @@ _SAMPLE = 3
 """The default run judges one of this many requests."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", ADAPTERS)
 def test_half_of_the_estimates_are_within_a_tenth(

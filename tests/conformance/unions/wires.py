@@ -146,6 +146,36 @@ def google() -> Iterator[Member]:
             yield Member(model, "PartParam", name, part, body, False)
 
 
+def google_interactions() -> Iterator[Member]:
+    from google.genai._gaos.types.interactions.content import ContentParam
+    from google.genai._gaos.types.interactions.step import StepParam
+
+    model = "google-interactions:gemini-3-pro"
+    head = {"id": "v1_1", "object": "interaction", "model": "gemini-3-pro", "status": "completed"}
+
+    def reply(step: Native) -> Native:
+        kind = step["type"].replace("_call", "_result")
+        result = {"type": kind, "call_id": step.get("id"), "result": []}
+        after = [result] if kind != step["type"] and step["type"] != "function_call" else []
+        return {**head, "steps": [step, *after]}
+
+    def request(step: Native) -> Native:
+        return {"model": "gemini-3-pro", "input": [step], "previous_interaction_id": "v1_0"}
+
+    def content(native: Native) -> Native:
+        return request({"type": "user_input", "content": [native]})
+
+    for member in _each(model, "Step", members(StepParam), reply, in_reply=True):
+        if member.name not in _INPUT_STEPS:
+            yield member
+    yield from _each(model, "StepParam", members(StepParam), request, in_reply=False)
+    yield from _each(model, "ContentParam", members(ContentParam), content, in_reply=False)
+
+
+_INPUT_STEPS = ("user_input", "function_result")
+"""Steps of the program: a reply that repeats them adds nothing."""
+
+
 def ollama() -> Iterator[Member]:
     from ollama import Message
 
@@ -162,6 +192,7 @@ UNIONS = {
     "openai": Unions("openai", openai_responses),
     "openai-chat": Unions("openai", openai_chat),
     "google": Unions("google.genai", google),
+    "google-interactions": Unions("google.genai", google_interactions),
     "ollama": Unions("ollama", ollama),
 }
 """By provider."""

@@ -68,6 +68,9 @@ def _steps(steps: list[dict[str, Any]], *, foreign: bool, kept: bool) -> _Faults
                     yield f"the call of {step.get('name')!r}"
             case "function_result" if "result" not in step:
                 yield "a tool's answer without a result"
+            case "function_result" if isinstance(step["result"], list):
+                for content in step["result"]:
+                    yield from _content(content, foreign=foreign)
     if steps[-1].get("type") not in ("user_input", "function_result"):
         yield "the last message is the assistant's"
     yield from _pairs(steps, kept=kept)

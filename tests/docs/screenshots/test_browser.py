@@ -161,6 +161,7 @@ def test_payloads_never_run(tab: Browser, tmp_path: Path) -> None:
     assert tab.faults == []
 
 
+@pytest.mark.exhaustive
 def test_remote_media_are_not_fetched(tab: Browser, server: str, tmp_path: Path) -> None:
     """Even if an element got in, the policy would stop it."""
     link = MediaSource(kind="url", data=f"{server}/a.gif")

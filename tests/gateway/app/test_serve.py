@@ -25,6 +25,7 @@ database = "sqlite://"
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no such signals")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int) -> None:

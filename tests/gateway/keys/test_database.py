@@ -26,6 +26,7 @@ def test_the_migrations_end_at_the_current_tables(database: Database) -> None:
     assert database.run(differences) == []
 
 
+@pytest.mark.exhaustive
 def test_two_replicas_create_the_tables_once(url: str) -> None:
     """Replicas that start at the same time on an empty database both work."""
     databases = [Database(url, timeout=20) for _ in range(4)]

@@ -56,6 +56,7 @@ def test_it_fits_phone_and_desktop_in_light_and_dark(tab: Browser, tmp_path: Pat
     assert tab.run("document.querySelectorAll('.bar svg').length") == 13
 
 
+@pytest.mark.exhaustive
 def test_what_others_wrote_never_runs(tab: Browser, tmp_path: Path) -> None:
     """The policy is in the page here, so that a fault would be reported."""
     policy = content_security_policy().replace("; frame-ancestors 'none'", "")

@@ -73,6 +73,7 @@ def keyless(adapter: Any) -> bool:
     return not adapter.endpoint.key_variables
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_reply_that_repeats_the_key(stream: bool, log_records: list[logging.LogRecord]) -> None:
     """With the key as an argument, in the environment or in a header: every provider's error masks it."""

@@ -11,6 +11,7 @@ import logging
 import pickle
 import sys
 import time
+import traceback
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -156,8 +157,9 @@ def main() -> int:
         begun, outcome = time.perf_counter(), "none"
         try:
             run(machine, runs)
-        except AssertionError as error:
-            lost, outcome = True, f"some: {error}"
+        except AssertionError:
+            lost, outcome = True, "some"
+            traceback.print_exc()
         print(
             f"| {machine.__name__} | {runs:,} | {STEPS} | {time.perf_counter() - begun:.0f} | {outcome} |", flush=True
         )

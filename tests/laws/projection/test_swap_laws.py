@@ -97,6 +97,7 @@ print(json.dumps([hashlib.sha256(request).hexdigest() for request in requests]))
 """
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=1)
 @given(histories=st.lists(source_histories, min_size=6, max_size=6))
 def test_another_process_sends_the_same_bytes(histories: list[list[Message]]) -> None:

@@ -162,6 +162,7 @@ print(json.dumps(ids))
 """
 
 
+@pytest.mark.exhaustive
 def test_another_process_makes_the_same_ids() -> None:
     """Ids do not depend on the process or its hash seed."""
     rules = targets.RULES

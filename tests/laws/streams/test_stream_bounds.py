@@ -55,6 +55,7 @@ def last_error(decoder: StreamDecoder, chunks: Iterator[bytes]) -> Exception | N
     return None
 
 
+@pytest.mark.exhaustive
 def test_twice_the_line_is_twice_the_work(provider: str, exhaustive: bool) -> None:
     """A text of twice the size in pieces of one KiB touches about twice the bytes."""
 

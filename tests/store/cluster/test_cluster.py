@@ -134,6 +134,7 @@ def each_spread(request: pytest.FixtureRequest) -> Store:
     return found
 
 
+@pytest.mark.exhaustive
 def test_every_plan_needs_one_node(each_spread: Store) -> None:
     """The one with all rows of the session; the sessions are spread over both."""
     homes: dict[str, set[str]] = {}
@@ -215,6 +216,7 @@ def _home(store: Store, session_id: str) -> str:
     return NODES[0] if first else NODES[1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "ask",
     [

@@ -3,6 +3,8 @@
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.hardening import kills
 from tests.packaging.systems import needs_fork
 
@@ -10,6 +12,7 @@ MOMENTS = 24
 """Enough for a turn with tools: before and after each of its transactions, and of its calls."""
 
 
+@pytest.mark.exhaustive
 @needs_fork
 def test_nothing_is_lost_and_no_call_runs_twice(lasting_place: str, tmp_path: Path) -> None:
     """After SIGKILL at each moment of a turn."""

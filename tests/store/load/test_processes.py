@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sessions", [1, 4], ids=["shared", "separate"])
 def test_programs_append_concurrently(lasting_place: str, tmp_path: Path, sessions: int) -> None:
     """Four of them, fifty turns each, to one session or to one each; they never see a lock."""

@@ -105,6 +105,7 @@ def test_a_repeated_export_writes_the_same_bytes_or_nothing(store: Store, folder
     assert contents(folder) == before
 
 
+@pytest.mark.exhaustive
 def test_only_changed_days_are_written(lasting_store: Store, folder: Path) -> None:
     """After a late reply, and after a deleted one; a day without replies is removed."""
     fill(lasting_store)
@@ -268,6 +269,7 @@ def test_a_cost_status_of_a_newer_version_is_a_lower_bound(tmp_path: Path) -> No
         assert [str(line) for line in source.lines(["model"], Repricing())] == ["at least $0.500000"]
 
 
+@pytest.mark.exhaustive
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     messages=st.lists(replies(), min_size=1, max_size=12),

@@ -8,6 +8,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from dragoman.adapter.contract import Adapter, WireAdapter
 from dragoman.adapter.registry import GROUP, adapter_class, providers
 from tests.tables import each_row
@@ -92,6 +94,7 @@ def test_the_entry_points_are_installed() -> None:
     assert set(ENTRIES) <= set(providers())
 
 
+@pytest.mark.exhaustive
 def test_the_library_has_no_list_of_providers() -> None:
     """No collection in its code names more than a few of them."""
     found = [

@@ -83,6 +83,7 @@ CASES = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "engine"), CASES)
 def test_a_program_that_closes_nothing_ends_cleanly(name: str, engine: str) -> None:
     """Every warning is shown, ResourceWarning too; there is none, and the server sees all connections closed."""
@@ -92,6 +93,7 @@ def test_a_program_that_closes_nothing_ends_cleanly(name: str, engine: str) -> N
         assert server.wait_until_closed() == 0
 
 
+@pytest.mark.exhaustive
 def test_a_loop_that_is_closed_under_a_stream_leaves_a_typed_error() -> None:
     """The stream of a closed loop cannot go on in another; the session can."""
     program = """

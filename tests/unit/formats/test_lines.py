@@ -54,6 +54,7 @@ def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert found[-1].position == len(good) * 2 + length + 2
 
 
+@pytest.mark.exhaustive
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """Ten times the lines need the same."""
     row = json.dumps({"messages": _CHAT["messages"] * 20}).encode()

@@ -195,6 +195,7 @@ def test_an_invalid_url_is_not_shown() -> None:
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.exhaustive
 def test_budgets_do_not_load_limits() -> None:
     """A session needs budgets, and rarely limits; the first limit loads them."""
     program = (

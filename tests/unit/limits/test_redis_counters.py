@@ -80,6 +80,7 @@ def _ask(url: str, name: str, count: int, starts: Any) -> None:
     limits.close()
 
 
+@pytest.mark.exhaustive
 def test_processes_share_one_limit(shared: tuple[str, str]) -> None:
     """Four of them at full speed: no window holds more, and nothing is granted twice."""
     starts = FORK_CONTEXT.Queue()

@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parents[3] / "pricing"
 INDEX = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     metadata.version("genai-prices") != INDEX["origin"]["release"],
     reason="another release of genai-prices is installed than the one that the files were made from",

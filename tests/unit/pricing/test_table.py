@@ -124,6 +124,16 @@ def test_a_reseller_falls_back_to_the_maker_of_a_model(tmp_path: Path) -> None:
     assert table.price("shop:nobody", usage, NOW).cost_status is CostStatus.UNPRICED
 
 
+def test_a_reseller_has_its_own_prices_of_tools(tmp_path: Path) -> None:
+    """They count for the models of others, too; a tool that it does not price costs what its maker asks."""
+    shop = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["acme"]\n'
+    table = write_table(tmp_path, {"acme": ACME, "shop": f'{shop}tools = {{ web_search = "14" }}\n'})
+    usage = TokenUsage(input_tokens=0, output_tokens=0, server_tools={"web_search": 1000, "web_fetch": 1000})
+    assert [table.price(f"{name}:full", usage, NOW).cost_usd for name in ("acme", "shop")] == [10, 14]
+    other = TokenUsage(input_tokens=0, output_tokens=0, server_tools={"teleport": 1})
+    assert table.price("shop:full", other, NOW).unpriced == ("server_tools.teleport",)
+
+
 def test_only_the_needed_files_are_read(tmp_path: Path) -> None:
     """A broken file of another provider does not prevent a price."""
     table = write_table(tmp_path, {"acme": ACME, "broken": "not toml at all ["})

@@ -34,6 +34,8 @@ class Provider:
             return json_reply({"id": path.rpartition("/")[2], "deleted": True, "type": "file_deleted"})
         if path.endswith(("/count_tokens", "/input_tokens")):
             return json_reply({"object": "response.input_tokens", "input_tokens": TOKENS})
+        if path.endswith("/count-tokens"):
+            return json_reply({"inputTokens": TOKENS})
         if path.endswith(":countTokens"):
             return json_reply({"totalTokens": TOKENS})
         if path == "/upload/v1beta/files":
@@ -76,13 +78,16 @@ class Provider:
     def _list(self, path: str, query: dict[str, list[str]]) -> HttpReply:
         """Three pages of two objects each; tokens of pages are the numbers of the objects before them."""
         kind = path.rpartition("/")[2]
-        after = next((query[name][0] for name in ("after_id", "after", "pageToken") if name in query), "")
+        after = next((query[name][0] for name in ("after_id", "after", "pageToken", "page_token") if name in query), "")
         start = int(re.sub(r"\D", "", after) or 0)
         numbers = range(start + 1, start + PAGE + 1)
         more = numbers[-1] < 3 * PAGE
         if path.startswith("/v1beta"):
             objects = [{"name": f"{kind}/{kind}-{each}", "inputTokenLimit": 1000, "sizeBytes": "5"} for each in numbers]
             return json_reply({kind: objects, **({"nextPageToken": f"token {numbers[-1]}"} if more else {})})
+        if "page_size" in query:
+            models = [{"name": f"{kind}-{each}", "context_length": 1000} for each in numbers]
+            return json_reply({kind: models, **({"next_page_token": f"token {numbers[-1]}"} if more else {})})
         if path.startswith("/openai") and kind == "models":
             numbers, more = range(1, 3 * PAGE + 1), False
         listed = [{"id": f"{kind}-{each}", "type": kind, "max_input_tokens": 1000, "bytes": 5} for each in numbers]

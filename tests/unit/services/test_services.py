@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import botocore.session
 import openai
 import pytest
 
@@ -24,6 +25,7 @@ from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, 
 KEY = "canary-51f0"
 CLAUDE, GEMINI = "anthropic:claude-opus-5-5", "google:gemini-3-pro"
 RESPONSES, CHAT = "openai:gpt-5.1", "openai-chat:gpt-5.1"
+INTERACTIONS, CONVERSE = "google-interactions:gemini-3-pro", "bedrock:anthropic.claude-opus-4-8"
 PIXELS = b"\x00\xff"
 BASES = {
     CLAUDE: "",
@@ -32,6 +34,9 @@ BASES = {
     GEMINI: "",
     "ollama:qwen3": "",
     "groq:m": "/openai/v1",
+    "cohere:command-a": "",
+    INTERACTIONS: "",
+    CONVERSE: "",
 }
 
 
@@ -158,6 +163,27 @@ def test_endpoints_list_their_models(provider: Provider, calls: Calls) -> None:
     assert (model.id, str(model.created_at)) == ("ollama:qwen3:8b", "2026-11-01 08:00:00.500000+00:00")
     with pytest.raises(ConfigurationError, match="groq does not offer files here; it offers models"):
         calls(provider, "groq:m", lambda api: api.files())
+
+
+def test_cohere_and_interactions_list_their_models(provider: Provider, calls: Calls) -> None:
+    """To the last page. An interaction is not counted beforehand."""
+    for model in ("cohere:command-a", INTERACTIONS):
+        models = calls(provider, model, lambda api: api.models())
+        assert [each.id for each in models] == [f"{model.partition(':')[0]}:models-{n}" for n in range(1, 7)]
+        assert {each.max_input_tokens for each in models} == {1000}
+    with pytest.raises(ConfigurationError, match="google-interactions does not offer count_tokens here"):
+        calls(provider, INTERACTIONS, lambda api: api.count_tokens("Hello"))
+
+
+def test_bedrock_counts_what_it_converses(provider: Provider, calls: Calls) -> None:
+    """The fields of Converse that are input, as the service model of the official client has them."""
+    tool = ToolDefinition(name="add")
+    assert calls(provider, CONVERSE, lambda api: api.count_tokens("Hello", system="Be brief.", tools=[tool])) == TOKENS
+    method, path, body = sent(provider)
+    assert (method, path) == ("POST", "/model/anthropic.claude-opus-4-8/count-tokens")
+    shape = botocore.session.get_session().get_service_model("bedrock-runtime").operation_model("CountTokens")
+    known = shape.input_shape.members["input"].members["converse"].members
+    assert {"messages", "system", "toolConfig"} <= body["input"]["converse"].keys() <= known.keys()
 
 
 def test_a_file_is_deleted_by_its_id(provider: Provider, calls: Calls) -> None:

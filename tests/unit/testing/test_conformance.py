@@ -244,6 +244,7 @@ for attempt in (lambda: conform(ScriptedAdapter("actor")), lambda: __import__("d
 """
 
 
+@pytest.mark.exhaustive
 def test_without_hypothesis_the_error_names_it() -> None:
     """The doubles do not need it; the kit and the strategies do."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)

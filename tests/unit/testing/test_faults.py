@@ -290,6 +290,7 @@ def test_an_adapter_ends_with_a_typed_error(plan: faults.Plan, kind: type[Except
     assert type(last.error) is kind  # type: ignore[union-attr]
 
 
+@pytest.mark.exhaustive
 def test_laws_and_plans_load_no_yaml() -> None:
     """The kit needs neither the parser of cassettes nor a transport for httpx."""
     program = (

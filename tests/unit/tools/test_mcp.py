@@ -291,6 +291,7 @@ def test_a_server_does_not_name_itself() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.exhaustive
 def test_a_server_over_pipes_works_as_well() -> None:
     """As a program of its own, through the client's older session object."""
 

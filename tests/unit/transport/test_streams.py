@@ -220,6 +220,7 @@ def test_a_loop_ends_with_its_connections(driver: AsyncDriver) -> None:
         assert server.wait_until_closed() == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
 def test_a_thousand_calls_share_the_connections(driver: AsyncDriver) -> None:
     """A hundred callers at once over five connections: none starves, and there are never more than five connections."""

@@ -35,7 +35,10 @@ _EXPIRED = {
         rf"\bno such file object\b|\bfiles?[-_/][a-z0-9][\w-]*[^!?]{{0,120}}\b{_GONE}"
         rf"|\bfile not found: file[-_]|\baccess the file \S+ or it may not exist\b|\bfile [^.!?]{{0,60}}\bexpired\b"
     ),
-    "response": re.compile(rf"\bprevious[ _]response\b[^!?]{{0,120}}\b{_GONE}|\binvalid [`'\"]?previous_response_id"),
+    "response": re.compile(
+        rf"\bprevious[ _]response\b[^!?]{{0,120}}\b{_GONE}|\binvalid [`'\"]?previous_(?:response|interaction)_id"
+        rf"|\binteraction\b[^.!?]{{0,120}}\b{_GONE}|\bprevious_interaction_id\b[^!?]{{0,120}}\b{_GONE}"
+    ),
     "conversation": re.compile(rf"\bconversation\b(?!_)[^.!?]{{0,120}}\b{_GONE}"),
 }
 """What providers say if a container or a file of the request is gone."""

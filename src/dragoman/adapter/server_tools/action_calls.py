@@ -1,7 +1,7 @@
 """Calls whose functions nobody declared: the predefined actions of a provider's tool, run by one function.
 
-A provider that controls a computer by ordinary calls (``click_at``, ``navigate`` …) does not name the tool. Callers see
-a call of the tool, whose input has the name as ``action``.
+A provider that controls a computer by ordinary calls (``click_at``, ``navigate`` …) does not name the tool, or names it
+beside the action. Callers see a call of the tool, whose input has the name as ``action``.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -16,40 +16,49 @@ ACTION = "action"
 
 
 class ActionCalls:
-    """The tool of one request, and the functions that were declared next to it."""
+    """The tool of one request, and how its actions are known: every call of a name that is none of ``functions``, or,
+    if that is None, the calls that the decoder marks."""
 
-    def __init__(self, tool_name: str, functions: Collection[str]) -> None:
+    def __init__(self, tool_name: str, functions: Collection[str] | None = None) -> None:
         self.tool_name = tool_name
-        self._functions = frozenset(functions)
+        self._functions = None if functions is None else frozenset(functions)
+        self._marked: set[str] = set()
+        """The ids of the calls that are actions by the provider's own words."""
         self._actions: dict[str, str] = {}
         """The actions of a stream, by id of the call."""
+
+    def mark(self, call_id: str) -> None:
+        self._marked.add(call_id)
+
+    def _is_action(self, call_id: str, name: str) -> bool:
+        return call_id in self._marked if self._functions is None else name not in self._functions
 
     def note(self, content: Iterable[ContentBlock]) -> dict[str, list[str]]:
         """Return the note for provider_raw; empty if there are no actions."""
         calls = (block for block in content if isinstance(block, ToolUseBlock))
-        ids = [call.id for call in calls if call.name not in self._functions]
+        ids = [call.id for call in calls if self._is_action(call.id, call.name)]
         return {ACTIONS_NOTE: ids} if ids else {}
 
     def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
-        """Make each action a call of the tool. Its arguments arrive whole."""
+        """Make each action a call of the tool. Its arguments come in one piece, at its end."""
         for event in events:
             match event:
-                case ToolUseStart() if event.tool_name not in self._functions:
+                case ToolUseStart() if self._is_action(event.tool_use_id, event.tool_name):
                     self._actions[event.tool_use_id] = event.tool_name
                     yield ToolUseStart(event.message_id, event.content_block_index, event.tool_use_id, self.tool_name)
-                case ToolUseInputDelta() if (action := self._actions.get(event.tool_use_id)) is not None:
-                    arguments, malformed = wirejson.parse_arguments(event.partial_json)
-                    text = malformed or wirejson.dumps_text({ACTION: action, **arguments})
-                    yield ToolUseInputDelta(event.message_id, event.content_block_index, event.tool_use_id, text)
+                case ToolUseInputDelta() if event.tool_use_id in self._actions:
+                    pass
                 case ToolUseEnd() if (action := self._actions.get(event.tool_use_id)) is not None:
                     final = {ACTION: action, **event.final_input}
-                    yield ToolUseEnd(event.message_id, event.content_block_index, event.tool_use_id, final)
+                    place = (event.message_id, event.content_block_index, event.tool_use_id)
+                    yield ToolUseInputDelta(*place, wirejson.dumps_text(final))
+                    yield ToolUseEnd(*place, final)
                 case _:
                     yield event
 
     def translate_block(self, block: ContentBlock) -> ContentBlock:
         """Make an action a call of the tool."""
-        if isinstance(block, ToolUseBlock) and block.name not in self._functions:
+        if isinstance(block, ToolUseBlock) and self._is_action(block.id, block.name):
             return block.model_copy(update={"name": self.tool_name, "input": {ACTION: block.name, **block.input}})
         return block
 

@@ -32,7 +32,9 @@ def close_open_calls(turns: Sequence[Turn], rules: PairRules, provider: str, los
     closed: list[Turn] = []
     dropped: set[Any] = set()
     for index, turn in enumerate(turns):
-        waits = not rules.answers and all(later.role is Role.TOOL for later in turns[index + 1 :])
+        later = turns[index + 1 :]
+        waits = not rules.answers and all(each.role is Role.TOOL for each in later)
+        waits = waits and bool(later or not rules.resumed_by or _has_resumption(turn, rules, provider))
         closer = _Closer(turn, rules, provider, losses, answered, dropped, waits=waits)
         closed.append(turn if turn.plain else turn.map_blocks(closer.close))
         if closer.answers:
@@ -73,14 +75,23 @@ def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
     """Whether the provider goes on with its own reply as it is: it paused, or a call of its own stands open."""
     if turn.role is not Role.ASSISTANT or table.pairs is None or not turn.raw(provider):
         return False
+    if table.pairs.resumed_by:
+        return _has_resumption(turn, table.pairs, provider)
     if first_open_call([turn.message], table.pairs, provider) is None:
-        return turn.message.metadata.stop_reason is StopReason.PAUSE
+        # A provider pauses its own tools: what a program or another provider calls a pause is an end.
+        native = any(type(block) is ProviderBlock and block.provider == provider for block in turn.blocks)
+        return native and turn.message.metadata.stop_reason is StopReason.PAUSE
     calls = table.pairs.calls
     # An open call is left out if anything followed it: then there is nothing to go on with.
     return any(
         type(block) is ProviderBlock and block.kind in calls and _is_open(block, turn, table.pairs)
         for block in turn.blocks
     )
+
+
+def _has_resumption(turn: Turn, rules: PairRules, provider: str) -> bool:
+    """Whether the reply paused, and has what is sent in its place."""
+    return turn.message.metadata.stop_reason is StopReason.PAUSE and bool(turn.raw(provider).get(rules.resumed_by))
 
 
 def _is_open(call: ProviderBlock, turn: Turn, rules: PairRules) -> bool:

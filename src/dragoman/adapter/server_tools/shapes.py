@@ -31,6 +31,10 @@ def _enabled_tools(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
     return {"default_config.enabled": False, path: {name: {"enabled": True} for name in names}}
 
 
+def _disabled_tools(path: str, names: tuple[str, ...]) -> Mapping[str, Any]:
+    return {path: {name: {"enabled": False} for name in names}}
+
+
 def _approval(path: str, approval: Any) -> Mapping[str, Any]:
     named = not isinstance(approval, str)
     return {path: {"always": {"tool_names": list(approval)}} if named else approval}
@@ -79,6 +83,7 @@ SHAPES: Mapping[str, Shape] = {
     "american_date": _american_date,
     "approval": _approval,
     "bearer": _bearer,
+    "disabled_tools": _disabled_tools,
     "enabled_tools": _enabled_tools,
     "expression": _expression,
     "minus": _blocked_with_minus,

@@ -68,6 +68,8 @@ class PairRules(FrozenModel):
     """The field of a block that was called from inside another call, whose ``tool_id`` names that call."""
     answers: Mapping[str, JsonObject] = Field(default_factory=dict)
     """The result to send for an open call, by the kind of the call. A call without one is left out."""
+    resumed_by: str = ""
+    """The field of a paused reply that is sent in its place; empty if the reply itself is sent back."""
 
 
 class ServerToolTable:

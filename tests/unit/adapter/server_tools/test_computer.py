@@ -17,6 +17,8 @@ from tests.conformance.validators import sdk_types
 from tests.unit.session.drivers import Driver
 
 OPENAI, GEMINI = "openai:gpt-5.4", "google:gemini-3-flash-preview"
+CLAUDE = "anthropic:claude-opus-5-5"
+INTERACTIONS = "google-interactions:gemini-3-flash-preview"
 COMPUTER = ComputerUse(function=print, environment="browser")
 FUNCTION = ToolDefinition(name="note", description="Notes it.")
 PICTURE = "iVBORw0KGgo="
@@ -68,6 +70,10 @@ def request_to(model: str, *tools: ToolDefinition) -> tuple[RequestContext, dict
          {"computerUse": {"environment": "ENVIRONMENT_DESKTOP", "excludedPredefinedFunctions": ["navigate"]}}),
         ("google-vertex:gemini-2.5-computer-use-preview-10-2025", COMPUTER,
          {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}),
+        (CLAUDE, ComputerUse(function=print, environment="desktop", exclude=("zoom",)),
+         {"type": "computer_toolset_20260801", "configs": {"zoom": {"enabled": False}}}),
+        (INTERACTIONS, ComputerUse(function=print, environment="desktop", exclude=("navigate",)),
+         {"type": "computer_use", "environment": "desktop", "excluded_predefined_functions": ["navigate"]}),
     ],
 )  # fmt: skip
 def test_the_tool_has_the_providers_form(model: str, tool: ComputerUse, entry: dict[str, Any]) -> None:
@@ -82,6 +88,7 @@ def test_the_tool_has_the_providers_form(model: str, tool: ComputerUse, entry: d
         (OPENAI, ComputerUse(function=print, exclude=("navigate",))),
         ("openai:computer-use-preview", COMPUTER),
         ("google:gemini-2.5-flash", COMPUTER),
+        ("google-interactions:gemini-2.5-flash", COMPUTER),
         ("openai-chat:gpt-4.1", COMPUTER),
     ],
 )
@@ -160,6 +167,65 @@ def test_actions_of_gemini_are_calls_of_the_tool(model: str) -> None:
         assert noted == {"name": "note", "response": {"output": "noted"}}
 
 
+CLICKED = {"action": "left_click", "coordinate": [5, 6]}
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "tool_use", "id": "toolu_1", "name": "left_click", "toolset_name": "computer",
+     "input": {"coordinate": [5, 6]}, "caller": {"type": "direct"}},
+    {"type": "tool_use", "id": "toolu_2", "name": "wait", "input": {}},
+    {"type": "tool_use", "id": "toolu_3", "name": "navigate", "toolset_name": "browser", "input": {"url": "x"}},
+]  # fmt: skip
+WAIT = ToolDefinition(name="wait", description="A function of the program, with the name of an action.")
+
+
+def claude_reply() -> dict[str, Any]:
+    return {"type": "message", "id": "msg_1", "role": "assistant", "model": "claude-opus-5-5", "content": BLOCKS,
+            "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+
+
+def test_calls_of_a_toolset_of_claude_are_calls_of_the_tool() -> None:
+    """A function of the name of an action stays one; calls go back as they came, and results name the toolset."""
+    adapter = get_adapter(CLAUDE)
+    context, _ = request_to(CLAUDE, COMPUTER, WAIT)
+    reply = adapter.from_wire_response(WireResponse(200, json.dumps(claude_reply()).encode()), context)
+    assert [(call.name, call.input) for call in reply.tool_uses] == [
+        ("computer", CLICKED), ("wait", {}), ("navigate", {"url": "x"})
+    ]  # fmt: skip
+    results = [Message.tool(call.id, [SCREENSHOT]) for call in reply.tool_uses]
+    history = [Message.user("Go."), reply, *results, Message.user("Go on.")]
+    for tools in ([COMPUTER, WAIT], []):  # also if the tool is gone from the request
+        for _ in range(2):  # also from the cache of what was encoded before
+            body = body_of(adapter.to_wire(history, tools, AdapterOptions(context=context)))
+            assert body["messages"][1]["content"] == BLOCKS
+            answers = body["messages"][2]["content"]
+            assert [answer.get("toolset_name") for answer in answers] == ["computer", None, "browser"]
+            assert list(sdk_types.faults("anthropic", body)) == []
+    elsewhere = body_of(get_adapter(OPENAI).to_wire(history, [], AdapterOptions()))
+    assert "computer" in [item["name"] for item in elsewhere["input"] if item.get("type") == "function_call"]
+
+
+def test_calls_of_a_toolset_of_claude_stream_as_calls_of_the_tool() -> None:
+    adapter = get_adapter(CLAUDE)
+    context, _ = request_to(CLAUDE, COMPUTER, WAIT)
+    frames: list[dict[str, Any]] = [{"type": "message_start", "message": {**claude_reply(), "content": []}}]
+    for index, block in enumerate(BLOCKS):
+        frames += [
+            {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}},
+            *({"type": "content_block_delta", "index": index,
+               "delta": {"type": "input_json_delta", "partial_json": piece}} for piece in json.dumps(block["input"])),
+            {"type": "content_block_stop", "index": index},
+        ]  # fmt: skip
+    frames += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    body = b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in frames)
+    events = list(adapter.iter_stream([body], context))
+    assert [event.tool_name for event in events if isinstance(event, ToolUseStart)] == ["computer", "wait", "navigate"]
+    (started, *_) = [event for event in events if isinstance(event, ToolUseStart)]
+    pieces = [event for event in events if isinstance(event, ToolUseInputDelta)]
+    joined = "".join(event.partial_json for event in pieces if event.tool_use_id == started.tool_use_id)
+    assert json.loads(joined) == CLICKED
+    assert isinstance(events[-1], MessageComplete)
+    assert events[-1].message.tool_uses[0].input == CLICKED
+
+
 def test_an_action_that_did_not_run_is_not_confirmed() -> None:
     adapter = get_adapter(GEMINI)
     context, _ = request_to(GEMINI, COMPUTER, FUNCTION)
@@ -167,6 +233,64 @@ def test_an_action_that_did_not_run_is_not_confirmed() -> None:
     denied = Message.tool(reply.tool_uses[0].id, "Denied.", is_error=True)
     body = body_of(adapter.to_wire([Message.user("Go."), reply, denied], [COMPUTER], AdapterOptions(context=context)))
     assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == {"error": "Denied."}
+
+
+STEPS: list[dict[str, Any]] = [
+    {"type": "function_call", "id": "c1", "name": "click_at", "signature": "AAAA",
+     "arguments": {"x": 5, "y": 6, "safety_decision": DECISION}},
+    {"type": "function_call", "id": "c2", "name": "note", "arguments": {}},
+]  # fmt: skip
+ACTION = {"action": "click_at", "x": 5, "y": 6, "safety_decision": DECISION}
+
+
+def interaction() -> bytes:
+    return json.dumps({"id": "v1_1", "status": "requires_action", "model": "gemini-3-flash-preview",
+                       "steps": STEPS}).encode()  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [None, True])
+def test_actions_of_an_interaction_are_calls_of_the_tool(state: bool | None) -> None:
+    """As with generateContent; results are lists of an object as text and the screenshot. Also after a stored reply."""
+    adapter, context = get_adapter(INTERACTIONS), RequestContext.for_model(INTERACTIONS)
+    options = AdapterOptions(context=context, server_state=state)
+    adapter.to_wire([Message.user("Go.")], [COMPUTER, FUNCTION], options)
+    reply = adapter.from_wire_response(WireResponse(200, interaction()), context)
+    assert [(call.name, call.input) for call in reply.tool_uses] == [("computer", ACTION), ("note", {})]
+    results = [
+        Message.tool(reply.tool_uses[0].id, [SCREENSHOT, TextBlock(text='{"url": "https://example.org"}')]),
+        Message.tool(reply.tool_uses[1].id, "noted"),
+    ]
+    body = body_of(adapter.to_wire([Message.user("Go."), reply, *results], [COMPUTER, FUNCTION], options))
+    sent = body["input"] if state else body["input"][3:]
+    assert state or body["input"][1:3] == STEPS
+    assert body.get("previous_interaction_id") == ("v1_1" if state else None)
+    screen, noted = sent
+    assert (screen["name"], screen["call_id"]) == ("click_at", "c1")
+    assert json.loads(screen["result"][0].pop("text")) == {"url": "https://example.org", "safety_acknowledgement": True}
+    assert screen["result"] == [{"type": "text"}, {"type": "image", "data": PICTURE, "mime_type": "image/png"}]
+    assert noted == {"type": "function_result", "call_id": "c2", "name": "note", "result": "noted"}
+    denied = Message.tool(reply.tool_uses[0].id, "Denied.", is_error=True)
+    body = body_of(adapter.to_wire([Message.user("Go."), reply, denied], [COMPUTER], AdapterOptions(context=context)))
+    assert (body["input"][3]["result"], body["input"][3]["is_error"]) == ("Denied.", True)
+
+
+def test_actions_of_an_interaction_stream_as_calls_of_the_tool() -> None:
+    adapter = get_adapter(INTERACTIONS)
+    context, _ = request_to(INTERACTIONS, COMPUTER, FUNCTION)
+    frames: list[dict[str, Any]] = [{"event_type": "interaction.created", "interaction": {"id": "v1_1"}}]
+    for index, step in enumerate(STEPS):
+        frames += [
+            {"event_type": "step.start", "index": index, "step": {**step, "arguments": {}}},
+            {"event_type": "step.delta", "index": index,
+             "delta": {"type": "arguments_delta", "arguments": json.dumps(step["arguments"])}},
+            {"event_type": "step.stop", "index": index},
+        ]  # fmt: skip
+    frames.append({"event_type": "interaction.completed", "interaction": {"id": "v1_1", "status": "requires_action"}})
+    events = list(adapter.iter_stream([b"data: " + json.dumps(each).encode() + b"\n\n" for each in frames], context))
+    assert [event.tool_name for event in events if isinstance(event, ToolUseStart)] == ["computer", "note"]
+    assert [event.final_input for event in events if isinstance(event, ToolUseEnd)] == [ACTION, {}]
+    assert isinstance(events[-1], MessageComplete)
+    assert events[-1].message.tool_uses[0].input == ACTION
 
 
 def test_actions_stream_as_calls_of_the_tool() -> None:

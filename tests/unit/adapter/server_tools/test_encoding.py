@@ -81,12 +81,16 @@ ENTRIES: list[tuple[str, ToolDefinition, dict[str, Any]]] = [
     (GPT, CustomTool(function=print, name="sql", description="Runs SQL", grammar="start: x"),
      {"type": "custom", "name": "sql",
      "description": "Runs SQL", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}}),
+    ("openai-chat:gpt-5.4", CustomTool(function=print, name="sql", grammar="start: x", syntax="regex"),
+     {"type": "custom", "custom": {"name": "sql", "format": {"type": "grammar", "grammar": {"syntax": "regex",
+      "definition": "start: x"}}}}),
     (GEMINI_2, WebSearch(since=date(2026, 1, 2), until=date(2026, 2, 3)), {"googleSearch": {"timeRangeFilter":
      {"startTime": "2026-01-02T00:00:00Z", "endTime": "2026-02-03T00:00:00Z"}}}),
     (GEMINI_2, FileSearch(stores={"google": ("fileSearchStores/a",)}, filter=FILTER), {"fileSearch":
      {"fileSearchStoreNames": ["fileSearchStores/a"], "metadataFilter": '(a = "x" AND b > 2)'}}),
     (VERTEX, WebSearch(blocked_domains=("a.de",)), {"googleSearch": {"excludeDomains": ["a.de"]}}),
     (INTERACTIONS, WebFetch(), {"type": "url_context"}),
+    (INTERACTIONS, ToolSearch(), {"type": "tool_search"}),
     (INTERACTIONS, McpServer(name="m", url="https://x", allowed_tools=("a",)), {"type": "mcp_server", "name": "m",
      "url": "https://x", "allowed_tools": [{"mode": "any", "tools": ["a"]}]}),
     (GROK, WebSearch(blocked_domains=("a.de",)), {"type": "web_search", "excluded_domains": ["a.de"]}),
@@ -102,6 +106,12 @@ BODIES: list[tuple[str, ToolDefinition, dict[str, Any]]] = [
         {"type": "url", "url": "https://mcp.example", "name": "docs", "authorization_token": "t"}]}),
     (CLAUDE, CodeExecution(container={"anthropic": "c_1"}), {"container": "c_1"}),
     (GPT, WebSearch(max_uses=2), {"max_tool_calls": 2}),
+    ("google:gemini-3-pro-image", ImageGeneration(aspect_ratio="16:9", size="2K"), {"generationConfig": {
+        "imageConfig": {"aspectRatio": "16:9", "imageSize": "2K"}}}),
+    ("google-vertex:gemini-3-pro-image", ImageGeneration(format="png"), {"generationConfig": {
+        "imageConfig": {"imageOutputOptions": {"mimeType": "image/png"}}}}),
+    ("google-interactions:gemini-3-pro-image", ImageGeneration(size="4K"), {"response_format": {
+        "type": "image", "image_size": "4K"}}),
     (SEARCH_MODEL, WebSearch(user_location=BERLIN), {"web_search_options": {"user_location": {
         "type": "approximate", "approximate": {"city": "Berlin", "country": "DE"}}}}),
     (COMPOUND, WebSearch(allowed_domains=("a.de",)), {
@@ -176,7 +186,7 @@ def test_a_dual_endpoint_uses_the_api_that_has_the_tool() -> None:
 REFUSED: list[tuple[str, ToolDefinition, str]] = [
     ("mistral:mistral-large-latest", WebSearch(), "conversations API.*anthropic, .*xai"),
     ("ollama:qwen3", WebSearch(), "has no web_search"),
-    ("cohere:command-a-03-2025", ImageGeneration(), "providers that have it: azure-openai, openai, openrouter, xai"),
+    ("cohere:command-a-03-2025", ImageGeneration(), "providers that have it: azure-openai, google.*, openrouter, xai"),
     ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", WebSearch(), "Nova 2"),
     (GEMINI_2, WebSearch(allowed_domains=("a.de",)), "allowed_domains restricts"),
     (GEMINI_2, WebSearch(live=False), "live restricts"),

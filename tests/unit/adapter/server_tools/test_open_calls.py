@@ -79,6 +79,7 @@ def test_a_reply_whose_open_call_was_left_out_is_not_paused() -> None:
     assert is_paused(paused, table, "anthropic")
     assert not is_paused(left_out, table, "anthropic")
     assert is_paused(Turn.of(native("anthropic", CALL, RESULT, stop=StopReason.PAUSE)), table, "anthropic")
+    assert not is_paused(Turn.of(native("anthropic", stop=StopReason.PAUSE)), table, "anthropic")
 
 
 def test_what_was_called_from_inside_goes_with_its_caller() -> None:

@@ -170,7 +170,7 @@ def test_steps_become_blocks_and_return_whole() -> None:
 
 
 def test_foreign_histories_become_steps() -> None:
-    """Signatures of generateContent are not sent; results carry their error flag, and media in them follow."""
+    """Signatures of generateContent are not sent; results carry their error flag, and their media."""
     other = reply_of({"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2ln"})
     (call,) = other.tool_uses
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
@@ -185,10 +185,9 @@ def test_foreign_histories_become_steps() -> None:
             "type": "function_result",
             "call_id": call_id,
             "name": "add",
-            "result": "no\n[image follows]",
+            "result": [{"type": "text", "text": "no"}, {"type": "image", "data": "aGk=", "mime_type": "image/png"}],
             "is_error": True,
         },
-        {"type": "user_input", "content": [{"type": "image", "data": "aGk=", "mime_type": "image/png"}]},
         {"type": "user_input", "content": [{"type": "text", "text": "So?"}]},
     ]
 

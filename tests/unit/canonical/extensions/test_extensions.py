@@ -118,6 +118,7 @@ def test_extensions_survive_json_pickle_and_copies() -> None:
     assert Extensions() != everything
 
 
+@pytest.mark.exhaustive
 def test_extensions_as_json_are_the_same_in_every_process() -> None:
     """Sets have no order, so JSON sorts them."""
     program = (

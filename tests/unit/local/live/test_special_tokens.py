@@ -51,6 +51,7 @@ def tokens_of(model: LocalModel, content: str) -> tuple[list[int], str]:
     return [int(each) for each in model._tokens(messages, config).data[0]], plain
 
 
+@pytest.mark.exhaustive
 def test_every_special_token_in_every_position_is_text(model: LocalModel) -> None:
     """The prompt has the special tokens of its template alone, and decodes to the very characters."""
     names = special_tokens(model._tokenizer)

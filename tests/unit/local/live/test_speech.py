@@ -89,6 +89,7 @@ def test_a_reply_stops_at_its_limits(ask: Asker) -> None:
     assert stopped.text == '"one two three '
 
 
+@pytest.mark.exhaustive
 def test_sampling_draws_from_what_is_allowed(ask: Asker) -> None:
     """At a temperature that makes all tokens equally likely, other seeds draw other numbers."""
     schema = {"type": "integer", "minimum": 100_000, "maximum": 999_999}

@@ -126,6 +126,7 @@ HOW = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.exhaustive
 def test_twenty_thousand_usages_cost_the_same(connection: Any) -> None:
     """Of the bundled table's models, in every variant, over two years; ``--check`` does a million."""
     assert list(differences(random_usages(connection, 20_000, seed=1))) == []
@@ -250,6 +251,7 @@ def _files_of_usages(connection: Any, tmp_path: Path) -> dict[str, Path]:
     return {path.suffix: path for path in tmp_path.iterdir()}
 
 
+@pytest.mark.exhaustive
 def test_all_kinds_of_files_agree(connection: Any, tmp_path: Path) -> None:
     """Parquet, CSV and JSON lines, in one file or in two."""
     files = _files_of_usages(connection, tmp_path)

@@ -409,6 +409,7 @@ def test_extensions_without_a_policy_are_refused() -> None:
         Session(ANTHROPIC, extensions=Extensions())
 
 
+@pytest.mark.exhaustive
 def test_a_session_without_a_policy_loads_none() -> None:
     """Neither the pipeline nor the modules of the session that need it are imported; a policy imports them."""
     program = (

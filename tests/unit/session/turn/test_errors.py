@@ -191,6 +191,7 @@ def test_a_truncated_call_is_never_run(driver: Driver) -> None:
 LONG = handwritten_anthropic(Thought("Hm, let me see."), "é你好", Call("t1", "look", {"at": "Größe\u2028"}))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("reply", [LONG, handwritten_ollama(Thought("Hm."), "é你好")], ids=["anthropic", "ollama"])
 def test_a_stream_cut_anywhere_is_whole_or_an_error(reply: Reply, driver: Driver) -> None:
     """At every seventh byte: the complete message, or StreamTruncatedError; never less than the first as success."""

@@ -265,6 +265,7 @@ with Store(sys.argv[1]) as store, Session.resume("sess_1", store, model=OLLAMA, 
 """
 
 
+@pytest.mark.exhaustive
 def test_a_turn_goes_on_in_another_process_on_another_provider(tmp_path: Path) -> None:
     """The store has all that it takes."""
     url = f"sqlite:///{tmp_path / 'chats.db'}"

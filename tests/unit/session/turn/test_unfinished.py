@@ -318,6 +318,7 @@ def test_a_task_is_cancelled_in_a_step(tmp_path: Path, number: int) -> None:
         assert integrity.faults(store) == []
 
 
+@pytest.mark.exhaustive
 def test_two_programs_go_on_with_one_turn(driver: Driver, store: Store, tmp_path: Path) -> None:
     """One wins. The other gets a ConflictError before it runs or sends anything."""
     crashes, _ = record_turn(driver, store, tmp_path)

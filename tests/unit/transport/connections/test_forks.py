@@ -50,6 +50,7 @@ def echo(request: ReceivedRequest) -> HttpReply:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "engine"), CASES)
 def test_no_answer_reaches_another_process(kind: str, engine: str, exhaustive: bool) -> None:
     """Parent and children ask at once after a fork with open connections: every answer is to the own question."""

@@ -30,6 +30,26 @@ class StoredReply:
         return self.message.metadata.provider_raw or {}
 
 
+def wants_stored_history(request: RequestBuilder, named_by: Sequence[str]) -> bool:
+    """Whether the option ``server_state`` is set and possible; if it is not possible, it is a loss.
+
+    ``named_by`` are the fields of the body that name what to continue, in case ``extra`` has one.
+    """
+    extra = request.options.extra.get(request.provider, {})
+    if (state := request.used.take("server_state")) is None:
+        return False
+    wanted, offered = "conversation" if isinstance(state, str) else "response", request.target.capabilities.wire
+    if wanted not in (offered.get("server_state") or ()):
+        request.record_option_loss("server_state", f"the endpoint is not known to store a {wanted}")
+    elif any(extra.get(name) for name in named_by):
+        request.record_option_loss("server_state", "extra names what to continue")
+    elif extra.get("store") is False:
+        request.record_option_loss("server_state", "with store: false, nothing is stored")
+    else:
+        return True
+    return False
+
+
 def note_request(request: RequestBuilder, items: Sequence[Any]) -> None:
     """Note the items of the whole history for the reply."""
     request.context.reply_note = {STORED_NOTE: {"items": len(items), "digest": _digest(items)}}
