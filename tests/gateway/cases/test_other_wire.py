@@ -61,6 +61,9 @@ def test_a_custom_tool_can_be_chosen(talk: Talk) -> None:
     own = {"type": "custom", "name": "apply_patch", "description": "Patches"}
     talk.ask("openai", "messages-model", tools=[own, tool("openai")], tool_choice=theirs)
     assert talk.upstream.body["tool_choice"] == {"type": "tool", "name": "apply_patch"}
+    talk.ask("openai", "openai-chat:gpt-5.4", tools=[own, tool("openai")], tool_choice=theirs)
+    sent = talk.upstream.body["tools"][0]["type"], talk.upstream.body["tool_choice"]["type"]
+    assert sent == ("custom", "custom")
     some = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [chosen]}}
     answered = talk.ask("openai-chat", "messages-model", tools=[CUSTOM, tool("openai-chat")], tool_choice=some)
     assert "option=1" in answered.losses
