@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message
@@ -53,6 +53,8 @@ class OpenTurn:
     first_message: int = 0
     attempts: tuple[FailedAttempt, ...] = ()
     calls: Mapping[str, CallProgress] = field(default_factory=dict)
+    retention: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How long the data of a message of the prompt may be kept, by its id; see `message_retention`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

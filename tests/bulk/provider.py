@@ -40,7 +40,7 @@ class Provider:
     async def _handle(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         self.bodies.append(body)
-        content = body["messages"][-1]["content"]
+        content = body["messages"][0]["content"]  # a request to answer again follows the prompt of the row
         prompt = content if isinstance(content, str) else "".join(part["text"] for part in content)
         self.prompt_counts[body["model"], prompt] += 1
         self.in_flight += 1

@@ -74,3 +74,45 @@ def test_a_model_without_batches_is_refused(tmp_path: Path) -> None:
     """Before anything is sent."""
     with pytest.raises(ConfigurationError, match="no batch API"):
         bulk(["a"], "ollama:qwen3:4b", batch=True)
+
+
+class TestInvalidAnswers:
+    """A batch cannot ask again by itself: rows whose answers are not valid make another batch."""
+
+    @staticmethod
+    def write(custom_id: str, messages: str) -> str:
+        """The third row is answered with a text, and rightly when it is asked again."""
+        return '{"answer": 7}' if custom_id != "row-2" or "not valid" in messages else "seven"
+
+    def test_they_are_submitted_again_with_their_problems(self, tmp_path: Path) -> None:
+        with serve_provider(provider := Provider(write=self.write)) as url:
+            report, rows = run(url, tmp_path / "m", output_type=int)
+        assert (report.finished, report.errors) == (True, 0)
+        assert [len(batch.requests) for batch in provider.batches.values()] == [5, 1]
+        assert [row["answer_value"] for row in rows] == [7] * 5
+        assert (rows[2]["cost"], rows[2]["tokens"]) == (2 * rows[0]["cost"], 2200)
+        assert report.cost_usd == 6 * rows[0]["cost"]
+        roles = [each["role"] for each in list(provider.batches.values())[1].requests[0]["params"]["messages"]]
+        assert roles == ["user", "assistant", "user"]
+
+    def test_a_later_process_goes_on(self, tmp_path: Path) -> None:
+        """The manifest keeps the answer, what is wrong with it, and its cost."""
+        with serve_provider(provider := Provider(polls=2, write=self.write)) as url:
+            for _ in range(2):
+                run(url, tmp_path / "m", wait=False, output_type=int)
+            report, rows = run(url, tmp_path / "m", wait=False, output_type=int)
+            assert rows[2]["error"] == "in a batch that is not fetched yet"
+            assert not report.finished
+            report, rows = run(url, tmp_path / "m", output_type=int)
+        assert (report.finished, report.errors, rows[2]["tokens"]) == (True, 0, 2200)
+        assert count_submitted(provider) == 6
+
+    def test_after_the_last_retry_a_row_is_an_error(self, tmp_path: Path) -> None:
+        """With the cost of all its answers."""
+        for retries in (0, 2):
+            with serve_provider(provider := Provider(write=lambda *_: "seven")) as url:
+                settings = {"output_type": int, "output_retries": retries}
+                report, rows = run(url, tmp_path / f"m{retries}", ["a"], **settings)
+            assert (report.errors, count_submitted(provider)) == (1, 1 + retries)
+            assert rows[0]["error"].startswith("the answer does not have the requested type")
+            assert rows[0]["tokens"] == 1100 * (1 + retries)

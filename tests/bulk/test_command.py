@@ -29,6 +29,20 @@ def test_the_command_writes_answers_and_resumes(tmp_path: Path, monkeypatch: pyt
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(40)]
 
 
+def test_answers_obey_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is asked again as often as --output-retries says, and is an error then."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    write_rows(tmp_path / "rows.jsonl", 1)
+    (tmp_path / "schema.json").write_text('{"type": "object"}', encoding="utf-8")
+    with mock_provider() as url:
+        command = ["bulk", str(tmp_path / "rows.jsonl"), "-m", "anthropic:claude-haiku-4-5", "--base-url", url]
+        command += ["--schema", str(tmp_path / "schema.json"), "--output-retries", "2"]
+        done = CliRunner().invoke(app, command)
+    assert "1 errors" in done.output
+    (line,) = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
+    assert json.loads(line)["error"].startswith("the answer does not have the requested type")
+
+
 @pytest.mark.exhaustive
 def test_a_killed_run_loses_nothing(tmp_path: Path) -> None:
     """Signal 9 at a random moment: no row is missing, and each row that was requested twice is recorded with a cost."""

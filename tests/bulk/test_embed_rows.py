@@ -9,9 +9,10 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
+from dragoman import Budget, Client
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
-from dragoman.errors import AuthenticationError, ConfigurationError, RequestError
+from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError, RequestError
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
 
@@ -124,3 +125,19 @@ def test_the_command(provider: Provider, tmp_path: Path, monkeypatch: pytest.Mon
     assert provider.bodies[0]["input_type"] == "search_query"
     assert duckdb.sql(f"SELECT count(*) FROM '{output}'").fetchall() == [(5,)]
     assert isinstance(CliRunner().invoke(app, [*command, "--purpose", "other"]).exception, ConfigurationError)
+
+
+def test_a_budget_of_a_user_holds_for_a_file(provider: Provider, tmp_path: Path) -> None:
+    """It is the budget of that user alone."""
+    budget = Budget(tokens=1, per="user")
+    client = Client(budgets=[budget])
+    with pytest.raises(BudgetExceededError):
+        embed_rows(
+            write_csv(tmp_path / "rows.csv", 3),
+            MODEL,
+            output=tmp_path / "v.jsonl",
+            client=client,
+            user_id="one",
+            **settings(provider.url),
+        )
+    assert (provider.requests, budget.spend_of("one").tokens) == ([], 0)

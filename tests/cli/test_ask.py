@@ -152,6 +152,17 @@ class TestOptions:
         assert json.loads(done.stdout) == {"city": "Paris"}
         assert '"city"' in json.dumps(provider.bodies[-1])
 
+    def test_an_answer_that_breaks_the_schema_is_asked_again(self, provider: ScriptedProvider, tmp_path: Path) -> None:
+        """As often as --output-retries says, which needs a schema."""
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        (tmp_path / "schema.json").write_text(json.dumps(schema), encoding="utf-8")
+        words = (MODEL, "Where?", "--schema", tmp_path / "schema.json")
+        provider.replies = [handwritten_anthropic("Paris"), handwritten_anthropic('{"city": "Paris"}')]
+        assert json.loads(ask(*words).stdout) == {"city": "Paris"}
+        provider.replies = [handwritten_anthropic("Paris")]
+        assert "the answer does not have the requested type" in str(ask(*words, "--output-retries", 0).exception)
+        assert "--output-retries needs --schema" in fail(MODEL, "Where?", "--output-retries", 0)
+
     def test_a_wrong_schema_is_refused(self, tmp_path: Path) -> None:
         """A folder, no file, no JSON, no object, and no schema."""
         assert "is a folder" in fail(MODEL, "Hi", "--schema", tmp_path)

@@ -159,3 +159,13 @@ def test_piped_lines_are_typed_lines(provider: ScriptedProvider, monkeypatch: py
     assert "Good day." in done.output
     assert "not text in UTF-8" in str(done.exception)
     assert "longer than 50 bytes" in str(chat(MODEL, typed="x" * 51).exception)
+
+
+def test_answers_obey_a_schema(provider: ScriptedProvider, tmp_path: Path) -> None:
+    """One that does not is asked again, and the chat says so."""
+    (tmp_path / "schema.json").write_text('{"type": "object", "required": ["city"]}', encoding="utf-8")
+    provider.replies = [handwritten_anthropic("Paris"), handwritten_anthropic('{"city": "Paris"}')]
+    done = chat(MODEL, "--schema", tmp_path / "schema.json", "--output-retries", 1, typed="Where?\n/quit\n")
+    assert done.exit_code == 0, done.output
+    assert "not valid, and asked again: $: the answer is not one JSON value" in done.output
+    assert len(provider.bodies) == 2

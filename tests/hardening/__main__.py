@@ -49,7 +49,7 @@ def main() -> int:
             fuzz.lines(noted(fuzz.doors(16_000 // share, chosen.seed))),
             fault_plans.lines(noted(fault_plans.rows(chosen.seed, stride=min(share, 20)))),
             secret_frames.lines(noted(secret_frames.rows())),
-            conversions.lines(noted(conversions.rows(200_000 // share))),
+            conversions.lines(noted(conversions.rows(conversions.COUNT // share))),
             cancellations.lines(noted(cancellations.rows(1_000 // share, chosen.seed))),
             kills.lines(noted(kills.rows(max(kills.KILLS // share, 10), chosen.seed))),
         ):

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from pydantic_core import from_json, to_json
 
+COUNT = 200_000
+MOST_BYTES = 1_160_000_000 // 3
+"""A third of what that many messages took when they were converted all at once."""
 TARGETS = ("openai-chat", "anthropic", "umf", "chatml", "messages")
 _PROGRAM = """
 import sys, time
@@ -37,7 +40,7 @@ class Conversion:
 
     @property
     def enough(self) -> bool:
-        return self.written
+        return self.written and (self.messages < COUNT or self.peak_bytes < MOST_BYTES)
 
 
 def write_history(path: Path, count: int) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
-from dragoman import Message
+from dragoman import AdapterOptions, Message, Role, get_adapter
 from dragoman.cli.io.convert.files import convert_history
-from dragoman.formats.native import from_native
+from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import to_messages
 from dragoman.formats.registry import iter_text
+from dragoman.formats.umf.convert import to_umf
 from dragoman.messages import MessageMetadata
 from tests.hardening.conversions import write_history
 from tests.laws.streams.call_counts import calls_of
@@ -67,22 +68,60 @@ def test_pieces_of_a_file_are_the_whole(count: int) -> None:
     assert "".join(iter_text(entries)) == to_json(entries, indent=1).decode() + "\n"
 
 
+LONG = [
+    Message.system("Be brief."),
+    *(Message.user(f"Wie geht's {n}?\n") if n % 2 else Message.assistant(f"Gut {n}: \u00e9.") for n in range(1, 3_001)),
+]
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai", "anthropic", "google", "bedrock", "cohere", "ollama"])
+@pytest.mark.parametrize("end", [1, 2, 3, 2_501])
+def test_a_history_in_pieces_is_that_of_the_request(name: str, end: int) -> None:
+    """The list of a client is read from the JSON of the request, a piece at a time, without the turn at its end."""
+    text = "".join(convert_history(LONG[:end], name, None).data)
+    adapter = get_adapter(f"{name}:{next(iter(get_adapter(f'{name}:x').listed_models))}")
+    ending = [Message.user("the end")] if LONG[end - 1].role is Role.ASSISTANT else []
+    body = from_json(adapter.to_wire([*LONG[:end], *ending], [], AdapterOptions()).body)
+    entries = body[adapter.history_field]
+    entries = [{"role": "user", "content": entries}] if isinstance(entries, str) else entries[: -1 if ending else None]
+    fields = {field: body[field] for field in adapter.instruction_fields if body.get(field)}
+    whole = {**fields, adapter.history_field: entries} if fields else entries
+    assert text == to_json(whole, indent=1).decode() + "\n"
+    assert to_native(name, LONG[:end]).data == whole
+
+
+@pytest.mark.parametrize("end", [1, 1_024, 3_001])
+def test_umf_in_pieces_is_umf(end: int) -> None:
+    """With the same losses, which are known before the first piece."""
+    history = [*LONG[: end - 1], Message.developer("x", channel="final")]
+    conversion, whole = convert_history(history, "umf", None), to_umf(history)
+    assert whole.losses == conversion.losses != ()
+    assert "".join(conversion.data) == to_json(whole.data, indent=1).decode() + "\n"
+
+
 @pytest.mark.exhaustive
-def test_messages_are_written_without_a_second_copy_of_the_history() -> None:
-    """The dicts of all messages took more memory than the messages."""
-    history = [Message.user(f"message {number}", session_id="s") for number in range(10_000)]
+@pytest.mark.parametrize(
+    ("name", "share"), [("messages", 1 / 3), ("umf", 1 / 3), ("anthropic", 1 / 2), ("openai-chat", 3 / 4)]
+)
+def test_a_history_is_written_without_a_second_copy(name: str, share: float) -> None:
+    """The dicts of all messages took more memory than the messages. A request has its JSON in memory."""
+    history = [Message.user(f"message {n}", session_id="s") for n in range(10_000)]
+    history = [message if n % 2 else Message.assistant("ok") for n, message in enumerate(history)]
+    writers = {"messages": to_messages, "umf": to_umf}
+    write = writers.get(name, lambda messages: to_native(name, messages))
+    write(history[:10])  # caches that are made once
     tracemalloc.start()
     try:
-        whole = to_messages(history).data
+        whole = write(history).data
         _, peak_of_the_whole = tracemalloc.get_traced_memory()
         expected = to_json(whole, indent=1).decode() + "\n"
         del whole
         tracemalloc.reset_peak()
         base, _ = tracemalloc.get_traced_memory()
-        size = sum(len(piece) for piece in convert_history(history, "messages", None).data)
+        size = sum(len(piece) for piece in convert_history(history, name, None).data)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert size == len(expected)
-    assert peak - base < peak_of_the_whole / 3
-    assert "".join(convert_history(history, "messages", None).data) == expected
+    assert peak - base < peak_of_the_whole * share
+    assert "".join(convert_history(history, name, None).data) == expected

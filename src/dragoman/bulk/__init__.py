@@ -42,6 +42,7 @@ class BulkSettings(TypedDict, total=False):
     system: str | None
     output: str | Path | None
     output_type: Any
+    output_retries: int
     manifest: str | Path | None
     name: str
     options: AdapterOptions | None
@@ -72,8 +73,10 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     ``prefix``.
 
     ``output_type`` is the type of each answer, as ``output`` of `Session.ask`. Its fields are columns, such as
-    ``answer_name`` for a field ``name``; a type without fields has one, ``answer_value``. A row whose answer is not
-    valid is an error that was paid; ``retry_errors`` sends it again.
+    ``answer_name`` for a field ``name``; a type without fields has one, ``answer_value``. If an answer is not valid, or
+    does not obey the ``output_schema`` of the ``options``, the model is asked again, with every problem, at most
+    ``output_retries`` times (1). Then the row is an error. Its cost is that of all its answers. A batch cannot ask
+    again by itself, so such rows make another batch.
 
     ``manifest`` is an SQLite file or a database URL; the run in it has the name ``name``. The default is a file next to
     the output, or memory if there is no output. The same call resumes an interrupted run: rows with an outcome in the

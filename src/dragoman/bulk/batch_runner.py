@@ -2,10 +2,16 @@
 
 The manifest keeps the handle of each batch, so that a later process can fetch it. If a process ends between submitting
 a batch and keeping its handle, its rows stay in flight: they may be billed twice, and are counted as lost.
+
+A batch cannot ask again by itself. Rows whose answers are not valid make another batch, with the answer and what is
+wrong with it; the manifest keeps both until then.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
 
 from dragoman.adapter.errors import (
     BudgetExceededError,
@@ -15,13 +21,26 @@ from dragoman.adapter.errors import (
     UnpricedModelError,
 )
 from dragoman.batch import AsyncBatches, BatchError, BatchHandle, BatchRequest
+from dragoman.batch.results import BatchResult
 from dragoman.bulk.attempts import PendingRow
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.prompt import build_messages
 from dragoman.bulk.rows import Source
-from dragoman.bulk.state.records import Claim, Outcome, failed_outcome
+from dragoman.bulk.state.records import (
+    Claim,
+    KnownRow,
+    LostRequest,
+    Outcome,
+    RowUsage,
+    State,
+    answered_outcome,
+    failed_outcome,
+    invalid_outcome,
+)
+from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
 from dragoman.limits.budget import Reservation
+from dragoman.output.errors import OutputError
 from dragoman.pricing import PriceTable
 
 MAX_BATCH_ROWS = 2_000
@@ -49,16 +68,26 @@ class BatchRunner(ModelRunner):
         ) as batches:
             # Earlier batches come first: their rows may have failed, and be due again.
             await self._fetch_ended(batches)
-            async for chunk in self._chunks(rows, requester.adapter.batch_api.max_requests):
-                await self._submit(batches, chunk)
-                if self.tracker.stopped is not None:
+            while True:
+                await self._submit_all(batches, rows, requester.adapter.batch_api.max_requests)
+                while self.wait and await self._fetch_ended(batches):
+                    await asyncio.sleep(self.poll_every)
+                if self.tracker.stopped is not None or not self.wait or not await self._read_manifest("has_invalid"):
                     break
-            while self.wait and await self._fetch_ended(batches):
-                await asyncio.sleep(self.poll_every)
-        if self.tracker.stopped is None and await self.write_batcher.run_in_thread(
-            self.write_batcher.manifest.pending_batches, self.model_no
-        ):
+                self._retry_errors = False  # those rows have been sent
+        if self.tracker.stopped is None and await self._read_manifest("pending_batches"):
             self.tracker.stopped = "batches are not finished: run the same call again to fetch them"
+
+    async def _submit_all(self, batches: AsyncBatches, rows: Source, most: int) -> None:
+        async for chunk in self._chunks(rows, most):
+            await self._submit(batches, chunk)
+            if self.tracker.stopped is not None:
+                break
+
+    async def _read_manifest(self, method: str, *args: object) -> Any:
+        """Call a method of the manifest for this model."""
+        manifest = self.write_batcher.manifest
+        return await self.write_batcher.run_in_thread(getattr(manifest, method), self.model_no, *args)
 
     async def _chunks(self, rows: Source, most: int) -> AsyncIterator[list[PendingRow]]:
         chunk: list[PendingRow] = []
@@ -75,10 +104,10 @@ class BatchRunner(ModelRunner):
 
     async def _save_error(self, pending: PendingRow, error: DragomanError) -> None:
         """Save the outcome of a row that is not sent."""
-        claim = self.model_run.new_claim(pending, None)
-        await self.write_batcher.save_claim(claim, self.model_run.previous_loss(pending))
+        claim = self._new_claim(pending, None)
+        await self.write_batcher.save_claim(claim, self._previous_loss(pending))
         self.tracker.start_request()
-        outcome = failed_outcome(claim, error, None, 0)
+        outcome = failed_outcome(claim, error, None, claim.tries, usages=[claim.paid])
         await self.write_batcher.save_outcome(outcome)
         self.tracker.finish_request(self.requester.model, outcome)
 
@@ -91,10 +120,11 @@ class BatchRunner(ModelRunner):
         budget, requester = self.tracker.budget, self.requester
         submitted: list[PendingRow] = []
         for pending in chunk:
-            messages, custom_id = build_messages(pending.texts), f"row-{pending.row_no}"
+            messages, custom_id = _build_messages(pending), f"row-{pending.row_no}"
             try:
                 # Released only if the request is denied: else it will be spent.
-                reservations[custom_id] = budget.reserve(requester.adapter, messages, requester.options)
+                budgets = budget.for_row(_earlier(pending).paid)
+                reservations[custom_id] = budgets.reserve(requester.adapter, messages, (), requester.options)
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
@@ -105,11 +135,11 @@ class BatchRunner(ModelRunner):
                 break
             estimate = budget.estimate(requester.adapter, messages, requester.options)
             submitted.append(pending)
-            claims.append(self.model_run.new_claim(pending, estimate))
+            claims.append(self._new_claim(pending, estimate))
             requests.append(BatchRequest(custom_id=custom_id, messages=messages, labels=pending.labels))
         if not requests:
             return
-        previous_losses = [lost for pending in submitted if (lost := self.model_run.previous_loss(pending)) is not None]
+        previous_losses = [lost for pending in submitted if (lost := self._previous_loss(pending)) is not None]
         manifest = self.write_batcher.manifest
         await self.write_batcher.run_in_thread(manifest.save, claims, (), previous_losses)
         try:
@@ -117,7 +147,10 @@ class BatchRunner(ModelRunner):
         except DragomanError as error:
             may_be_accepted = isinstance(error, ProviderError) and error.status is None
             if isinstance(error, LimitReachedError) or not may_be_accepted:
-                await self.write_batcher.run_in_thread(manifest.save, (), (), (), claims)
+                kept = [each for each in map(self._invalid_outcome, submitted) if each is not None]
+                kept_rows = {each.row_no for each in kept}
+                unsent = [claim for claim in claims if claim.row_no not in kept_rows]
+                await self.write_batcher.run_in_thread(manifest.save, (), kept, (), unsent)
             raise
         for entry in handle.entries:
             if entry.denial is not None:
@@ -140,22 +173,63 @@ class BatchRunner(ModelRunner):
         return unfinished
 
     async def _save_results(self, batches: AsyncBatches, handle: BatchHandle) -> None:
-        outcomes: list[Outcome] = []
+        results: dict[int, BatchResult] = {}
         async for custom_id, result in batches.results(handle):
-            row_no = int(custom_id.removeprefix("row-"))
-            claim = Claim(self.model_no, row_no, "", None, 0)
-            outcomes.append(
-                failed_outcome(claim, result.error, None, 1, usage=result.usage)
-                if isinstance(result, BatchError)
-                else self.model_run.outcome_of(claim, result, None, 1)
-            )
-            if len(outcomes) == _SAVE_SIZE:
-                await self._save(outcomes)
-                outcomes = []
-        await self._save(outcomes)
+            results[int(custom_id.removeprefix("row-"))] = result
+            if len(results) == _SAVE_SIZE:
+                await self._save(results)
+                results = {}
+        await self._save(results)
 
-    async def _save(self, outcomes: list[Outcome]) -> None:
+    async def _save(self, results: Mapping[int, BatchResult]) -> None:
+        # Another row has its outcome: a process that was killed has saved it.
+        known: Mapping[int, KnownRow] = await self._read_manifest("load_batched", list(results))
+        outcomes = [self._outcome(row_no, row, results[row_no]) for row_no, row in known.items()]
         await self.write_batcher.run_in_thread(self.write_batcher.manifest.save, (), outcomes)
         for outcome in outcomes:
-            self.tracker.start_request()
-            self.tracker.finish_request(self.requester.model, outcome)
+            if outcome.state is not State.INVALID:
+                self.tracker.start_request()
+                self.tracker.finish_request(self.requester.model, outcome)
+
+    def _outcome(self, row_no: int, row: KnownRow, result: BatchResult) -> Outcome:
+        claim, tries = Claim(self.model_no, row_no, row.digest, None, row.sent_at), row.tries + 1
+        usages = [row.paid] if result.usage is None else [row.paid, RowUsage.of(result.usage)]
+        if isinstance(result, BatchError):
+            return failed_outcome(claim, result.error, None, tries, usages=usages)
+        check = self.model_run.new_check(row.tries)
+        try:
+            correction = None if check is None else check.correction(result)
+        except OutputError as error:
+            return failed_outcome(claim, error, None, tries, usages=usages)
+        if correction is None:
+            return answered_outcome(claim, result, None, tries, RowUsage.total(usages))
+        return invalid_outcome(claim, result.model_dump_json(), correction, tries, RowUsage.total(usages))
+
+    def _new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
+        earlier = _earlier(pending)
+        return replace(self.model_run.new_claim(pending, estimate), paid=earlier.paid, tries=earlier.tries)
+
+    def _previous_loss(self, pending: PendingRow) -> LostRequest | None:
+        """Return the cost of an earlier request, unless the row counts it."""
+        return None if pending.invalid_answer else self.model_run.previous_loss(pending)
+
+    def _invalid_outcome(self, pending: PendingRow) -> Outcome | None:
+        """Return what was known of a row that is not asked again after all; None if nothing was."""
+        if (row := pending.invalid_answer) is None:
+            return None
+        claim = self.model_run.new_claim(pending, None)
+        return invalid_outcome(claim, row.reply or "", row.correction or "", row.tries, row.paid)
+
+
+def _build_messages(pending: PendingRow) -> list[Message]:
+    """Return the messages of a request. If the last answer was not valid, it and what is wrong with it follow the
+    prompt."""
+    messages = build_messages(pending.texts)
+    if (row := pending.invalid_answer) is not None and row.reply is not None and row.correction is not None:
+        messages += [Message.model_validate_json(row.reply), Message.user(row.correction)]
+    return messages
+
+
+def _earlier(pending: PendingRow) -> KnownRow:
+    """Return what the row cost before, as far as it counts that."""
+    return pending.invalid_answer or KnownRow(State.IN_FLIGHT, "", 0)

@@ -6,6 +6,7 @@ from decimal import Decimal
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk.state.manifest import now_micros
+from dragoman.bulk.state.records import NOTHING_PAID, RowUsage
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.limits.budget import (
@@ -15,7 +16,6 @@ from dragoman.limits.budget import (
     BudgetAccounts,
     Budgets,
     MaxSpend,
-    Reservation,
     Spend,
 )
 from dragoman.store.columns import from_micros
@@ -50,11 +50,13 @@ class RunBudget:
         self._accounts = BudgetAccounts(self._budgets)
         self._average_output: dict[str, float] = {}
 
-    def reserve(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Reservation:
-        """Reserve the highest possible cost of a request. Raises BudgetExceededError and UnpricedModelError."""
+    def for_row(self, paid: RowUsage = NOTHING_PAID) -> Budgets:
+        """Return the budgets of one row with all its requests: it counts as a turn. ``paid`` is what it cost before."""
         accounts = [*([] if self._account is None else [self._account]), *self._client_accounts()]
-        budgets = Budgets(accounts, self._prices, lambda: from_micros(now_micros()))
-        return budgets.reserve(adapter, messages, (), options)
+        for account in accounts:
+            if account.budget.per == "turn":
+                account.spent += Spend(paid.cost_usd or Decimal(0), paid.tokens)
+        return Budgets(accounts, self._prices, lambda: from_micros(now_micros()))
 
     def record_earlier_spend(self, usd: Decimal | None, tokens: int) -> None:
         """Count what earlier processes of this run spent. Budgets per user or team do not count it: it may be there

@@ -40,17 +40,26 @@ class ConcurrencyController:
     async def acquire(self) -> int:
         """Wait until one more request may be sent. Returns its number for `on_success` and `on_throttle`."""
         while True:
-            wait = self._paused_until - self.timing.clock()
-            if wait > 0:
-                await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
-            elif self._remaining == 0:
-                self._remaining = 1  # probe with one request
-            elif self.in_flight < int(self.limit):
+            await self._wait_for_quota()
+            if self.in_flight < int(self.limit):
                 break
-            else:
-                self._released.clear()
-                await self._released.wait()
+            self._released.clear()
+            await self._released.wait()
         self.in_flight += 1
+        return self._count_request()
+
+    async def acquire_next(self) -> int:
+        """Wait until a request that has ended may be followed by another in its place. Returns the number of that."""
+        await self._wait_for_quota()
+        return self._count_request()
+
+    async def _wait_for_quota(self) -> None:
+        while (wait := self._paused_until - self.timing.clock()) > 0:
+            await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
+        if self._remaining == 0:
+            self._remaining = 1  # probe with one request
+
+    def _count_request(self) -> int:
         self._sent += 1
         if self._remaining is not None:
             self._remaining -= 1

@@ -13,13 +13,14 @@ from dragoman.adapter.errors import (
     RequestError,
     UnpricedModelError,
 )
-from dragoman.bulk.attempts import ModelRun, PendingRow, RowAttempts
+from dragoman.bulk.attempts import ModelRun, PendingRow, RowAttempts, RunStoppedError
 from dragoman.bulk.prompt import RowReader, build_messages, prompt_digest
 from dragoman.bulk.rows import Row, Source
 from dragoman.bulk.state.records import KnownRow, Outcome, State
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
 from dragoman.limits.budget import Reservation
+from dragoman.output.errors import OutputError
 from dragoman.runtime import ClientConfig
 
 if TYPE_CHECKING:  # most runs need no sessions
@@ -104,54 +105,53 @@ class ModelRunner:
                 raise ConfigurationError(
                     f"row {row_no + 1:,} has changed since this run sent it: use a new run for changed rows"
                 )
+            elif previous.state is State.INVALID:
+                yield PendingRow(row_no, texts, labels, row_error, previous)
             elif previous.state is State.FAILED and self._retry_errors:
                 self.tracker.reopen_row(self.requester.model)
                 yield PendingRow(row_no, texts, labels, row_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
-        """Start one row. Returns False when the run must stop."""
-        number = await self._controller.acquire()
-        if self._failure is not None or self.tracker.stopped is not None:
-            self._controller.release()
-            return False
+        """Start one row. Returns False when the run must stop.
+
+        If a budget is used up, it waits while others are in flight: they may cost less than they reserved.
+        """
         messages = build_messages(pending.texts) if pending.error is None else []
-        reservation: Reservation | None = Reservation()
-        try:
-            self.client.lifetime.check()
-            if pending.error is None:
-                reservation = await self._reserve(messages)
-        except BudgetExceededError as error:  # a budget per turn is too small for this row alone
-            pending = pending._replace(error=error)
-        except DragomanError as error:
-            self._failure, reservation = error, None
-        if reservation is None:
-            self._controller.release()
-            return False
+        budgets, reservation = self.tracker.budget.for_row(), Reservation()
+        while True:
+            number = await self._controller.acquire()
+            if self._must_stop:
+                self._controller.release()
+                return False
+            try:
+                self.client.lifetime.check()
+                if pending.error is None:
+                    reservation = budgets.reserve(self.requester.adapter, messages, (), self.requester.options)
+                break
+            except BudgetExceededError as error:
+                if isinstance(error, UnpricedModelError):
+                    self._failure = error
+                elif error.per == "turn":  # too little for this row alone
+                    pending = pending._replace(error=error)
+                    break
+                elif not self.tracker.in_flight:
+                    self.tracker.stopped = str(error)
+            except DragomanError as error:
+                self._failure = error
+            self._controller.release()  # a row that has to be sent again may need the place
+            if self._must_stop:
+                return False
+            await self.tracker.wait_for_one()
         self.tracker.start_request()
-        task = asyncio.create_task(self._run_row(pending, messages, reservation, number))
+        attempts = RowAttempts(self.model_run, pending, budgets, reservation, number)
+        task = asyncio.create_task(self._run_row(attempts, messages))
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
         return True
 
-    async def _reserve(self, messages: list[Message]) -> Reservation | None:
-        """Reserve the most that the request can cost; None when a budget ends the run.
-
-        While others are in flight it waits: they may cost less than they reserved. Raises BudgetExceededError for a
-        budget per turn, and UnpricedModelError.
-        """
-        while True:
-            try:
-                return self.tracker.budget.reserve(self.requester.adapter, messages, self.requester.options)
-            except UnpricedModelError as error:
-                self._failure = error
-                return None
-            except BudgetExceededError as error:
-                if error.per == "turn":
-                    raise
-                if not self.tracker.in_flight:
-                    self.tracker.stopped = str(error)
-                    return None
-            await self.tracker.wait_for_one()
+    @property
+    def _must_stop(self) -> bool:
+        return self._failure is not None or self.tracker.stopped is not None
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -159,14 +159,11 @@ class ModelRunner:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
 
-    async def _run_row(
-        self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
-    ) -> None:
+    async def _run_row(self, attempts: RowAttempts, messages: list[Message]) -> None:
         outcome: Outcome | None = None
-        attempts = RowAttempts(self.model_run, pending, messages, reservation, number)
         try:
-            if pending.error is not None:
-                outcome = await attempts.failed(pending.error)
+            if attempts.pending.error is not None:
+                outcome = await attempts.failed(attempts.pending.error)
             elif self._turns is not None:
                 outcome = await self._turns.run(attempts)
             else:
@@ -174,23 +171,30 @@ class ModelRunner:
             if outcome is not None:
                 await self.write_batcher.save_outcome(outcome)
         finally:
-            reservation.release()
+            attempts.close()
             self.tracker.finish_request(self.requester.model, outcome)
 
     async def _request(self, attempts: RowAttempts, messages: list[Message]) -> Outcome | None:
-        """Try until there is an answer or a permanent error; None if the run stops first."""
+        """Try until there is a valid answer or a permanent error; None if the run stops first."""
+        check = self.model_run.new_check()
         while True:
             try:
                 await attempts.begin(messages)
-            except LimitReachedError as refused:
+            except (LimitReachedError, BudgetExceededError, RunStoppedError) as refused:
                 return await attempts.failed(refused)
             try:
-                reply = await self.requester.ask(messages)
+                reply, headers = await self.requester.ask(messages)
             except DragomanError as error:
                 wait = await attempts.fail(error)
                 if wait is None:
                     return await attempts.failed(error)
                 await asyncio.sleep(wait)
-            else:
-                await attempts.succeed(reply.message.usage, reply.headers)
-                return attempts.answered(reply.message)
+                continue
+            await attempts.succeed(reply.usage, headers)
+            try:
+                correction = None if check is None else check.correction(reply)
+            except OutputError as error:
+                return await attempts.failed(error)
+            if correction is None:
+                return attempts.answered(reply)
+            messages = [*messages, reply, Message.user(correction)]

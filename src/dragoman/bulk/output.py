@@ -23,7 +23,11 @@ ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
 """
 
 _NOT_SENT = "not sent yet"
-_IN_PROGRESS = {State.IN_FLIGHT: "in progress", State.BATCHED: "in a batch that is not fetched yet"}
+_IN_PROGRESS = {
+    State.IN_FLIGHT: "in progress",
+    State.BATCHED: "in a batch that is not fetched yet",
+    State.INVALID: "its answer is not valid, and it is asked again",
+}
 _TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"}
 

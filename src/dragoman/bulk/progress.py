@@ -3,13 +3,17 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import BudgetExceededError, UnpricedModelError
 from dragoman.bulk.budget import RunBudget
 from dragoman.bulk.state.records import LostRequest, Outcome, State
+from dragoman.canonical.message import Message
+from dragoman.limits.budget import Budgets, Reservation
 
 _NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0
@@ -44,6 +48,8 @@ class ProgressTracker:
         self.budget = budget
         self.stopped: str | None = None
         self.in_flight = 0
+        self._waiting = 0
+        """Rows in flight that wait for the budget."""
         self._total = total
         self._callback = callback
         self._done = self._errors = 0
@@ -96,6 +102,26 @@ class ProgressTracker:
         """Wait until a request in flight has ended."""
         self._finished.clear()
         await self._finished.wait()
+
+    async def reserve_again(
+        self, budgets: Budgets, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions
+    ) -> Reservation:
+        """Reserve the most that a further request of a row in flight can cost.
+
+        While others are in flight it waits: they may cost less than they reserved. Raises BudgetExceededError.
+        """
+        while True:
+            try:
+                return budgets.reserve(adapter, messages, (), options)
+            except BudgetExceededError as error:
+                is_last = self._waiting + 1 >= self.in_flight
+                if is_last or error.per == "turn" or isinstance(error, UnpricedModelError):
+                    raise
+            self._waiting += 1
+            try:
+                await self.wait_for_one()
+            finally:
+                self._waiting -= 1
 
     @property
     def snapshot(self) -> Progress:

@@ -11,8 +11,8 @@ from sqlalchemy import and_, func, select
 
 from dragoman.bulk.output import AnswerColumns, join_rows
 from dragoman.bulk.rows import Row, Source
-from dragoman.bulk.state.manifest import Manifest, sum_known
-from dragoman.bulk.state.records import State
+from dragoman.bulk.state.manifest import Manifest
+from dragoman.bulk.state.records import State, sum_known
 from dragoman.bulk.state.tables import answers, lost_requests
 
 _TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
@@ -129,7 +129,7 @@ def build_report(
 @dataclass(frozen=True, slots=True)
 class ModelCounts:
     """The counts of one model. ``priced`` is the number of outcomes that ``usd`` covers. ``batched_usd`` is the
-    estimated cost of the rows in batches.
+    estimated cost of the rows in batches, with that of their answers which are not valid.
     """
 
     answered: int
@@ -169,8 +169,12 @@ def count_outcomes(manifest: Manifest, model_no: int) -> ModelCounts:
         tokens_in += int(input_sum or 0)
         tokens_out += int(output_sum or 0)
     answered, errors = counts[State.ANSWERED], counts[State.FAILED]
-    batched_query = select(c.estimate_usd).where(_for_model(manifest, model_no), c.state == State.BATCHED.value)
-    batched_usd = sum_known(*(row.estimate_usd for row in manifest.read(batched_query)))
+    unfinished = c.state.in_((State.BATCHED.value, State.INVALID.value))
+    batched = manifest.read(
+        select(c.state, c.cost_usd, c.estimate_usd).where(_for_model(manifest, model_no), unfinished)
+    )
+    estimates = (row.estimate_usd for row in batched if row.state == State.BATCHED)
+    batched_usd = sum_known(*(row.cost_usd for row in batched), *estimates)
     return ModelCounts(answered, errors, priced, unpriced, sum_known(*costs), batched_usd, tokens_in, tokens_out)
 
 

@@ -7,7 +7,7 @@ and retries stay with the run.
 
 from collections.abc import Generator
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError
@@ -46,9 +46,10 @@ class RowTurns:
         prompt, *system = attempts.pending.texts
         async with RowSession(self, attempts, *system) as session:
             try:
-                message = (await session.ask(prompt, output_retries=0)).message
+                run, output = attempts.run, cast("Any", attempts.run.form)
+                reply = await session.ask(prompt, output=output, output_retries=run.output_retries)
             except OutputError as error:
-                message = error.reply.message
+                return await attempts.failed(error)
             except StoreError:
                 raise
             except DragomanError as error:
@@ -56,7 +57,7 @@ class RowTurns:
                     raise
                 judged, text = await self._judge_error(session, error)
                 return await attempts.failed(judged, text)
-            return attempts.answered(message)
+            return attempts.answered(reply.message)
 
     async def _judge_error(self, session: AsyncSession, error: DragomanError) -> tuple[DragomanError, str | None]:
         """Return the error of the row and its text, as the policy leaves it: a provider may quote the conversation."""
@@ -127,7 +128,7 @@ class RowSession(AsyncSession):
             case Broken():  # the policy denied the reply
                 usage = None if outcome.partial is None else outcome.partial.usage
                 headers = {} if outcome.response is None else outcome.response.headers
-                yield _perform(self._attempts.refuse, usage, headers)
+                yield _perform(self._attempts.succeed, usage, headers)
             case _:
                 pass
         return outcome

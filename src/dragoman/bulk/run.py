@@ -23,11 +23,13 @@ from dragoman.bulk.prompt import Labels, RowReader
 from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 from dragoman.bulk.rows import Source, validate_suffix
-from dragoman.bulk.state.manifest import Manifest, sum_known
+from dragoman.bulk.state.manifest import Manifest
+from dragoman.bulk.state.records import sum_known
 from dragoman.bulk.state.write_batcher import WriteBatcher
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget
 from dragoman.output.answer_type import AnswerJson, AnswerType
+from dragoman.output.check import check_output_retries
 from dragoman.pricing import PriceTable
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.providers import merge_providers, read_providers
@@ -56,6 +58,7 @@ class RunConfig:
     labels: Labels | None = None
     output: Path | None = None
     output_type: Any = None
+    output_retries: int = 1
     manifest: str | Path = "sqlite://"
     name: str = "bulk"
     concurrency: int = CONCURRENCY
@@ -135,6 +138,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                         tracker=tracker,
                         limits=config.limits,
                         form=form or _schema_form(config.options),
+                        output_retries=config.output_retries,
                     ),
                     row_reader=row_reader,
                     client=config.client,
@@ -232,6 +236,7 @@ def _prices(config: RunConfig) -> Prices:
 def _check_config(config: RunConfig) -> None:
     if not config.models:
         raise ConfigurationError("a bulk run needs at least one model")
+    check_output_retries(config.output_retries)
     if config.output is not None:
         validate_suffix(config.output)
     if config.ray is not None and config.batch:

@@ -3,7 +3,6 @@
 import json
 import sys
 from contextlib import ExitStack, redirect_stdout
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ from dragoman.cli.io.conversations.start import describe, describe_unfinished, o
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import read_prompt
 from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
-from dragoman.cli.io.turn_options import read_options
+from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.events import ToolAnswered
@@ -55,7 +54,8 @@ def ask(
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the request, e.g. temperature=0."),
     ] = None,
-    schema: Annotated[Path | None, typer.Option(help="A file with the JSON Schema of the answer.")] = None,
+    schema: SchemaFile = None,
+    output_retries: OutputRetries = None,
     tool: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
@@ -75,7 +75,7 @@ def ask(
 ) -> None:
     """Sends one prompt to a model. The answer goes to stdout, tokens, cost and warnings to stderr."""
     notes = console(stderr=True)
-    options = read_options(option or (), max_tokens=max_tokens, schema=schema)
+    options = read_options(option or (), max_tokens=max_tokens, schema=schema, output_retries=output_retries)
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
     with ExitStack() as stack:

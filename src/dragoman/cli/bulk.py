@@ -14,6 +14,7 @@ from rich.table import Table
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.cli.io.client import base_url_setting, command_client
 from dragoman.cli.io.console import console
+from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_retries, read_schema
 
 if TYPE_CHECKING:
     from dragoman.bulk import BulkReport, Progress
@@ -43,6 +44,8 @@ def bulk(
     system: Annotated[str | None, typer.Option(help="A system prompt, with placeholders such as {column}.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in an answer.")] = None,
     temperature: Annotated[float | None, typer.Option(help="The sampling temperature.")] = None,
+    schema: SchemaFile = None,
+    output_retries: OutputRetries = None,
     budget: Annotated[str | None, typer.Option(help="The maximum cost of the whole run in US dollars.")] = None,
     concurrency: Annotated[int, typer.Option(help="The maximum number of concurrent requests for each model.")] = 64,
     manifest: Annotated[
@@ -79,7 +82,12 @@ def bulk(
     """
     output_path = output or file.with_name(f"{file.stem}.answers{file.suffix}")
     client = command_client(base_url_setting(model[0], base_url))
-    given: dict[str, Any] = {"max_output_tokens": max_tokens, "temperature": temperature}
+    retries = read_retries(output_retries, schema)
+    given: dict[str, Any] = {
+        "max_output_tokens": max_tokens,
+        "temperature": temperature,
+        "output_schema": None if schema is None else read_schema(schema),
+    }
     options = replace(
         client.config.options or AdapterOptions(),
         **{option: value for option, value in given.items() if value is not None},
@@ -95,6 +103,7 @@ def bulk(
             manifest=manifest,
             name=name,
             options=options,
+            output_retries=1 if retries is None else retries,
             labels=labels,
             concurrency=concurrency,
             budget=budget,

@@ -22,7 +22,7 @@ from dragoman.cli.io.prompts import attach
 from dragoman.cli.io.regular_files import read_regular
 from dragoman.cli.io.standard_input import read_line
 from dragoman.cli.io.terminal import EventPrinter, show_losses, show_preview, usage_line
-from dragoman.cli.io.turn_options import read_options
+from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.replies.stream import ReplyStream
@@ -57,6 +57,8 @@ def chat(
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of each request, e.g. temperature=0."),
     ] = None,
+    schema: SchemaFile = None,
+    output_retries: OutputRetries = None,
     tool: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
@@ -71,6 +73,7 @@ def chat(
     if continued and load is not None:
         raise typer.BadParameter("--continue and --load exclude each other")
     out = console()
+    options = read_options(option or (), schema=schema, output_retries=output_retries)
     conversation = open_conversation(
         "chat",
         model,
@@ -83,7 +86,7 @@ def chat(
     try:
         if continued:
             out.print(f"[dim]{escape(describe(conversation.session))}[/]", soft_wrap=True)
-        _Chat(out, conversation.session, read_options(option or ())).run()
+        _Chat(out, conversation.session, options).run()
     finally:
         conversation.close(console(stderr=True))
 

@@ -30,6 +30,7 @@ from dragoman.runtime import ClientConfig
 from dragoman.runtime.call_settings import read_call_settings
 from dragoman.runtime.providers import merge_providers
 from dragoman.runtime.transports import Transports
+from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.transport.settings import Providers, seal_keys
 
 CONCURRENCY = 8
@@ -54,6 +55,9 @@ def embed(
     extra: Mapping[str, Any] | None = None,
     resume: PartialEmbeddings | None = None,
     labels: Iterable[str] = (),
+    user_id: str | None = None,
+    team_id: str | None = None,
+    pseudonyms: Pseudonyms | None = None,
     concurrency: int = CONCURRENCY,
     client: Any = None,
     providers: Providers | None = None,
@@ -64,8 +68,9 @@ def embed(
     ``dimensions`` asks for shorter vectors, for the models that have them. ``purpose`` says whether the texts search or
     are to be found; models that embed both alike ignore it. An input that is too long is refused, unless ``truncate``
     says which part to leave out: ``end`` or ``start``. ``extra`` are body fields. ``labels`` are the security labels of
-    the inputs, for the policy and the router of the client. ``concurrency`` is how many requests
-    are sent at a time. ``client`` and ``settings`` are as for `dragoman.services.Services`.
+    the inputs, for the policy and the router of the client. ``user_id`` and ``team_id`` say whose budgets pay and are
+    stored; they and ``pseudonyms`` are as for a `Session`. ``concurrency`` is how many requests are sent at a time.
+    ``client`` and ``settings`` are as for `dragoman.services.Services`.
 
     Every request is retried by itself. If one fails for good, requests that have begun still end, the error is raised,
     and its ``embedded`` has the vectors so far: ``resume=error.embedded`` completes them, with the same inputs and
@@ -75,8 +80,11 @@ def embed(
     is too long, both before anything is sent; ConfigurationError, PolicyDeniedError, BudgetExceededError, and any
     ProviderError.
     """
+    identity = resolve_identity(user_id, team_id, pseudonyms)
     options = EmbeddingOptions(dimensions=dimensions, purpose=purpose, truncate=truncate, extra=extra or {})
-    call = _Call(model, inputs, options, resume, labels, concurrency, client, providers, settings, asynchronous=False)
+    call = _Call(
+        model, inputs, options, resume, labels, identity, concurrency, client, providers, settings, asynchronous=False
+    )
     try:
         carry_out(call.prepare())
         if call.workers > 1:
@@ -106,14 +114,20 @@ async def embed_async(
     extra: Mapping[str, Any] | None = None,
     resume: PartialEmbeddings | None = None,
     labels: Iterable[str] = (),
+    user_id: str | None = None,
+    team_id: str | None = None,
+    pseudonyms: Pseudonyms | None = None,
     concurrency: int = CONCURRENCY,
     client: Any = None,
     providers: Providers | None = None,
     **settings: Any,
 ) -> Embeddings:
     """`embed`, async."""
+    identity = resolve_identity(user_id, team_id, pseudonyms)
     options = EmbeddingOptions(dimensions=dimensions, purpose=purpose, truncate=truncate, extra=extra or {})
-    call = _Call(model, inputs, options, resume, labels, concurrency, client, providers, settings, asynchronous=True)
+    call = _Call(
+        model, inputs, options, resume, labels, identity, concurrency, client, providers, settings, asynchronous=True
+    )
     try:
         await carry_out_async(call.prepare())
         if call.workers:
@@ -136,6 +150,7 @@ class _Call:
         options: EmbeddingOptions,
         resume: PartialEmbeddings | None,
         labels: Iterable[str],
+        identity: tuple[str | None, str | None],
         concurrency: int,
         client: Any,
         providers: Providers | None,
@@ -165,7 +180,7 @@ class _Call:
         """The requests that have not begun, the first one at the end: the numbers of their inputs."""
         transports, self._own = _transports(config, own, asynchronous=asynchronous)
         self._governance = EmbeddingGovernance(
-            config, adapter, self._embedding, Sender(adapter, transports), frozenset(labels)
+            config, adapter, self._embedding, Sender(adapter, transports), frozenset(labels), identity
         )
         self._governance.check_policy(asynchronous=asynchronous)
 

@@ -32,6 +32,7 @@ from dragoman.policy.errors import PolicyDeniedError
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.transports import Transports
 from dragoman.session.effects import Perform
+from dragoman.session.identity import with_identity
 from dragoman.session.middleware.policy_hooks import perform
 from dragoman.transport.retry import RetryState
 
@@ -67,8 +68,11 @@ class EmbeddingGovernance:
         embedding: EmbeddingAdapter,
         sender: Sender,
         labels: frozenset[str] = frozenset(),
+        identity: tuple[str | None, str | None] = (None, None),
     ) -> None:
-        """``labels`` are those of all inputs. Raises ConfigurationError if nothing in the client reads them."""
+        """``labels`` are those of all inputs, ``identity`` the ids of the user and the team. Raises ConfigurationError
+        if nothing in the client reads them.
+        """
         self._client = client
         self._adapter = adapter
         self._embedding = embedding
@@ -79,7 +83,8 @@ class EmbeddingGovernance:
         if self._judge is None and labels:
             raise ConfigurationError("labels are for a policy or a router: use a client that has one")
         self._prices = client.prices or bundled_prices()
-        accounts = BudgetAccounts(client.budgets).for_turn(None, None, Spend)
+        self._user_id, self._team_id = identity
+        accounts = BudgetAccounts(client.budgets).for_turn(self._user_id, self._team_id, Spend)
         self._budgets = Budgets(accounts, self._prices, _now)
         self.session_id = new_session_id()
         self._turn_id = f"turn_{new_ulid()}"
@@ -202,6 +207,7 @@ class EmbeddingGovernance:
         metadata = MessageMetadata(
             status=MessageStatus.COMPLETE, model=self._model, provider=self._adapter.provider, usage=usage
         )
+        metadata = with_identity(metadata, self._user_id, self._team_id)
         return Message(role=Role.ASSISTANT, content=(), session_id=self.session_id, metadata=metadata)
 
     def _settle(self, grant: Grant | None, usage: Usage | None, requests: int) -> Work[None]:

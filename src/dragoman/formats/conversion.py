@@ -1,8 +1,8 @@
 """What writers share: the history that they take, and the result, a document and its losses."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.message import Message
@@ -20,6 +20,18 @@ class Conversion(Generic[Data]):
     data: Data
     losses: tuple[Loss, ...] = ()
     labels: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A list that is made when it is read, piece by piece and once.
+
+    If there are ``fields``, it stands behind them in an object, under ``name``.
+    """
+
+    pieces: Iterable[list[Any]]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
 
 
 LOSS_KINDS: Mapping[str, LossKind] = {

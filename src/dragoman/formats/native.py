@@ -1,6 +1,6 @@
 """Message lists as users of the providers' own clients store them, read and written by the adapters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.conversion import Conversion, as_history
+from dragoman.formats.conversion import Conversion, Pieces, as_history
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
@@ -113,29 +113,61 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     read its thinking. The losses are those of the request. Raises CriticalLossError, ProjectionError and
     UnknownProviderError.
     """
+    written = to_native_pieces(provider, messages, model=model)
+    document = written.data
+    entries = [entry for piece in document.pieces for entry in piece]
+    data: Native = {**document.fields, document.name: entries} if document.fields else entries
+    return Conversion(data, written.losses, written.labels)
+
+
+def to_native_pieces(provider: str, messages: Sequence[Message], *, model: str | None = None) -> Conversion[Pieces]:
+    """As `to_native`, with the list in pieces: that of a long history takes much more memory than its JSON."""
     history = as_history(messages)
     return report_labels(_write(provider, history, model), history, provider)
 
 
-def _write(provider: str, messages: list[Message], model: str | None) -> Conversion[Native]:
+def _write(provider: str, messages: list[Message], model: str | None) -> Conversion[Pieces]:
     fields = _history_fields(provider)
     adapter = _adapter(provider, model or _speaker(provider, messages))
     history = _relabel_model(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:
-        return Conversion([])
+        return Conversion(Pieces([]))
     trailing = _trailing_turn(history)
-    wire = adapter.to_wire([*history, *trailing], [], AdapterOptions())
+    context = RequestContext(model=str(adapter.model_id))
+    wire = adapter.to_wire([*history, *trailing], [], AdapterOptions(context=context))
     last = [loss for loss in wire.losses if loss.message_id == history[-1].id]
     if trailing and any(loss.kind is LossKind.EMPTY_MESSAGE for loss in last):
         # The last message lost all its content, so the appended turn was merged into the turn before, if there is one.
         earlier = _write(provider, history[:-1], model)
         return Conversion(earlier.data, (*earlier.losses, *last))
-    body = wirejson.loads_object(wire.body)
+    body, chunks = _cut_out(wire.body, context.encode_cache.latest_chunks())
     entries = _drop_trailing(body.get(fields.messages), trailing)
     trailing_ids = {message.id for message in trailing}
     losses = tuple(loss for loss in wire.losses if loss.message_id not in trailing_ids)
     instructions = {name: body[name] for name in fields.instructions if body.get(name)}
-    return Conversion({**instructions, fields.messages: entries} if instructions else entries, losses)
+    return Conversion(Pieces(_iter_pieces(entries, chunks), instructions, fields.messages), losses)
+
+
+def _cut_out(body: bytes, chunks: Sequence[bytes]) -> tuple[dict[str, Any], Sequence[bytes]]:
+    """Return the body with None for the entries in these chunks, and the chunks. They are in the body as they are; if
+    not, it is returned whole, without chunks.
+    """
+    start = end = body.find(chunks[0]) if chunks else -1
+    for number, chunk in enumerate(chunks):
+        at = end + bool(number)  # behind the comma
+        if start < 0 or not body.startswith(chunk, at):
+            return wirejson.loads_object(body), ()
+        end = at + len(chunk)
+    return wirejson.loads_object(body[:start] + b"null" + body[end:] if chunks else body), chunks
+
+
+def _iter_pieces(entries: list[Any], chunks: Sequence[bytes]) -> Iterator[list[Any]]:
+    """Yield the entries, with those of the chunks in their place."""
+    cut = entries.index(None) if chunks else 0
+    yield entries[:cut]
+    for chunk in chunks:
+        yield wirejson.loads(b"[" + chunk + b"]")
+    yield entries[cut + bool(chunks) :]
 
 
 def _speaker(provider: str, messages: Sequence[Message]) -> str | None:

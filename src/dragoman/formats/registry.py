@@ -16,7 +16,7 @@ from dragoman.formats.acp.convert import from_acp, to_acp
 from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
-from dragoman.formats.conversion import Conversion
+from dragoman.formats.conversion import Conversion, Pieces
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
@@ -55,11 +55,11 @@ from dragoman.formats.importers.langchain.langgraph import from_langgraph, from_
 from dragoman.formats.importers.langchain.langsmith import from_langsmith
 from dragoman.formats.importers.templates import from_chat_template, from_harmony
 from dragoman.formats.labels import read_sidecar
-from dragoman.formats.native import from_native, to_native
+from dragoman.formats.native import from_native, to_native, to_native_pieces
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.losses import collect_losses
 from dragoman.formats.reading.read import Read
-from dragoman.formats.umf.convert import from_umf, to_umf
+from dragoman.formats.umf.convert import from_umf, to_umf, to_umf_pieces
 from dragoman.formats.umf.events import from_umf_events
 
 _PIECE_ENTRIES = 1024
@@ -115,6 +115,8 @@ def _build_formats() -> dict[str, Format]:
         lambda history, _: to_pydantic_ai(history)),
         Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data),
         lambda history, _: to_langchain(history)),
+        Format("langchain-dumpd", "LangChain's messages as its dumpd writes them", lambda data, _: from_langchain(data),
+        lambda history, _: to_langchain(history, form="dumpd")),
         Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
         lambda history, _: to_litellm(history)),
         Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs,
@@ -263,6 +265,15 @@ def _read_data(data: Any, name: str, model: str | None, title: str = "1") -> lis
     return [Conversation(title, known.read(data, model))]
 
 
+def write_pieces(name: str, history: Sequence[Message], model: str | None) -> Conversion[Any] | None:
+    """Write a history as `iter_text` takes it, in pieces; None if the format has a writer of its own only."""
+    if name in _entries():
+        return None
+    if name in providers() and name not in FORMATS:
+        return to_native_pieces(name, history, model=model)
+    return to_umf_pieces(history) if name == "umf" else None
+
+
 def iter_text(data: Any) -> Iterator[str]:
     """Yield the output of a writer, or messages, as the text of a file, in pieces.
 
@@ -270,14 +281,27 @@ def iter_text(data: Any) -> Iterator[str]:
     """
     if isinstance(data, str):
         yield data
-        return
-    if not isinstance(data, list) or len(data) <= _PIECE_ENTRIES:
+    elif isinstance(data, Pieces):
+        yield from _iter_pieces(data)
+    elif isinstance(data, list) and len(data) > _PIECE_ENTRIES:
+        starts = range(0, len(data), _PIECE_ENTRIES)
+        yield from _iter_pieces(Pieces(data[start : start + _PIECE_ENTRIES] for start in starts))
+    else:
         yield _to_text(data) + "\n"
-        return
-    for start in range(0, len(data), _PIECE_ENTRIES):
-        entries = _to_text(data[start : start + _PIECE_ENTRIES])
-        yield ("," if start else "[") + entries.removeprefix("[").removesuffix("\n]")
-    yield "\n]\n"
+
+
+def _iter_pieces(data: Pieces) -> Iterator[str]:
+    """Yield the text of a list, or of an object that ends with it."""
+    indent, start, end = "", "[", "]"
+    if data.fields:
+        fields = _to_text(dict(data.fields)).removesuffix("\n}")
+        indent, start, end = " ", f"{fields},\n {_to_text(data.name)}: [", "]\n}"
+    is_empty = True
+    for piece in filter(None, data.pieces):
+        entries = _to_text(piece).removeprefix("[").removesuffix("\n]")
+        yield ("," if not is_empty else start) + entries.replace("\n", "\n" + indent)
+        is_empty = False
+    yield (start if is_empty else "\n" + indent) + end + "\n"
 
 
 def _to_text(data: Any) -> str:

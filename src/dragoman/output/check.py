@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -28,6 +29,13 @@ _FINAL_STOPS = {
 _MAX_PROBLEMS, _MAX_CHARS = 20, 500
 """Of a request to answer again: more would not help the model."""
 _CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
+
+
+def check_output_retries(retries: Any) -> int:
+    """Return the number. Raises RequestError if it is none."""
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise RequestError("output_retries is a whole number, at least 0")
+    return retries
 
 
 class AnswerCheck(Generic[T]):

@@ -20,6 +20,7 @@ from dragoman.policy.runner import Steps, run, run_async
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
 from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
+from dragoman.policy.unknown_parts import find_unknown_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,7 @@ class Pipeline:
         """
         step_hook = Hook.parse(hook)
         _check_types(message, extensions)
-        step_run = start_step(
-            self, step_hook, message, extensions, calls=calls or {}, partial=partial, already_seen=already_seen
-        )
+        step_run = start_step(self, step_hook, message, extensions, calls or {}, partial, already_seen)
         yield from step_run.steps()
         changed = step_run.changed_extensions
         final, visible = step_run.finish(), extensions if changed is None else changed
@@ -152,7 +151,6 @@ def start_step(
     hook: Hook,
     message: Message,
     extensions: Extensions | LazyExtensions | None,
-    *,
     calls: Mapping[str, CalledTool],
     partial: bool = False,
     already_seen: bool = False,
@@ -162,8 +160,8 @@ def start_step(
     """
     source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
     step_run = StepRun(source, pipeline._by_hook[hook], pipeline._rules, already_seen)
-    if hook in pipeline._hooks:
-        step_run.check_parts()
+    if hook in pipeline._hooks and (kind := find_unknown_kind(message.content)) is not None:
+        step_run.handle_unknown_part(kind)
     if hook in PRE_HOOKS:
         step_run.check_access()
     elif hook in POST_HOOKS:

@@ -39,7 +39,7 @@ class LazyExtensions:
 class StepSource:
     """The originals of a step. No plugin receives it; the plugins of the step share its views."""
 
-    __slots__ = ("_cache", "_extensions", "_views", "calls", "hook", "message", "partial")
+    __slots__ = ("_cache", "_extensions", "calls", "hook", "last_views", "message", "partial")
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class StepSource:
         self.partial = partial
         self._extensions = extensions
         self._cache = cache
-        self._views: tuple[frozenset[Capability] | None, tuple[MessageView, ...]] = (None, ())
+        self.last_views: tuple[frozenset[Capability] | None, tuple[MessageView, ...]] = (None, ())
+        """The views that were built last, and for which capabilities."""
 
     @property
     def extensions(self) -> Extensions | None:
@@ -70,11 +71,11 @@ class StepSource:
 
     def views(self, capabilities: frozenset[Capability]) -> tuple[MessageView, ...]:
         """Return the views for these capabilities: plugins that have the same ones share them."""
-        known, views = self._views
-        if known is not capabilities and known != capabilities:
+        known, views = self.last_views
+        if known != capabilities:
             source = _PluginViewSource(self.hook.removeprefix("cmf."), capabilities, self._extensions, self._cache)
             views = build_views(self.message, source, self.calls)
-            self._views = (capabilities, views)
+            self.last_views = (capabilities, views)
         return views
 
 
@@ -171,7 +172,8 @@ class Step:
 
     def views(self) -> tuple[MessageView, ...]:
         """Return one read-only view for each part of the message, with the extensions that the plugin may read."""
-        return self._source.views(self._capabilities)
+        known, views = self._source.last_views
+        return views if known is self._capabilities else self._source.views(self._capabilities)
 
     def __reduce__(self) -> Any:
         shown = (self.hook, self.message, self.extensions, tuple(sorted(self._capabilities)), self.calls, self.partial)

@@ -21,7 +21,7 @@ from dragoman.policy.plugin import Hook, Mode, OnError, PluginDeclaration, Plugi
 from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps
 from dragoman.policy.slots import Tier
 from dragoman.policy.step import Step, StepSource, new_step
-from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
+from dragoman.policy.unknown_parts import drop_unknown_parts
 
 logger = logging.getLogger("dragoman.policy")
 
@@ -70,7 +70,7 @@ class HookPlugins:
 
 
 class StepRun:
-    """``first`` is what the first plugin sees, ``source`` what the next one sees.
+    """``first`` is what the first plugin sees, ``source`` what the next one sees: the same object if nothing changed.
 
     ``changed_extensions`` is None until the extensions change.
     """
@@ -145,10 +145,8 @@ class StepRun:
         source = self.source
         self._replace(source.message, apply_data_labels(source.message, source.extensions, source.calls))
 
-    def check_parts(self) -> None:
-        kind = find_unknown_kind(self.source.message.content)
-        if kind is None:
-            return
+    def handle_unknown_part(self, kind: str) -> None:
+        """Drop the parts that no plugin can judge, or deny the step."""
         if self._rules.unknown == "drop" and not self._already_seen:
             self._replace(drop_unknown_parts(self.source.message), None)
             return

@@ -5,9 +5,9 @@ They do not pass unchecked. A pipeline denies a message with such a part, or dro
 
 from collections.abc import Sequence
 
-from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, ToolResultBlock
+from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message
-from dragoman.canonical.message_view.kinds import KIND_BY_BLOCK, ViewKind
+from dragoman.canonical.message_view.kinds import KIND_BY_BLOCK
 from dragoman.canonical.message_view.parts import UnknownPartError, inner_parts
 from dragoman.policy.edit import replace_content
 
@@ -15,9 +15,9 @@ from dragoman.policy.edit import replace_content
 def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
     """Return the first kind without a view, at any depth, or None."""
     for block in content:
-        kind = KIND_BY_BLOCK.get(type(block))
-        if kind is ViewKind.TEXT:
+        if type(block) is TextBlock:  # most are
             continue
+        kind = KIND_BY_BLOCK.get(type(block))
         if kind is None:
             return str(block.type)
         if isinstance(block, ToolResultBlock):

@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.extensions.message_retention import RETENTION
 from dragoman.canonical.message import SCHEMA_VERSION, Message, Role, read_message, write_message
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.store.columns import (
@@ -140,12 +141,14 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
             decode_text(call["id"]): _progress(call, by_id)
             for call in connection.execute(started.order_by(tool_calls.c.seq, tool_calls.c.position)).mappings()
         }
+        prompt, retention = _read_prompt(row["prompt_json"])
         return OpenTurn(
             number=row["number"],
-            prompt=tuple(map(read_message, decode_json(row["prompt_json"]))),
+            prompt=prompt,
             first_message=row["first_seq"],
             attempts=tuple(_read_attempt(each) for each in decode_json(row["attempts_json"])),
             calls=calls,
+            retention=retention,
         )
     except MALFORMED_DATA_ERRORS as error:
         raise unreadable_error(f"the open turn of the session {session_id!r:.80}", error) from None
@@ -187,10 +190,28 @@ def _turn_row(session_id: str, number: int, turn: OpenTurn, now: int) -> dict[st
 
 
 def _content(turn: OpenTurn) -> dict[str, Any]:
+    prompt = (_prompt_json(message, turn.retention.get(message.id)) for message in turn.prompt)
     return {
-        "prompt_json": f"[{','.join(write_message(message).decode() for message in turn.prompt)}]",
+        "prompt_json": f"[{','.join(prompt)}]",
         "attempts_json": wirejson.dumps_text([_attempt_json(each) for each in turn.attempts]),
     }
+
+
+def _prompt_json(message: Message, retention: Mapping[str, Any] | None) -> str:
+    """Return a message as JSON, with how long its data may be kept as one more field."""
+    text = write_message(message).decode()
+    return text if retention is None else f'{text[:-1]},"{RETENTION}":{wirejson.dumps_text(retention)}}}'
+
+
+def _read_prompt(stored: str) -> tuple[tuple[Message, ...], dict[str, Mapping[str, Any]]]:
+    prompt: list[Message] = []
+    retention: dict[str, Mapping[str, Any]] = {}
+    for entry in decode_json(stored):
+        kept = entry.pop(RETENTION, None)
+        prompt.append(read_message(entry))
+        if isinstance(kept, Mapping):
+            retention[prompt[-1].id] = kept
+    return tuple(prompt), retention
 
 
 def _changes(step: TurnStep) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 A row is a format: whether it is read and written, whether the library or client that owns it accepts what is written,
 and the kinds of losses that are named. Conversations are those of handwritten samples, and of other libraries' files if
-their folder is present. A validator whose library is not installed is named, and does not count.
+their folder is present. A validator whose library is not installed is named, and does not count: ``--install FOLDER``
+installs those of `tests.conformance.formats.peers`, which also send what they accept.
 """
 
 import argparse
 import json
 import logging
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +20,8 @@ from typing import Any
 
 from dragoman import Message
 from dragoman.formats.registry import FORMATS, read
+from tests.conformance.formats.peers.environments import install, interpreter, libraries, peers_folder
+from tests.conformance.formats.peers.report import check_peer
 from tests.conformance.formats.round_trips import FORMATS as WRITTEN
 from tests.conformance.formats.round_trips import (
     LIBRARY_FILES,
@@ -34,39 +36,6 @@ from tests.unit.formats.importers.framework_samples import FRAMEWORK_SAMPLES, TE
 from tests.unit.formats.importers.samples import SAMPLES
 
 Validate = Callable[[Any], object]
-
-
-def _pydantic_ai(data: Any) -> object:
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
-
-    return ModelMessagesTypeAdapter.validate_python(data)
-
-
-def _langchain(data: Any) -> object:
-    from langchain_core.messages import messages_from_dict
-
-    return messages_from_dict(data)
-
-
-def _litellm(data: Any) -> object:
-    from litellm.utils import validate_and_fix_openai_messages
-
-    return validate_and_fix_openai_messages(messages=data)
-
-
-def _llm(data: bytes) -> object:
-    import sqlite_utils
-    from llm.logs import LogStore
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "logs.db")
-        path.write_bytes(data)
-        database = sqlite_utils.Database(path)
-        broken = LogStore(database).verify()
-        database.close()
-    if broken:
-        raise ValueError(f"{len(broken)} messages do not have the hash of their content")
-    return None
 
 
 def _openai_chat(data: Any) -> object:
@@ -106,17 +75,13 @@ def _ollama(data: Any) -> object:
 
 
 VALIDATORS: dict[str, tuple[str, Validate]] = {
-    "pydantic-ai": ("pydantic_ai", _pydantic_ai),
-    "langchain": ("langchain_core", _langchain),
-    "litellm": ("litellm", _litellm),
-    "llm": ("llm", _llm),
     "openai-chat": ("openai", _openai_chat),
     "openai": ("openai", _openai),
     "anthropic": ("anthropic", _anthropic),
     "google": ("google.genai", _google),
     "ollama": ("ollama", _ollama),
 }
-"""The module of the library that owns a format, and its own check."""
+"""The SDK of the provider that owns a format, and its own check."""
 
 
 @dataclass(slots=True)
@@ -143,8 +108,8 @@ def sample_conversations(most: int | None = None) -> Iterator[tuple[str, list[Me
     yield from islice(conversations(LIBRARY_FILES, None), most)
 
 
-def build_matrix(found: list[tuple[str, list[Message]]]) -> list[MatrixRow]:
-    """Return a row for each format, those that are written first."""
+def build_matrix(found: list[tuple[str, list[Message]]], peers: Path | None = None) -> list[MatrixRow]:
+    """Return a row for each format, those that are written first. ``peers`` has the environments of libraries."""
     rows = []
     for name in WRITTEN:
         row = MatrixRow(name, is_read=True, trips=FormatRow(name))
@@ -156,9 +121,19 @@ def build_matrix(found: list[tuple[str, list[Message]]]) -> list[MatrixRow]:
             check_conversation(row.trips, title, history)
             if row.accepted is not None and validate is not None:
                 _validate(row, validate, title, history)
+        if name in libraries():
+            _ask_library(row, found, peers)
         rows.append(row)
     others = [name for name in FORMATS if name not in WRITTEN]
     return [*rows, *(MatrixRow(name, is_read=True, trips=FormatRow(name)) for name in others)]
+
+
+def _ask_library(row: MatrixRow, found: list[tuple[str, list[Message]]], folder: Path | None) -> None:
+    if folder is None or interpreter(row.name, folder) is None:
+        row.validator = f"{row.name} (not installed)"
+        return
+    peer = check_peer(row.name, [(f"{index} {name}", history) for index, (name, history) in enumerate(found)], folder)
+    row.validator, row.accepted, row.refused = f"{row.name} (sends {peer.sent})", peer.accepted, peer.faults
 
 
 def _validate(row: MatrixRow, validate: Validate, title: str, history: list[Message]) -> None:
@@ -196,9 +171,12 @@ def _print(rows: list[MatrixRow]) -> None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.formats.matrix")
     parser.add_argument("--most", type=int, help="of library files (default: all)")
+    parser.add_argument("--install", type=Path, metavar="FOLDER", help="install the libraries there first")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
-    rows = build_matrix(list(sample_conversations(options.most)))
+    if options.install is not None:
+        install(options.install)
+    rows = build_matrix(list(sample_conversations(options.most)), options.install or peers_folder())
     _print(rows)
     faults = [f"{row.name}: {fault}" for row in rows for fault in (*row.trips.faults, *row.refused)]
     for fault in faults[:40]:

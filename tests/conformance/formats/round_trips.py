@@ -69,7 +69,7 @@ Reader = Callable[[Any, list[Message]], list[Message]]
 NATIVE = ("openai-chat", "openai", "anthropic", "ollama", "google", "mistral", "cohere", "bedrock")
 WHOLE = ("messages", "cmf")
 """Formats whose result equals the original, with all metadata."""
-LIBRARIES = ("pydantic-ai", "langchain", "litellm", "hf", "llm")
+LIBRARIES = ("pydantic-ai", "langchain", "langchain-dumpd", "litellm", "hf", "llm")
 FORMATS = ("messages", "cmf", "umf", "umf-openai", "chatml", "acp", "message-body", *LIBRARIES, *NATIVE)
 NEW_IDS = LIBRARIES
 """Formats whose documents are not rewritten unchanged: their ids, or what a reader joins, are of each writing."""
@@ -84,7 +84,7 @@ def writer_for(name: str) -> Writer:
         "messages": to_messages, "cmf": to_cmf, "umf": to_umf, "chatml": to_chatml, "acp": to_acp,
         "message-body": _bodies, "umf-openai": lambda history: to_umf(history, openai_calls=True),
         "pydantic-ai": to_pydantic_ai, "langchain": to_langchain, "litellm": to_litellm, "hf": to_hugging_face,
-        "llm": to_llm_log,
+        "llm": to_llm_log, "langchain-dumpd": lambda history: to_langchain(history, form="dumpd"),
     }  # fmt: skip
     return shapes.get(name) or (lambda history: to_native(name, history, model=_model(name)))
 
@@ -93,6 +93,7 @@ def reader_for(name: str) -> Reader:
     shapes: dict[str, Callable[[Any], list[Message]]] = {
         "messages": from_messages, "cmf": from_cmf, "umf": from_umf, "chatml": from_chatml, "acp": from_acp,
         "umf-openai": from_umf, "pydantic-ai": from_pydantic_ai, "langchain": from_langchain, "litellm": from_litellm,
+        "langchain-dumpd": from_langchain,
         "hf": lambda data: from_hugging_face(data)[0].messages, "llm": _read_log,
     }  # fmt: skip
     if name in shapes:

@@ -6,6 +6,7 @@
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,20 @@ WITHOUT_ROOM: Formats = {
     "openai": (lambda messages: to_native("openai", messages), lambda data: from_native("openai", data)),
 }
 LONGEST = 6
+
+
+@cache
+def _store() -> Store:
+    """The store of all programs: each session has an id of its own, and a new store takes longer than a session."""
+    return Store("sqlite://")
+
+
+@cache
+def _other_store() -> Store:
+    """The store that lines are read into."""
+    return Store("sqlite://")
+
+
 label_sets = st.frozensets(st.sampled_from(LABELS), max_size=2)
 
 
@@ -83,10 +98,10 @@ class TravellingLabels(RuleBasedStateMachine):
         self.messages: tuple[Message, ...] = ()
         self.due: frozenset[str] = frozenset()
         self.answer = "hello"
-        self.client = Client(
-            policy=Pipeline([LabelPlugin()], grants=["declassify_labels"]),
-            store=Store("sqlite://"),
-            providers={"anthropic": self._settings(httpx.Client)},
+        policy, store = Pipeline([LabelPlugin()], grants=["declassify_labels"]), _store()
+        self.client = Client(policy=policy, store=store, providers={"anthropic": self._settings(httpx.Client)})
+        self.bulk_client = Client(
+            policy=policy, store=store, providers={"anthropic": self._settings(httpx.AsyncClient)}
         )
 
     def _settings(self, kind: Any) -> dict[str, Any]:
@@ -97,6 +112,7 @@ class TravellingLabels(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.client.close()
+        self.bulk_client.close()
 
     def _go_on(self, messages: Sequence[Message], *texts: str) -> None:
         """Take the conversation from here; ``texts`` are those that a plugin has labelled."""
@@ -137,8 +153,8 @@ class TravellingLabels(RuleBasedStateMachine):
             case "fork":
                 return self.client.resume(store.fork(session.session_id).id, model=MODEL).messages
             case "lines":
-                with Store("sqlite://") as other:
-                    return other.load(other.import_lines([*store.export(session.session_id)]).id).messages
+                other = _other_store()
+                return other.load(other.import_lines([*store.export(session.session_id)]).id).messages
         return session.messages
 
     @precondition(lambda self: self.messages)
@@ -167,14 +183,13 @@ class TravellingLabels(RuleBasedStateMachine):
     def bulk(self, prompt: str, answer: str) -> None:
         """A row with the labels, whose session is in the store."""
         self.answer = answer
-        settings = {"anthropic": self._settings(httpx.AsyncClient)}
-        with Client(policy=self.client.config.policy, store=Store("sqlite://"), providers=settings) as client:
-            row = {"prompt": prompt, "labels": sorted(self.due)}
-            with bulk([row], MODEL, labels="labels", client=client) as report:
-                assert [each["error"] for each in report] == [None]
-            store: Any = client.config.store
-            (record,) = store.list().sessions
-            self._go_on(client.resume(record.id, model=MODEL).messages, prompt, answer)
+        store: Any = self.client.config.store
+        before = {each.id for each in store.list().sessions}
+        row = {"prompt": prompt, "labels": sorted(self.due)}
+        with bulk([row], MODEL, labels="labels", client=self.bulk_client) as report:
+            assert [each["error"] for each in report] == [None]
+        (session_id,) = {each.id for each in store.list().sessions} - before
+        self._go_on(self.client.resume(session_id, model=MODEL).messages, prompt, answer)
 
     @rule(prompt=words, answer=words, labels=label_sets)
     def batch(self, prompt: str, answer: str, labels: frozenset[str]) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, DragomanError, Message, RequestContext, Role, WireRequest, get_adapter
 from dragoman.adapter.losses import Loss
+from dragoman.adapter.requests import encode_cache
 from dragoman.testing.strategies import histories
 from tests.sampling import examples
 
@@ -54,6 +56,17 @@ def test_a_growing_history_is_sent_like_a_new_one(model: str, data: st.DataObjec
         assert body_and_losses(build_request(model, history[:end], session)) == body_and_losses(
             build_request(model, history[:end], afresh)
         )
+
+
+@pytest.mark.parametrize("model", MODELS)
+@examples(30)
+@given(history=histories(max_scenes=8))
+def test_a_long_history_is_encoded_in_stretches_like_at_once(model: str, history: list[Message]) -> None:
+    """Its items are never in memory all at once. A stretch is as short as it can be here."""
+    at_once = build_request(model, history, RequestContext(model=model, session_id="s"))
+    with mock.patch.object(encode_cache, "_CHUNK_ITEMS", 1):
+        in_stretches = build_request(model, history, RequestContext(model=model, session_id="s"))
+    assert body_and_losses(in_stretches) == body_and_losses(at_once)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -7,7 +7,7 @@ is answered: FAIL is refused, EXPIRE expires, CANCEL is cancelled.
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
@@ -28,7 +28,8 @@ class Batch:
 
 @dataclass
 class Provider:
-    """``cut`` is the number of bytes of the results that are sent; None sends all."""
+    """``cut`` is the number of bytes of the results that are sent; None sends all. ``write`` returns the text of an
+    answer, for a custom id and the messages as JSON."""
 
     polls: int = 1
     ends_as: str = "completed"
@@ -36,6 +37,7 @@ class Provider:
     cut_bytes: int | None = None
     lost_lines: int = 0
     url: str = ""
+    write: Callable[[str, str], str] = lambda custom_id, messages: f"Answer to {custom_id}"
     batches: dict[str, Batch] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
@@ -84,13 +86,13 @@ def _messages_cancel(provider: Provider, match: Any, headers: dict[str, str], bo
 def _messages_results(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     batch = provider.batches[match[1]]
     return 200, provider.results(
-        [{"custom_id": each["custom_id"], "result": _result(batch, each)} for each in batch.requests]
+        [{"custom_id": each["custom_id"], "result": _result(provider, batch, each)} for each in batch.requests]
     )
 
 
 def _message_batch(provider: Provider, batch: Batch) -> bytes:
     ended = provider.ended(batch)
-    kinds = [_result(batch, each)["type"] for each in batch.requests] if ended else []
+    kinds = [_result(provider, batch, each)["type"] for each in batch.requests] if ended else []
     names = ("succeeded", "errored", "canceled", "expired")
     return json.dumps(
         {
@@ -111,7 +113,7 @@ def _message_batch(provider: Provider, batch: Batch) -> bytes:
     ).encode()
 
 
-def _result(batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
+def _result(provider: Provider, batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
     messages = json.dumps(request["params"]["messages"])
     if batch.cancelled or "CANCEL" in messages:
         return {"type": "canceled"}
@@ -120,7 +122,7 @@ def _result(batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
     if "FAIL" in messages:
         error = {"type": "invalid_request_error", "message": "max_tokens: too many"}
         return {"type": "errored", "error": {"type": "error", "error": error, "request_id": "req_9"}}
-    content: list[dict[str, Any]] = [{"type": "text", "text": f"Answer to {request['custom_id']}"}]
+    content: list[dict[str, Any]] = [{"type": "text", "text": provider.write(request["custom_id"], messages)}]
     if tools := request["params"].get("tools"):
         content = [{"type": "tool_use", "id": "toolu_1", "name": tools[0]["name"], "input": {"city": "Oslo"}}]
     return {

@@ -29,16 +29,17 @@ def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def embed(kind: Any, provider: Provider, inputs: Any, **settings: Any) -> Embeddings:
-    """Embed by a client with these settings."""
+def embed(kind: Any, provider: Provider, inputs: Any, who: Any = None, **settings: Any) -> Embeddings:
+    """Embed by a client with these settings, for ``who``."""
+    who = who or {}
     client = kind(providers={"openai": {"base_url": provider.url, "api_key": "k"}}, **settings)
     if isinstance(client, Client):
         with client:
-            return client.embed(MODEL, inputs)
+            return client.embed(MODEL, inputs, **who)
 
     async def run() -> Embeddings:
         async with client:
-            found: Embeddings = await client.embed(MODEL, inputs)
+            found: Embeddings = await client.embed(MODEL, inputs, **who)
             return found
 
     return asyncio.run(run())
@@ -74,6 +75,20 @@ def test_a_budget_is_charged_what_was_used(provider: Provider, kind: Any) -> Non
     with pytest.raises(BudgetExceededError):
         embed(kind, provider, ["hello"], budgets=[Budget(tokens=1)])
     assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("per", ["user", "team"])
+def test_a_budget_for_each_user_or_team_holds(provider: Provider, kind: Any, per: Any) -> None:
+    """Nobody pays for another one, and the receipts say whose they are."""
+    budget, name = Budget(tokens=TOKENS + 50, per=per), f"{per}_id"
+    found = embed(kind, provider, ["hello"], {name: "one"}, budgets=[budget])
+    assert (budget.spend_of("one").tokens, budget.spend_of("other").tokens) == (TOKENS, 0)
+    assert [getattr(each.metadata, name) for each in found.receipts] == ["one"]
+    budget.add_spend("one", tokens=50)
+    with pytest.raises(BudgetExceededError):
+        embed(kind, provider, ["hello"], {name: "one"}, budgets=[budget])
+    embed(kind, provider, ["hello"], {name: "other"}, budgets=[budget])
+    assert len(provider.requests) == 2
 
 
 def test_limits_hold(provider: Provider, kind: Any) -> None:

@@ -5,7 +5,7 @@ side no longer changes: its turns, its items on the wire and its losses stay the
 (docs/reference/tool-ids.md#prefix-law).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from operator import is_
@@ -43,13 +43,15 @@ class EncodedPrefix:
     """The adapter's state after these messages, needed to encode later ones."""
 
     def extend(
-        self, messages: Sequence[Message], items: list[Any], losses: Sequence[Loss], encoder_state: Mapping[str, Any]
-    ) -> "EncodedPrefix":
-        """Return the prefix with more messages, their items and losses, and the adapter's state after them."""
+        self, messages: Sequence[Message], chunks: Iterable[bytes], losses: Sequence[Loss],
+        encoder_state: Mapping[str, Any],
+    ) -> "EncodedPrefix":  # fmt: skip
+        """Return the prefix with more messages, their items as JSON, their losses, and the adapter's state after
+        them."""
         return replace(
             self,
             messages=(*self.messages, *messages),
-            json_chunks=(*self.json_chunks, *encode_chunks(items)),
+            json_chunks=(*self.json_chunks, *chunks),
             losses=(*self.losses, *losses),
             keys=self.keys.with_calls(
                 block.id
@@ -93,6 +95,10 @@ class EncodeCache:
     def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
         self._prefixes[target] = prefix
 
+    def latest_chunks(self) -> tuple[bytes, ...]:
+        """Return the chunks of the prefix that a new cache stored last; none if it stored no prefix."""
+        return next(reversed(self._prefixes.values()), EMPTY_PREFIX).json_chunks
+
 
 @dataclass(slots=True)
 class EncodedHistory:
@@ -129,21 +135,40 @@ def find_boundary(messages: Sequence[Message]) -> int:
 
 
 def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
-    """Return the index of the message's first turn, or 0 if it was changed or does not follow a turn of the other side.
-
-    Both turns must have content: a wire may leave out an empty turn and join its neighbours.
-    """
+    """Return the index of the message's first turn, or 0 if it was changed or does not follow a turn of the other
+    side."""
     for index in range(len(turns) - 1, 0, -1):
         turn, previous = turns[index], turns[index - 1]
         if turn.message is message and previous.message is not message:
-            unchanged = turn.role is message.role and SYNTHETIC not in turn.origins[:1]
-            separated = (
-                _is_assistant(turn.role) != _is_assistant(previous.role)
-                and _has_content(turn)
-                and _has_content(previous)
-            )
-            return index if unchanged and separated else 0
+            return index if _begins_stretch(turn, previous) else 0
     return 0
+
+
+def iter_stretches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
+    """Yield the turns in parts that can be encoded one after the other, of at least as many turns as a chunk has
+    items."""
+    start = 0
+    for index in range(_CHUNK_ITEMS, len(turns)):
+        if index - start >= _CHUNK_ITEMS and _begins_stretch(turns[index], turns[index - 1]):
+            yield turns[start:index]
+            start = index
+    yield turns[start:]
+
+
+def _begins_stretch(turn: Turn, previous: Turn) -> bool:
+    """Whether no item of a wire can hold both turns: a turn that is as its message, after one of the other side.
+
+    Both must have content: a wire may leave out an empty turn and join its neighbours.
+    """
+    return (
+        turn.message is not previous.message
+        and turn.role is turn.message.role
+        and SYNTHETIC not in turn.origins[:1]
+        and _is_assistant(turn.role) != _is_assistant(previous.role)
+        and not previous.has_calls
+        and _has_content(turn)
+        and _has_content(previous)
+    )
 
 
 def _is_assistant(role: Role) -> bool:

@@ -22,6 +22,7 @@ from dragoman.adapter.requests.encode_cache import (
     encode_chunks,
     find_boundary,
     find_first_turn,
+    iter_stretches,
 )
 from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
@@ -117,8 +118,7 @@ class RequestBuilder:
         lead_chunks = encode_chunks(encode(turns[:lead_count])) if lead_count else ()
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
-        if cached_turns := self._extend_prefix(rest, encode):
-            self.at_list_start = False
+        cached_turns = self._extend_prefix(rest, encode)
         return EncodedHistory((*lead_chunks, *self.prefix.json_chunks), encode(rest[cached_turns:]))
 
     def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
@@ -136,10 +136,18 @@ class RequestBuilder:
                 ids = {message.id for message in messages}
                 new_losses = [loss for loss in new_losses if loss.message_id in ids]
             mark = len(self.losses)
-            items = encode(turns[:cached_turns])
-            self.prefix = self.prefix.extend(messages, items, [*new_losses, *self.losses[mark:]], self.encoder_state)
+            chunks = self._encode_chunks(turns[:cached_turns], encode)
+            self.prefix = self.prefix.extend(messages, chunks, [*new_losses, *self.losses[mark:]], self.encoder_state)
             self.context.encode_cache.store(self.target.cache_key, self.prefix)
         return cached_turns
+
+    def _encode_chunks(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> list[bytes]:
+        """Encode the turns in stretches: the items of a long history would take more memory than their JSON."""
+        chunks: list[bytes] = []
+        for stretch in iter_stretches(turns):
+            chunks += encode_chunks(encode(stretch))
+            self.at_list_start = False
+        return chunks
 
     @property
     def provider(self) -> str:

@@ -12,12 +12,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, and_, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import URL, ColumnElement, Connection, and_, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.batch import BatchHandle
-from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, State
+from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, RowUsage, State, sum_known
 from dragoman.bulk.state.run_lock import RunLock
 from dragoman.bulk.state.tables import VERSION, answers, batches, lost_requests, metadata, runs
 from dragoman.store.columns import decode_optional, encode_optional
@@ -25,6 +25,7 @@ from dragoman.store.database import Database
 from dragoman.store.schema import MAX_ID
 
 _OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no"))
+_USAGE_COLUMNS = tuple(RowUsage.__slots__)
 _PAGE_SIZE = 1_000
 
 
@@ -94,10 +95,36 @@ class Manifest:
 
     def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
         """Return the known rows by number, among ``count`` rows starting at ``first``."""
-        columns = (answers.c.row_no, answers.c.state, answers.c.digest, answers.c.sent_at, answers.c.cost_usd)
-        query = select(*columns).where(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
-        found = self._database.read(lambda connection: connection.execute(query).all())
-        return {row.row_no: KnownRow(State(row.state), row.digest, row.sent_at, row.cost_usd) for row in found}
+        return self._load_rows(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
+
+    def load_batched(self, model_no: int, row_nos: Sequence[int]) -> dict[int, KnownRow]:
+        """Return these rows by number, as far as they are in a batch."""
+        in_batch = answers.c.state == State.BATCHED.value
+        return self._load_rows(self._for_model(model_no), answers.c.row_no.in_(row_nos), in_batch)
+
+    def has_invalid(self, model_no: int) -> bool:
+        """Return whether a row is to be asked again in another batch."""
+        conditions = (self._for_model(model_no), answers.c.state == State.INVALID.value)
+        return bool(self.read(select(answers.c.row_no).where(*conditions).limit(1)))
+
+    def _load_rows(self, *conditions: ColumnElement[bool]) -> dict[int, KnownRow]:
+        c = answers.c
+        usage = [c[name] for name in _USAGE_COLUMNS]
+        is_invalid = c.state == State.INVALID.value  # other answers may be long, and are not needed
+        texts = [case((is_invalid, column)).label(column.name) for column in (c.answer, c.error)]
+        found = self.read(select(c.row_no, c.state, c.digest, c.sent_at, c.tries, *usage, *texts).where(*conditions))
+        return {
+            row.row_no: KnownRow(
+                State(row.state),
+                row.digest,
+                row.sent_at,
+                RowUsage(*(getattr(row, name) for name in _USAGE_COLUMNS)),
+                row.tries or 0,
+                decode_optional(row.answer),
+                decode_optional(row.error),
+            )
+            for row in found
+        }
 
     def save(
         self,
@@ -113,7 +140,7 @@ class Manifest:
             self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
 
     def iter_answers(self, model_no: int) -> Iterator[AnswerRow]:
-        """Yield the outcomes of one model in the order of the rows."""
+        """Yield the outcomes of one model in the order of the rows. Only a valid answer is shown."""
         tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
         total = sum(tokens, answers.c.cache_creation_input_tokens)
         c = answers.c
@@ -123,10 +150,11 @@ class Manifest:
         while True:
             found = self.read(query.where(c.row_no > last))
             for row in found:
+                state = State(row.state)
                 yield AnswerRow(
                     row.row_no,
-                    State(row.state),
-                    decode_optional(row.answer),
+                    state,
+                    decode_optional(row.answer) if state is State.ANSWERED else None,
                     decode_optional(row.error),
                     row.cost_usd,
                     row.tokens,
@@ -201,9 +229,13 @@ class Manifest:
     def _mark_lost(self, connection: Connection) -> None:
         in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
         c = answers.c
-        selected = select(c.run_no, c.model_no, c.row_no, c.sent_at, literal("killed"), c.estimate_usd).where(in_flight)
-        columns = ("run_no", "model_no", "row_no", "sent_at", "why", "estimate_usd")
-        connection.execute(insert(lost_requests).from_select(columns, selected))
+        lost = [
+            LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
+            for row in connection.execute(
+                select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
+            )
+        ]
+        self._save(connection, (), (), lost, ())
         connection.execute(delete(answers).where(in_flight))
 
     def _save(
@@ -246,7 +278,8 @@ class Manifest:
     def _claim_row(self, claim: Claim) -> dict[str, Any]:
         return {
             **dict.fromkeys(answers.c.keys()),
-            **{name: getattr(claim, name) for name in Claim.__slots__},
+            **{name: getattr(claim, name) for name in Claim.__slots__ if name != "paid"},
+            **asdict(claim.paid),
             "run_no": self.run_no,
             "state": State.IN_FLIGHT.value,
         }
@@ -255,12 +288,6 @@ class Manifest:
 def now_micros() -> int:
     """Return the microseconds since 1970."""
     return time.time_ns() // 1000
-
-
-def sum_known(*amounts: Decimal | None) -> Decimal | None:
-    """Return the sum of the known amounts; None if none is known."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known, Decimal(0)) if known else None
 
 
 def _outcome_row(outcome: Outcome) -> dict[str, Any]:

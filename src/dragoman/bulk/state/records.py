@@ -1,11 +1,12 @@
 """The records of a manifest: one row and one model. Times are microseconds since 1970, UTC; money is US dollars."""
 
 import string
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.canonical.message import Message
@@ -21,29 +22,80 @@ class State(StrEnum):
     IN_FLIGHT = "in_flight"
     BATCHED = "batched"
     """It is part of a batch that was submitted to the provider."""
+    INVALID = "invalid"
+    """It was part of a batch, its answer is not valid, and it is asked again in another one."""
     ANSWERED = "answered"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
+class RowUsage:
+    """What the replies for a row used and cost; None is unknown."""
+
+    cost_usd: Decimal | None = None
+    cost_status: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+    @classmethod
+    def of(cls, usage: Usage | None) -> "RowUsage":
+        if usage is None:
+            return cls(cost_status=CostStatus.UNPRICED.value)
+        counts = {name: getattr(usage, name) for name in _BUCKETS}
+        return cls(usage.cost_usd, usage.cost_status.value, **counts)
+
+    @property
+    def tokens(self) -> int:
+        return sum(getattr(self, name) or 0 for name in _BUCKETS)
+
+    @classmethod
+    def total(cls, usages: Iterable["RowUsage"]) -> "RowUsage":
+        """Return the sum of what is known. Some unknown cost makes it partial."""
+        known = [each for each in usages if each.cost_status is not None]
+        if len(known) == 1:
+            return known[0]
+        statuses = {each.cost_status for each in known}
+        status = (
+            next(iter(statuses)) if len(statuses) == 1 else _PARTIAL if statuses - _EXACT else CostStatus.PRICED.value
+        )
+        counts = {name: _sum_counts(getattr(each, name) for each in known) for name in _BUCKETS}
+        return cls(sum_known(*(each.cost_usd for each in known)), status if known else None, **counts)
+
+
+NOTHING_PAID = RowUsage()
+
+
+@dataclass(frozen=True, slots=True)
 class KnownRow:
-    """What the manifest holds about a row."""
+    """What the manifest holds about a row. ``paid`` is what its replies cost, and ``tries`` how many requests were
+    sent. ``reply`` and ``correction`` are those of an answer that is not valid: the message as JSON, and the request to
+    answer again."""
 
     state: State
     digest: str
     sent_at: int
-    cost_usd: Decimal | None
+    paid: RowUsage = NOTHING_PAID
+    tries: int = 0
+    reply: str | None = None
+    correction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A request that is about to be sent. ``estimate_usd`` is its estimated cost; None is unknown."""
+    """A request that is about to be sent. ``estimate_usd`` is its estimated cost; None is unknown.
+
+    ``paid`` and ``tries`` are of earlier requests for the row, whose answers were not valid.
+    """
 
     model_no: int
     row_no: int
     digest: str
     estimate_usd: Decimal | None
     sent_at: int
+    paid: RowUsage = NOTHING_PAID
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +117,8 @@ class LostRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a row. ``ms`` is the time of the request that decided it; ``tries`` is the number of requests."""
+    """The outcome of a row. ``ms`` is the time of the request that decided it; ``tries`` is the number of requests, and
+    tokens and cost are those of all their replies."""
 
     model_no: int
     row_no: int
@@ -88,6 +141,8 @@ class Outcome:
 
 _STRIPPED = string.whitespace + string.punctuation
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+_EXACT = {CostStatus.PRICED.value, CostStatus.FREE.value}
+_PARTIAL = CostStatus.PARTIAL.value
 
 
 def answer_key(answer: str) -> str:
@@ -96,7 +151,7 @@ def answer_key(answer: str) -> str:
     return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
+def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int, usage: RowUsage) -> Outcome:
     return Outcome(
         model_no=claim.model_no,
         row_no=claim.row_no,
@@ -105,7 +160,21 @@ def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -
         alike=answer_key(reply.text),
         ms=ms,
         tries=tries,
-        **_usage_columns(reply.usage),
+        **asdict(usage),
+    )
+
+
+def invalid_outcome(claim: Claim, reply: str, correction: str, tries: int, usage: RowUsage) -> Outcome:
+    """Return what is known of a row whose answer is not valid, until it is asked again. ``reply`` is the message as
+    JSON."""
+    return Outcome(
+        model_no=claim.model_no,
+        row_no=claim.row_no,
+        state=State.INVALID,
+        answer=reply,
+        error=correction,
+        tries=tries,
+        **asdict(usage),
     )
 
 
@@ -116,12 +185,10 @@ def failed_outcome(
     tries: int,
     *,
     text: str | None = None,
-    usage: Usage | None = None,
+    usages: Iterable[RowUsage] = (),
 ) -> Outcome:
-    """``text`` stands in place of the error's own. ``usage`` is that of a whole reply that the row does not get."""
-    partial = error.partial if isinstance(error, ProviderError) else None
-    if usage is None and isinstance(partial, Message) and partial.usage is not None:
-        usage = partial.usage.as_lower_bound()
+    """``text`` stands in place of the error's own. ``usages`` are those of replies that the row does not get."""
+    billed = list(usages)
     return Outcome(
         model_no=claim.model_no,
         row_no=claim.row_no,
@@ -131,12 +198,23 @@ def failed_outcome(
         retryable=isinstance(error, ProviderError) and error.retryable,
         ms=ms,
         tries=tries,
-        **_usage_columns(usage),
+        **asdict(RowUsage.total(billed) if billed else RowUsage.of(None)),
     )
 
 
-def _usage_columns(usage: Usage | None) -> dict[str, Any]:
-    if usage is None:
-        return {"cost_status": CostStatus.UNPRICED.value}
-    counts = {name: getattr(usage, name) for name in _BUCKETS}
-    return {"cost_usd": usage.cost_usd, "cost_status": usage.cost_status.value, **counts}
+def partial_usages(error: DragomanError) -> list[RowUsage]:
+    """Return the usage of the reply that the error interrupted, if it is known."""
+    partial = error.partial if isinstance(error, ProviderError) else None
+    known = partial.usage if isinstance(partial, Message) else None
+    return [] if known is None else [RowUsage.of(known.as_lower_bound())]
+
+
+def sum_known(*amounts: Decimal | None) -> Decimal | None:
+    """Return the sum of the known amounts; None if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def _sum_counts(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
@@ -81,10 +81,11 @@ def build_views(
     """As `iter_views`, with a source that all views of the message share."""
     views = []
     for index, part in enumerate(message.content):
-        kind = type(part)
-        if kind not in KIND_BY_BLOCK:
-            _raise_unknown(part, f"content[{index}] of message {one_line(message.id)}")
-        tool = _find_tool(part, message.content, source, calls) if kind in _CALL_BLOCKS else None
+        kind, tool = type(part), None
+        if kind is not TextBlock:  # most parts are texts
+            if kind not in KIND_BY_BLOCK:
+                _raise_unknown(part, f"content[{index}] of message {one_line(message.id)}")
+            tool = _find_tool(part, message.content, source, calls) if kind in _CALL_BLOCKS else None
         view = _NEW(MessageView)
         _SET_PART(view, part)
         _SET_ROLE(view, message.role)

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, Severity
-from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
+from dragoman.canonical.events import OutputRetry, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.cli.io.answers import AnswerWriter
@@ -43,6 +43,9 @@ class EventPrinter:
                 text = " ".join(getattr(part, "text", f"[{part.type}]") for part in event.result.content)
                 mark, colour = ("✗", "red") if event.result.is_error else ("←", "green")
                 self._line(f"[{colour}]{mark} {escape(event.tool_name)}[/] {escape(_shorten(text))}")
+            case OutputRetry():
+                problems = "; ".join(map(str, event.problems))
+                self._line(f"[yellow]not valid, and asked again:[/] {escape(_shorten(problems))}")
             case _:
                 pass
 

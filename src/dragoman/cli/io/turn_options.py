@@ -1,12 +1,13 @@
-"""The options of a turn on the command line: -o NAME=VALUE and --schema FILE."""
+"""The options of a turn on the command line: -o NAME=VALUE, --schema FILE and --output-retries N."""
 
 import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
+import typer
 from pydantic import TypeAdapter, ValidationError
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool
@@ -14,6 +15,16 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
 from dragoman.cli.io.regular_files import read_regular
 from dragoman.session.config import TurnOptions
+
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="A file with the JSON Schema of each answer.")]
+OutputRetries = Annotated[
+    int | None,
+    typer.Option(
+        "--output-retries",
+        min=0,
+        help="How often to ask again if an answer does not obey the schema; the default is once.",
+    ),
+]
 
 OPTIONS = tuple(
     each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
@@ -24,7 +35,13 @@ _CHOICES = ("auto", "none", "required")
 _MAX_SCHEMA_BYTES = 1024 * 1024
 
 
-def read_options(words: Iterable[str], *, max_tokens: int | None = None, schema: Path | None = None) -> TurnOptions:
+def read_options(
+    words: Iterable[str],
+    *,
+    max_tokens: int | None = None,
+    schema: Path | None = None,
+    output_retries: int | None = None,
+) -> TurnOptions:
     """Return the options of a turn. Raises ConfigurationError for an unknown name or a wrong value."""
     given: dict[str, Any] = {} if max_tokens is None else {"max_output_tokens": max_tokens}
     for word in words:
@@ -35,7 +52,9 @@ def read_options(words: Iterable[str], *, max_tokens: int | None = None, schema:
             raise ConfigurationError(f"unknown option {name!r:.60}{nearest_name(name, OPTIONS)}")
         given[name] = _read_value(name, value)
     if schema is not None:
-        given["output_schema"] = _read_schema(schema)
+        given["output_schema"] = read_schema(schema)
+    if (retries := read_retries(output_retries, schema)) is not None:
+        given["output_retries"] = retries
     options: TurnOptions = given  # type: ignore[assignment]  # the names were checked
     return options
 
@@ -57,7 +76,15 @@ def _read_value(name: str, text: str) -> Any:
         raise ConfigurationError(f"-o {name}={text!r:.60}: {problem[0].lower()}{problem[1:]}") from None
 
 
-def _read_schema(path: Path) -> dict[str, Any]:
+def read_retries(output_retries: int | None, schema: Path | None) -> int | None:
+    """Return the number, if there is one. Raises ConfigurationError if no schema says what a valid answer is."""
+    if output_retries is not None and schema is None:
+        raise ConfigurationError("--output-retries needs --schema FILE: any text is a valid answer without one")
+    return output_retries
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """Return a JSON Schema. Raises ConfigurationError if the file has none."""
     from jsonschema_rs import meta  # most questions have no schema
 
     try:

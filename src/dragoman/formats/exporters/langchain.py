@@ -1,10 +1,12 @@
-"""LangChain messages as `messages_to_dict` writes them, with content in LangChain's own blocks (version 1).
+"""LangChain messages as `messages_to_dict` or `dumpd` write them, with content in LangChain's own blocks (version 1).
 
 A block of a provider goes into the list as a non-standard one; its package sends it back.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -33,6 +35,7 @@ from dragoman.formats.exporters.shared import (
 )
 
 _TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}
+_CLASSES = {"system": "SystemMessage", "human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
 _STOP_WORDS = {
     StopReason.END_TURN: "stop",
     StopReason.TOOL_USE: "tool_calls",
@@ -43,10 +46,18 @@ _STOP_WORDS = {
 }
 
 
-def to_langchain(messages: Sequence[Message]) -> Conversion[list[Entry]]:
-    """Write a history for `messages_from_dict`. Raises CriticalLossError if a critical block would be lost."""
+def to_langchain(
+    messages: Sequence[Message], *, form: Literal["messages_to_dict", "dumpd"] = "messages_to_dict"
+) -> Conversion[list[Entry]]:
+    """Write a history for `messages_from_dict`, or in the form of `dumpd` for `load`.
+
+    Raises CriticalLossError if a critical block would be lost, and ConfigurationError for another form.
+    """
+    if form not in ("messages_to_dict", "dumpd"):
+        raise ConfigurationError(f"the form of LangChain's messages is messages_to_dict or dumpd, not {form!r:.80}")
     writer = _Writer(messages)
-    return writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+    entries = [entry for message in writer.history for entry in writer.entries(message)]
+    return writer.finish([_constructor(entry) for entry in entries] if form == "dumpd" else entries)
 
 
 class _Writer(LibraryWriter):
@@ -174,6 +185,13 @@ def _entry(kind: str, **data: object) -> Entry:
     """Return a message with the fields that all messages of LangChain have."""
     fields: Entry = {"additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
     return {"type": kind, "data": {**fields, **data}}
+
+
+def _constructor(entry: Entry) -> Entry:
+    """Return a message as `dumpd` writes it: the class, and the arguments that have a value."""
+    arguments = {name: value for name, value in entry["data"].items() if value is not None}
+    path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
+    return {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
 
 
 def _plain(content: list[Entry]) -> str | list[Entry]:

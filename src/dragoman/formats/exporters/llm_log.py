@@ -19,6 +19,7 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -99,6 +100,8 @@ class _Writer(LibraryWriter):
                 return [{"type": "tool_call", "name": block.name, "arguments": arguments, "tool_call_id": block.id}]
             case ToolResultBlock():
                 return [self._result(message, index, block)]
+            case ProviderBlock(provider=self.library):
+                return [{"type": block.kind, **block.data}]
             case _ if isinstance(block, _MEDIA) and (reference := self._attach(message, index, block)) is not None:
                 return [{"type": "attachment", "attachment": reference}]
             case _:
@@ -192,6 +195,10 @@ class _Writer(LibraryWriter):
             "insert into threads (id, name, tip_message_hash, datetime_utc) values (?, ?, ?, ?)",
             (thread, first[:_MAX_NAME], tip, time),
         )
+        if not turns:  # llm finds the model of a thread without a reply here
+            database.execute(
+                "insert into conversations (id, name, model) values (?, ?, null)", (thread, first[:_MAX_NAME])
+            )
         for message, parent, reply in turns:
             database.execute(
                 "insert into turns (id, thread_id, parent_message_hash, tip_message_hash, model, input_tokens, "
@@ -228,8 +235,10 @@ def _hash(value: Any) -> str:
 
 
 def _model(message: Message) -> str | None:
-    """Return llm's name of the model of a reply."""
+    """Return llm's name of the model of a reply; None, which llm takes for its default model, if it is not known."""
     provider, colon, name = (message.metadata.model or "").partition(":")
+    if name == "unnamed":
+        return None
     if not colon:
         return message.metadata.model
     return f"{_PREFIXES.get(provider, f'{provider}/')}{name}"

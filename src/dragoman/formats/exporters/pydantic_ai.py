@@ -29,6 +29,7 @@ from dragoman.formats.exporters.shared import (
     media_type_of,
     result_texts,
 )
+from dragoman.formats.importers.blocks import library_provider
 
 _FINISH = {
     StopReason.END_TURN: "stop",
@@ -39,6 +40,8 @@ _FINISH = {
     StopReason.REFUSAL: "content_filter",
     StopReason.ERROR: "error",
 }
+_FILE_OWNERS = ("anthropic", "openai", "google", "google-gla", "google-cloud", "bedrock", "xai")
+"""pydantic-ai's names of the providers that keep uploaded files: it accepts no others."""
 _MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 
 
@@ -123,11 +126,16 @@ class _Writer(LibraryWriter):
         if block.source.kind == "url":
             named = {"media_type": block.media_type} if block.media_type else {}
             return {"kind": f"{block.type}-url", "url": block.source.data, **named, **noted}
-        if block.source.kind == "file_id" and block.source.provider:
-            return {"kind": "uploaded-file", "file_id": block.source.data, "provider_name": block.source.provider,
+        if block.source.kind == "file_id" and (owner := self._file_owner(block)) is not None:
+            return {"kind": "uploaded-file", "file_id": block.source.data, "provider_name": owner,
                     "media_type": media_type_of(block), **noted}  # fmt: skip
         self.leave_out(message, index, f"{block.type} with a {block.source.kind} source")
         return None
+
+    def _file_owner(self, block: Media) -> str | None:
+        owner = block.source.provider
+        named = library_provider(self.library, owner) if owner is not None else None
+        return named if named in _FILE_OWNERS else None
 
     def response(self, message: Message) -> Entry:
         self.check_message(message)

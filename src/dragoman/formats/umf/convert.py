@@ -4,17 +4,18 @@ Content without a UMF form is a loss. What fits into the texts of its metadata i
 start with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
+from dragoman.formats.conversion import Conversion, LossCollector, Pieces, as_history, describe_unknown_role
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import tool_call
@@ -25,6 +26,7 @@ from dragoman.formats.umf.blocks import block_of, result_text, write_block
 
 FORMAT = "umf"
 _PREFIX = "dragoman_"
+_PIECE_ENTRIES = 1024
 
 Fields = dict[str, Any]
 
@@ -38,20 +40,40 @@ def to_umf(messages: Sequence[Message], *, openai_calls: bool = False) -> Conver
     """
     history = as_history(messages)
     losses = LossCollector(FORMAT)
+    written = list(_iter_entries(history, losses, openai_calls=openai_calls))
+    return Conversion(written, _report(losses, history))
+
+
+def to_umf_pieces(messages: Sequence[Message]) -> Conversion[Pieces]:
+    """As `to_umf`, with the list in pieces. They are made twice: the losses come first, and the list of a long history
+    takes more memory than its messages.
+    """
+    history = as_history(messages)
+    losses = LossCollector(FORMAT)
+    for _ in _iter_entries(history, losses):
+        pass
+    entries = _iter_entries(history, LossCollector(FORMAT))
+    return Conversion(Pieces(iter(lambda: list(islice(entries, _PIECE_ENTRIES)), [])), _report(losses, history))
+
+
+def _iter_entries(history: list[Message], losses: LossCollector, *, openai_calls: bool = False) -> Iterator[Fields]:
     writer = _Writer(history, losses, openai_calls=openai_calls)
-    written: list[Fields] = []
     index = 0
     while index < len(history):
         if (found := verbatim.recover(history, index, FORMAT)) is not None:
             native, count = found
-            written.append(native)
+            yield native
             index += count
         else:
-            written += writer.message(history[index])
+            yield from writer.message(history[index])
             index += 1
-    loss_list = losses.report(history)
-    refuse_critical(history, loss_list)
-    return Conversion(written, loss_list)
+
+
+def _report(losses: LossCollector, history: list[Message]) -> tuple[Loss, ...]:
+    """Return the losses. Raises CriticalLossError."""
+    found = losses.report(history)
+    refuse_critical(history, found)
+    return found
 
 
 def from_umf(document: Any) -> list[Message]:
@@ -244,6 +266,8 @@ def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool
     metadata = message.metadata.model_dump(
         mode="json", exclude={"provider_raw"}, exclude_defaults=True, exclude_none=True
     )
+    if message.alternatives:  # a block is known by its type, which is a default
+        metadata["alternatives"] = [each.model_dump(mode="json") for each in message.alternatives]
     if origins is not None and isinstance(message.metadata.critical, tuple) and message.metadata.critical:
         metadata["critical"] = [new for new, old in enumerate(origins) if old in message.metadata.critical]
     notes = {

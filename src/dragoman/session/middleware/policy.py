@@ -1,7 +1,6 @@
 """The middleware of a policy: which of its checks runs at which effect of a turn."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from operator import is_
 from typing import Any, TypeVar
@@ -24,7 +23,6 @@ from dragoman.session.effects import (
     SendOutcome,
     ToolRun,
     Turn,
-    advance,
 )
 from dragoman.session.middleware.policy_hooks import PolicyHooks, perform
 from dragoman.session.middleware.stream_filter import StreamFilter
@@ -47,21 +45,33 @@ class PolicyMiddleware:
         self._history = history
         self._new_tool_message = new_tool_message
         self._adapter: Adapter | None = None
+        self._handlers = _HANDLERS if hooks.pipeline.plugins else _HANDLERS_WITHOUT_PLUGINS
 
     def __call__(self, turn: Turn) -> Turn:
         """Wrap the turn. Effects that a policy does not look at pass directly: most do."""
         outcome: Any = None
-        with closing(turn):
-            while (effect := advance(turn, outcome)) is not None:
-                handle = _HANDLERS.get(type(effect))
+        try:
+            while True:
+                try:  # as `advance` does, without a call for each effect
+                    effect = turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
+                except StopIteration:
+                    return
+                handle = self._handlers.get(type(effect))
                 try:
                     outcome = (yield effect) if handle is None else (yield from handle(self, effect))
                 except Exception as error:
                     outcome = error
+        finally:
+            turn.close()
 
     def _admit(self, effect: Admit) -> Generator[Effect, Any, Any]:
         prompt = yield effect
         return (yield from _carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
+
+    def _note_prompt(self, effect: Admit) -> Generator[Effect, Any, Any]:
+        prompt = yield effect
+        next(self._hooks.admit(self._history, prompt, effect.adapter), None)  # it only yields calls of plugins
+        return prompt
 
     def _note_route(self, effect: Choose) -> Generator[Effect, Any, Any]:
         route = yield effect
@@ -69,7 +79,10 @@ class PolicyMiddleware:
         return route
 
     def _check_request(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
-        messages = yield from _carry_out(self._hooks.check_input(send.adapter, send.history, send.messages))
+        messages = send.messages
+        self._hooks.check_forwarding(send.adapter)
+        if self._hooks.judges_input:
+            messages = yield from _carry_out(self._hooks.check_input(send.adapter, send.history, messages))
         options = self._hooks.add_headers(send.adapter, send.options)
         outcome: SendOutcome
         if not self._hooks.judges_replies:
@@ -82,6 +95,15 @@ class PolicyMiddleware:
             kept = yield from _carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
             return replace(outcome, partial=kept, billed=outcome.partial if kept is None else None)
         return outcome
+
+    def _check_forwarding(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
+        self._hooks.check_forwarding(send.adapter)
+        outcome: SendOutcome = yield send
+        return outcome
+
+    def _note_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
+        self._hooks.note_kept(keep.messages)
+        return (yield keep)
 
     def _note_reply(self, send: Send, outcome: SendOutcome) -> SendOutcome:
         """Record a reply that no plugin judges."""
@@ -103,9 +125,11 @@ class PolicyMiddleware:
 
     def _check_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
         """Check a reply that no provider sent, because a middleware of the program provided it."""
+        if self._adapter is None or self._hooks.has_checked(keep.messages):
+            return (yield keep)
         messages = list(keep.messages)
         for index, message in enumerate(messages):
-            if message.role is Role.ASSISTANT and self._adapter is not None and not self._hooks.has_checked(message):
+            if message.role is Role.ASSISTANT and not self._hooks.has_checked((message,)):
                 messages[index] = yield from _carry_out(self._hooks.check_reply(self._adapter, message))
         unchanged = all(map(is_, messages, keep.messages))
         return (yield keep if unchanged else replace(keep, messages=tuple(messages)))
@@ -118,7 +142,15 @@ _HANDLERS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, A
     RunTools: PolicyMiddleware._check_calls,
     Keep: PolicyMiddleware._check_kept,
 }
-"""What is done at each effect. A table in each middleware would be a cycle, which only the garbage collector frees."""
+_HANDLERS_WITHOUT_PLUGINS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any]]] = {
+    Admit: PolicyMiddleware._note_prompt,
+    Send: PolicyMiddleware._check_forwarding,
+    RunTools: PolicyMiddleware._check_calls,
+    Keep: PolicyMiddleware._note_kept,
+}
+"""What is done at each effect, if there are plugins and if there are none.
+
+A table in each middleware would be a cycle, which only the garbage collector frees."""
 
 
 class PolicyStage:

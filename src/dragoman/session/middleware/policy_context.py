@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
-from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.blocks import ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
 from dragoman.canonical.extensions.slots import (
@@ -41,6 +41,8 @@ _ACTIONS = {
 }
 """What a tool does with its input, as data policies name it."""
 
+_NO_AGENT, _NO_MODEL = AgentExtension(), LLMExtension()
+
 
 class PolicyObserver(Protocol):
     """Receives what the policy of a session did; `Telemetry` is one."""
@@ -56,19 +58,21 @@ class PolicyContext:
     """The facts of one session for its policy, built once if they do not change."""
 
     def __init__(self, session_id: str, agent: AgentExtension | None, toolbox: Toolbox) -> None:
-        known = agent or AgentExtension()
-        self._agent_settings = agent
+        known = agent or _NO_AGENT
+        self._agent_settings = known
         self.agent = known if known.session_id else known.model_copy(update={"session_id": session_id})
         self._toolbox = toolbox
         self._tools: dict[str, ToolMetadata | None] = {}
-        self._model: tuple[Adapter | None, LLMExtension] = (None, LLMExtension())
+        self._model: tuple[Adapter | None, LLMExtension] = (None, _NO_MODEL)
         self._turn = -1
+        self.calls: dict[str, CalledTool] = {}
+        """The tools of the session's calls, by the ids of the calls."""
 
     def next_turn(self, prompt_text: str) -> None:
         """Count the turn. A turn number or an input that the program set is not replaced."""
         self._turn += 1
         facts: dict[str, Any] = {"turn": self._turn, "input": prompt_text}
-        settings = self._agent_settings or AgentExtension()
+        settings = self._agent_settings
         self.agent = self.agent.model_copy(
             update={name: value for name, value in facts.items() if getattr(settings, name) is None}
         )
@@ -88,9 +92,21 @@ class PolicyContext:
         tool = self.tool(name)
         return None if tool is None else MCPExtension(tool=tool)
 
-    def called_tool(self, name: str) -> CalledTool:
-        tool = self.tool(name)
-        return CalledTool(name, None if tool is None else tool.namespace or tool.server_id)
+    def note_call(self, use: ToolUseBlock) -> None:
+        tool = self.tool(use.name)
+        self.calls[use.id] = CalledTool(use.name, None if tool is None else tool.namespace or tool.server_id)
+
+    def input_slots(self, message: Message, adapter: Adapter | None) -> dict[str, Any]:
+        """Return the slots of a message for a model; ``adapter`` is None if the model is not known yet."""
+        calls = [self.calls[each.tool_use_id] for each in message.tool_results if each.tool_use_id in self.calls]
+        tool = self.mcp(calls[0].name) if len(calls) == 1 else None
+        slots: dict[str, Any] = {"provenance": provenance(message, tool), "mcp": tool}
+        if adapter is not None:
+            slots["llm"] = self.model(adapter)
+        return slots
+
+    def reply_slots(self, reply: Message, adapter: Adapter) -> dict[str, Any]:
+        return {"completion": completion(reply), "provenance": provenance(reply), "llm": self.model(adapter)}
 
 
 def _tool_metadata(tool: Tool | None) -> ToolMetadata | None:

@@ -36,6 +36,8 @@ class ConversationData:
 
         If it is unknown who requested it, no provider did.
         """
+        if not self._policies:
+            return None
         foreign = (policy for source, policy in self._policies if source != provider)
         return check_data_use(("forward",), foreign)
 

@@ -24,10 +24,10 @@ class PolicyHeaders:
         self._provider: str | None = None
         """The provider that the headers were set for; None if it was not known."""
 
-    def begin_request(self, state: Extensions) -> Extensions:
-        """Start a new request with the slot as the program gave it."""
-        self._provider = None
-        return self._replace_http(state, self._given_http)
+    def begin_request(self, state: Extensions, adapter: Adapter | None) -> Extensions:
+        """Start a new request to this provider with the slot as the program gave it."""
+        self._provider = None if adapter is None else adapter.provider
+        return state if state.http is self._given_http else self._replace_http(state, self._given_http)
 
     def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Set the provider of the request. Headers for another provider are dropped, and so are credentials that were
@@ -50,7 +50,7 @@ class PolicyHeaders:
 
         Raises RequestError if a header is invalid, reserved for the transport, or a key of another provider.
         """
-        if self._provider != adapter.provider:
+        if state.http is self._given_http or self._provider != adapter.provider:
             return options, []
         written = self._plugin_headers(state)
         if not written:

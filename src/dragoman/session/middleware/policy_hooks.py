@@ -17,10 +17,9 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock, replace_fields
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import drop_signed_thinking
@@ -40,11 +39,10 @@ from dragoman.session.middleware.policy_context import (
     PolicyObserver,
     actions_of,
     build_extensions,
-    completion,
-    provenance,
 )
 from dragoman.session.middleware.policy_data import ConversationData, check_retention
 from dragoman.session.middleware.policy_headers import PolicyHeaders
+from dragoman.session.middleware.policy_seen import SeenMessages
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
 
@@ -55,6 +53,8 @@ _REFUSAL_REASONS = {
 _CARRIED = ("delegation", "custom")
 """Slots whose changes by plugins are visible to later steps. Labels are carried too; changes to http last for one
 request."""
+
+_NO_EXTENSIONS = Extensions()
 
 
 def perform(steps: Steps[Any], first: PolicyEffect | None = None) -> Perform:
@@ -75,28 +75,27 @@ class PolicyHooks:
         telemetry: PolicyObserver | None,
     ) -> None:
         self.pipeline = pipeline
+        self.judges_input = pipeline.has_plugins(Hook.LLM_INPUT)
+        """Whether a plugin sees what is sent to models."""
+        self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT)
+        """Whether a plugin sees replies."""
         self._session_id = session_id
-        self._extensions = extensions or Extensions()
+        self._extensions = extensions or _NO_EXTENSIONS
         security = self._extensions.security
         self._has_data_policies = security is not None and bool(security.data)
         if security is not None:
             check_retention(security.data)
         self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
+        self._message_extensions = message_extensions
         self._ledger = LabelLedger(message_extensions)
         self._headers = PolicyHeaders(self._extensions.http)
         self._telemetry = telemetry
-        self._calls: dict[str, CalledTool] = {}
         self._data = ConversationData()
         self._admitted: dict[int, Message] = {}
         """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
-        self._seen_by_model: dict[str, dict[int, Message]] = {}
-        """The messages that each model received or wrote, by model."""
-        self._replacements: dict[int, tuple[Message, Message]] = {}
-        """What is sent in place of messages that are not in the history themselves, such as those with file content."""
+        self._seen = SeenMessages()
         self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
         """The extensions for stream pieces, with their sources, cached until a source changes."""
-        self._just_checked: tuple[str | None, frozenset[int]] = (None, frozenset())
-        """A model, and the messages that were just checked as input of the next request to it."""
 
     @property
     def labels(self) -> frozenset[str]:
@@ -107,11 +106,6 @@ class PolicyHooks:
     def async_names(self) -> tuple[str, ...]:
         """The plugins that need an event loop."""
         return self.pipeline.async_names
-
-    @property
-    def judges_replies(self) -> bool:
-        """Whether a plugin sees replies."""
-        return self.pipeline.has_plugins(Hook.LLM_OUTPUT)
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -176,25 +170,29 @@ class PolicyHooks:
         ``adapter`` is that of the model that will read them, None if it is not known yet. If a history message is
         changed, signed thinking after it is dropped.
         """
-        self._begin_request(adapter)
-        known = self._admitted
-        self._admitted = {id(each): each for each in history if id(each) in known}
-        judges = self.pipeline.has_plugins(Hook.LLM_INPUT)
+        self._extensions = self._headers.begin_request(self._extensions, adapter)
+        present = dict(zip(map(id, history), history, strict=True))
+        new = present.keys() - self._admitted.keys()
+        # Before each new one is judged, it does not count as admitted: a plugin may deny one of them.
+        self._admitted = {key: each for key, each in present.items() if key not in new} if new else present
+        judges, has_data_policies = self.judges_input, self._has_data_policies
         admitted: list[Message] = []
         history_changed = False
-        for index, message in enumerate(history):
-            if id(message) in known:
+        for index, message in enumerate(history) if new else ():
+            if id(message) not in new:
                 continue
-            self._note(message, old=True)
+            # A long history has no time for `_note` if the message is a text, and for the generator of `_judge`.
+            content = message.content
+            if len(content) != 1 or type(content[0]) is not TextBlock or message.metadata.labels or has_data_policies:
+                self._note(message, old=True)
             kept = message
             if judges:
-                # Not by _judge: a long history has no time for a generator per message.
-                step_run = self._start(
-                    Hook.LLM_INPUT, message, self._extensions_for(self._input_slots, message, adapter)
-                )
+                visible = self._extensions_for(self._context.input_slots, message, adapter)
+                step_run = self._start(Hook.LLM_INPUT, message, visible)
                 if not step_run.is_done:
                     yield from self._wait(step_run)
-                kept = self._finish(step_run, True)
+                if step_run.source is not step_run.first:
+                    kept = self._finish(step_run, True)
             if history_changed:
                 kept = drop_signed_thinking(kept)
             if kept is not message:
@@ -209,38 +207,44 @@ class PolicyHooks:
             admitted.append(drop_signed_thinking(kept) if history_changed else kept)
             self._remember(admitted[-1], message)
         if judges:
-            self._just_checked = (None if adapter is None else str(adapter.model_id), frozenset(map(id, admitted)))
+            self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
+
+    def check_forwarding(self, adapter: Adapter) -> None:
+        """Raise PolicyDeniedError if data of the conversation may not be sent to that provider."""
+        if (violation := self._data.check_forwarding(adapter.provider)) is not None:
+            self._refuse(Hook.LLM_INPUT, violation)
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
     ) -> Steps[Sequence[Message]]:
-        """Return the history as it may be sent to that model; ``filled`` is the same history with file content."""
-        if (violation := self._data.check_forwarding(adapter.provider)) is not None:
-            self._refuse(Hook.LLM_INPUT, violation)
-        if not self.pipeline.has_plugins(Hook.LLM_INPUT):
-            return filled
+        """Return the history as it may be sent to that model; ``filled`` is the same history with file content.
+
+        It is for pipelines with a plugin that sees input."""
         model = str(adapter.model_id)
-        (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
         self._extensions = self._headers.set_provider(self._extensions, adapter)
-        already_checked = just_checked if model_of_check == model else frozenset()
-        seen, new = self._seen_by_model.get(model, {}), first_new(history)
-        now_seen: dict[int, Message] = {}
+        unchecked = self._seen.find_unchecked(model, filled, first_new(history))
+        sent: Sequence[Message] = self._seen.visible(filled)
+        if unchecked:
+            sent = yield from self._check_each(adapter, history, filled, unchecked)
+        self._seen.note_sent(model, filled)
+        return sent
+
+    def _check_each(
+        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], unchecked: frozenset[int]
+    ) -> Steps[Sequence[Message]]:
         sent = []
-        for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
-            key = id(full)
-            now_seen[key] = full
-            known = self._replacements.get(key)
-            visible = full if known is None else known[1]
-            if not (key in already_checked or (key in seen and index < new)):
-                is_stored = stored is full and key in self._admitted
+        for stored, full in zip(history, filled, strict=True):
+            known = self._seen.replacement(full)
+            visible = full if known is None else known
+            if id(full) in unchecked:
+                is_stored = stored is full and id(full) in self._admitted
                 visible = yield from self._judge_input(
                     visible, adapter, already_seen=is_stored or known is not None, old=True
                 )
                 if not is_stored:
-                    self._replacements[key] = (full, visible)
+                    self._seen.replace(full, visible)
             sent.append(visible)
-        self._seen_by_model[model] = now_seen
         return sent
 
     def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
@@ -269,26 +273,26 @@ class PolicyHooks:
     def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Steps[tuple[Message, ...]]:
         """Return tool results as the history stores them, labelled by the policies of their data."""
         admitted = []
-        self._begin_request(adapter)
+        self._extensions = self._headers.begin_request(self._extensions, adapter)
         for message in results:
             self._add_labels(message)
             accepted = message
             if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
-                visible = self._extensions_for(self._input_slots, message, adapter)
+                visible = self._extensions_for(self._context.input_slots, message, adapter)
                 accepted = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible)
             self._note(accepted)
-            if self.pipeline.has_plugins(Hook.LLM_INPUT):
+            if self.judges_input:
                 accepted = yield from self._judge_input(accepted, adapter)
             if len(accepted.tool_results) != 1:
                 self._refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
             self._remember(accepted)
             admitted.append(accepted)
-        self._just_checked = (str(adapter.model_id), frozenset(map(id, admitted)))
+        self._seen.note_checked(str(adapter.model_id), admitted)
         return tuple(admitted)
 
-    def has_checked(self, message: Message) -> bool:
-        """Whether the message was checked in this form."""
-        return id(message) in self._admitted
+    def has_checked(self, messages: Iterable[Message]) -> bool:
+        """Whether each of the messages was checked in this form."""
+        return self._admitted.keys() >= set(map(id, messages))
 
     def has_judged(self, messages: Sequence[Message]) -> bool:
         """Whether each of the messages was checked, if perhaps in an earlier form."""
@@ -299,7 +303,7 @@ class PolicyHooks:
         """Return a reply as the history stores it."""
         accepted = reply
         if self.judges_replies:
-            visible = self._extensions_for(self._reply_slots, reply, adapter)
+            visible = self._extensions_for(self._context.reply_slots, reply, adapter)
             accepted = yield from self._judge(Hook.LLM_OUTPUT, reply, visible)
         self.note_reply(adapter, accepted)
         return accepted
@@ -307,8 +311,15 @@ class PolicyHooks:
     def note_reply(self, adapter: Adapter, reply: Message) -> None:
         """Record a reply in its final form."""
         self._remember(reply)
-        if self.pipeline.has_plugins(Hook.LLM_INPUT):
-            self._seen_by_model.setdefault(str(adapter.model_id), {})[id(reply)] = reply
+        if self.judges_input:
+            self._seen.note_reply(str(adapter.model_id), reply)
+
+    def note_kept(self, messages: Iterable[Message]) -> None:
+        """Record replies that no plugin judges, before they are stored."""
+        for message in messages:
+            if message.role is Role.ASSISTANT and id(message) not in self._admitted:
+                self._note(message)
+                self._remember(message, message)
 
     def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
         """Check the part of a reply that arrived before it ended early; None if it is denied."""
@@ -366,7 +377,7 @@ class PolicyHooks:
     def _judge_input(
         self, message: Message, adapter: Adapter | None, *, already_seen: bool = False, old: bool = False
     ) -> Steps[Message]:
-        visible = self._extensions_for(self._input_slots, message, adapter)
+        visible = self._extensions_for(self._context.input_slots, message, adapter)
         return self._judge(Hook.LLM_INPUT, message, visible, already_seen=already_seen, old=old)
 
     def _judge(
@@ -384,7 +395,7 @@ class PolicyHooks:
         step_run = self._start(hook, message, visible, partial, already_seen)
         if not step_run.is_done:
             yield from self._wait(step_run)
-        judged = self._finish(step_run, old)
+        judged = message if step_run.source is step_run.first else self._finish(step_run, old)
         if hook is Hook.LLM_OUTPUT and message.alternatives and not partial and self.pipeline.has_plugins(hook):
             judged = yield from judge_alternatives(
                 judged, message.alternatives, lambda answer: self._judge(hook, answer, visible)
@@ -400,9 +411,7 @@ class PolicyHooks:
         already_seen: bool = False,
     ) -> StepRun:
         try:
-            return start_step(
-                self.pipeline, hook, message, visible, calls=self._calls, partial=partial, already_seen=already_seen
-            )
+            return start_step(self.pipeline, hook, message, visible, self._context.calls, partial, already_seen)
         except PolicyDeniedError as error:
             self._report_denial(error)
             raise
@@ -445,40 +454,21 @@ class PolicyHooks:
         if self._telemetry is not None:
             self._telemetry.on_denial(error)
 
-    def _begin_request(self, adapter: Adapter | None) -> None:
-        self._extensions = self._headers.set_provider(self._headers.begin_request(self._extensions), adapter)
-
-    def _input_slots(self, message: Message, adapter: Adapter | None) -> dict[str, Any]:
-        calls = [self._calls[each.tool_use_id] for each in message.tool_results if each.tool_use_id in self._calls]
-        tool = self._context.mcp(calls[0].name) if len(calls) == 1 else None
-        slots: dict[str, Any] = {"provenance": provenance(message, tool), "mcp": tool}
-        if adapter is not None:
-            slots["llm"] = self._context.model(adapter)
-        return slots
-
-    def _reply_slots(self, reply: Message, adapter: Adapter) -> dict[str, Any]:
-        return {
-            "completion": completion(reply),
-            "provenance": provenance(reply),
-            "llm": self._context.model(adapter),
-        }
-
     def _note(self, message: Message, *, old: bool = False) -> None:
         """Record what a message that comes in calls, and its labels."""
-        self._remember_calls(message)
-        self._add_labels(message, old=old)
+        self._note_calls(message)
+        if message.metadata.labels or self._has_data_policies:
+            self._add_labels(message, old=old)
 
-    def _remember_calls(self, message: Message) -> None:
+    def _note_calls(self, message: Message) -> None:
         for use in message.content:
             if type(use) is ToolUseBlock:
-                self._calls[use.id] = self._context.called_tool(use.name)
+                self._context.note_call(use)
                 self._data.note_call(use.id, message.metadata.provider)
 
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
-        if not message.metadata.labels and not self._has_data_policies:
-            return
-        policies = data_policies(message, self._extensions, self._calls)
+        policies = data_policies(message, self._extensions, self._context.calls)
         labels = {label for policy in policies for label in policy.apply_labels}
         if message.metadata.labels and not self._ledger.has_labels(message.id):
             labels |= message.metadata.labels
@@ -492,8 +482,9 @@ class PolicyHooks:
     def _remember(self, message: Message, noted: Message | None = None) -> None:
         """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
         if message is not noted:
-            self._remember_calls(message)
+            self._note_calls(message)
         self._admitted[id(message)] = message
-        self._ledger.record_labels(message.id, self.labels)
+        if self._message_extensions or self._extensions.security is not None:
+            self._ledger.record_labels(message.id, self.labels)
         if self._has_data_policies:
-            self._ledger.record_retention(message, data_policies(message, self._extensions, self._calls))
+            self._ledger.record_retention(message, data_policies(message, self._extensions, self._context.calls))

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.extensions.message_labels import with_message_labels
+from dragoman.canonical.extensions.message_retention import RETENTION
 from dragoman.canonical.message import Message
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.session.effects import (
@@ -225,7 +226,12 @@ class TurnSteps:
             found = None if run.replaces and not run.begun else self.turn
             given_up = self._row if found is None else 0
             turn = OpenTurn(first_message=len(self._history.messages)) if found is None else found
-            changed = replace(turn, prompt=self._merge_prompt(turn, prompt), attempts=(*turn.attempts, *run.failures))
+            changed = replace(
+                turn,
+                prompt=self._merge_prompt(turn, prompt),
+                attempts=(*turn.attempts, *run.failures),
+                retention={**turn.retention, **self._retention_of(prompt)},
+            )
             begins = found is None and state == "open"
             step = TurnStep(
                 number=turn.number,
@@ -265,6 +271,11 @@ class TurnSteps:
             return turn.prompt
         labelled = {message.id: with_message_labels(message, self._labels()) for message in prompt}
         return tuple({**{message.id: message for message in turn.prompt}, **labelled}.values())
+
+    def _retention_of(self, prompt: Sequence[Message]) -> dict[str, Any]:
+        """Return how long the data of these messages may be kept, as the policy has recorded it."""
+        kept = {message.id: (self._history.extensions.get(message.id) or {}).get(RETENTION) for message in prompt}
+        return {name: retention for name, retention in kept.items() if retention is not None}
 
 
 async def _save_in_thread(save: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.output.answer_type import AnswerForm, AnswerJson, AnswerType
-from dragoman.output.check import AnswerCheck
+from dragoman.output.check import AnswerCheck, check_output_retries
 from dragoman.session.config import TurnOptions
 
 
@@ -14,7 +14,7 @@ def new_check(
     options: AdapterOptions, overrides: TurnOptions, output: Any, *, is_body: bool
 ) -> tuple[AdapterOptions, AnswerCheck[Any] | None]:
     """Return the options with the schema of the answer, and its check, if it has one. ``options`` are those of the
-    turn, ``overrides`` included, and ``output`` is a type, or None.
+    turn, ``overrides`` included, and ``output`` is a type, what was made of one, or None.
 
     A plain text has no check, and a message body is checked while it streams. Raises RequestError, OutputTypeError
     among them.
@@ -30,9 +30,7 @@ def new_check(
     elif output is str:
         return replace(options, output_schema=None), None
     else:
-        form = AnswerType(output)
+        form = output if isinstance(output, (AnswerType, AnswerJson)) else AnswerType(output)
         options = replace(options, output_schema=form.schema)
-    retries = overrides.get("output_retries", 1)
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise RequestError("output_retries is a whole number, at least 0")
+    retries = check_output_retries(overrides.get("output_retries", 1))
     return options, AnswerCheck(form, retries, partial_strings=overrides.get("partial_strings", False))

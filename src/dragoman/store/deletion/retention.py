@@ -12,7 +12,16 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, inse
 
 from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
 from dragoman.canonical.extensions.message_retention import RETENTION, read_retention
-from dragoman.store.columns import decode_json, decode_text, encode_json, encode_text, from_micros, to_micros
+from dragoman.store.columns import (
+    MALFORMED_DATA_ERRORS,
+    decode_json,
+    decode_text,
+    encode_json,
+    encode_text,
+    from_micros,
+    to_micros,
+    unreadable_error,
+)
 from dragoman.store.deletion.erase import KEPT_METADATA, erase
 from dragoman.store.records import RetentionAction, RetentionRecord
 from dragoman.store.rows import extensions_from_row
@@ -21,13 +30,17 @@ from dragoman.store.writes import delete_session
 
 _REDACTED_METADATA = (*KEPT_METADATA, "user_id", "labels")
 _HAS_RETENTION = messages.c.extensions_json.contains(f'"{RETENTION}"', autoescape=True)
-"""May be true of other messages too."""
+_PROMPT_HAS_RETENTION = turns.c.prompt_json.contains(f'"{RETENTION}"', autoescape=True)
+"""Both may be true of others too."""
 
 
 def find_candidates(connection: Connection) -> tuple[str, ...]:
     """Return the sessions with data that has an end, as the ids of their rows."""
-    found = select(messages.c.session_id).where(_HAS_RETENTION).distinct().order_by(messages.c.session_id)
-    return tuple(connection.execute(found).scalars())
+    of_messages = select(messages.c.session_id).where(_HAS_RETENTION)
+    of_prompts = select(turns.c.session_id).where(_PROMPT_HAS_RETENTION)
+    return tuple(
+        sorted({*connection.execute(of_messages.distinct()).scalars(), *connection.execute(of_prompts).scalars()})
+    )
 
 
 def enforce(
@@ -47,17 +60,23 @@ def enforce(
         return None
     is_over = from_micros(used) + session_idle <= now
     sources = [row for row, retention in _sources(connection, row_id) if _is_due(retention, now, is_over)]
-    if not sources:
+    prompts = _due_prompts(connection, row_id, now, is_over)
+    if not (sources or prompts):
         return None
-    affected = _select(connection, messages, row_id, messages.c.seq >= min(row.seq for row in sources))
-    broken = _select(connection, attempts, row_id, attempts.c.created_at >= min(row.created_at for row in sources))
+    affected = []
+    if sources:
+        affected = _select(connection, messages, row_id, messages.c.seq >= min(row.seq for row in sources))
+    begun = min(row.created_at for row in (*sources, *(row for row, _ in prompts)))
+    broken = _select(connection, attempts, row_id, attempts.c.created_at >= begun)
+    # The prompt of a turn that nobody has answered is in no message.
+    unanswered = {name for _, ids in prompts for name in ids} - {decode_text(row.id) for row in affected}
     record = RetentionRecord(
         session_id=decode_text(row_id),
         action=action,
         at=now,
-        messages=len(affected),
+        messages=len(affected) + len(unanswered),
         attempts=len(broken),
-        sources=tuple(decode_text(row.id) for row in sources),
+        sources=(*(decode_text(row.id) for row in sources), *sorted(unanswered)),
     )
     if dry_run:
         return record
@@ -69,7 +88,10 @@ def enforce(
             erase(connection, messages, row_id, row.seq, extensions=kept, kept_metadata=_REDACTED_METADATA)
         for row in broken:
             erase(connection, attempts, row_id, row.seq, kept_metadata=_REDACTED_METADATA)
-        connection.execute(delete(turns).where(turns.c.session_id == row_id))  # an open turn repeats what it read
+        over = turns.c.session_id == row_id
+        if not sources:  # an open turn repeats what it read
+            over &= turns.c.number.in_([row.number for row, _ in prompts])
+        connection.execute(delete(turns).where(over))
         advanced = update(sessions).where(sessions.c.id == row_id)
         connection.execute(advanced.values(version=sessions.c.version + 1))
     _save(connection, row_id, record)
@@ -103,6 +125,22 @@ def _sources(connection: Connection, row_id: str) -> Iterator[tuple[Row[Any], Ma
             yield row, retention
 
 
+def _due_prompts(
+    connection: Connection, row_id: str, now: datetime, session_is_over: bool
+) -> list[tuple[Row[Any], list[str]]]:
+    """Return the open and failed turns whose prompt has data that is due, and the ids of these messages."""
+    found = []
+    for row in _select(connection, turns, row_id, _PROMPT_HAS_RETENTION, order=turns.c.number):
+        try:
+            kept = {entry["id"]: entry.get(RETENTION) for entry in decode_json(row.prompt_json)}
+        except MALFORMED_DATA_ERRORS as error:
+            raise unreadable_error(f"a turn of the session {row_id!r:.80}", error) from None
+        ids = [name for name, end in kept.items() if isinstance(end, Mapping) and _is_due(end, now, session_is_over)]
+        if ids:
+            found.append((row, ids))
+    return found
+
+
 def _is_due(retention: Mapping[str, Any], now: datetime, session_is_over: bool) -> bool:
     """A stored time that cannot be read is over."""
     if retention.get("session") and session_is_over:
@@ -113,8 +151,11 @@ def _is_due(retention: Mapping[str, Any], now: datetime, session_is_over: bool) 
         return True
 
 
-def _select(connection: Connection, table: Table, row_id: str, condition: ColumnElement[bool]) -> list[Row[Any]]:
-    query = select(table).where(table.c.session_id == row_id, condition).order_by(table.c.seq)
+def _select(
+    connection: Connection, table: Table, row_id: str, condition: ColumnElement[bool], order: Any = None
+) -> list[Row[Any]]:
+    query = select(table).where(table.c.session_id == row_id, condition)
+    query = query.order_by(table.c.seq if order is None else order)
     return [*connection.execute(query)]
 
 

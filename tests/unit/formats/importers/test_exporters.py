@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 
 from dragoman import Message, TextBlock, ToolUseBlock
-from dragoman.adapter.errors import CriticalLossError
-from dragoman.canonical.blocks import Citation, ProviderBlock, RedactedThinkingBlock, ThinkingBlock, ToolResultBlock
+from dragoman.adapter.errors import ConfigurationError, CriticalLossError
+from dragoman.canonical.blocks import (
+    Citation,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+)
 from dragoman.canonical.message import MessageMetadata, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats import (
@@ -173,3 +181,29 @@ def test_a_row_of_a_data_set_comes_back() -> None:
     assert (reply.tool_uses[0].input, answer.tool_results[0].is_error) == ({"city": "Bern"}, False)
     reasons = " ".join(loss.reason for loss in written.losses)
     assert all(word in reasons for word in ("signature", "redacted_thinking", "usage", "flag for errors", "citation"))
+
+
+def test_langchain_s_messages_are_written_as_constructors() -> None:
+    """As `dumpd` does; both forms are read alike."""
+    written = to_langchain(history(), form="dumpd").data
+    assert [each["id"][-1] for each in written] == [
+        "SystemMessage", "HumanMessage", "AIMessage", "ToolMessage", "AIMessage"]  # fmt: skip
+    assert all(each["type"] == "constructor" and None not in each["kwargs"].values() for each in written)
+    result = read(written)
+    assert result.format == "langchain"
+    assert [message.content for message in result.messages][:2] == [message.content for message in history()][:2]
+    assert result.messages[2].usage == history()[2].usage
+    form: Any = "pickle"
+    with pytest.raises(ConfigurationError):
+        to_langchain(history(), form=form)
+
+
+def test_pydantic_ai_gets_files_of_the_providers_that_it_knows() -> None:
+    """A file of another one is left out, because its validator refuses the whole history."""
+    for provider, owner in {"anthropic": "anthropic", "google-vertex": "google-cloud", "chatgpt": None}.items():
+        source = MediaSource(kind="file_id", data="file-1", provider=provider)
+        written = to_pydantic_ai([Message.user([TextBlock(text="Hi."), ImageBlock(source=source)])])
+        prompt = written.data[0]["parts"][0]["content"]
+        found = None if prompt == "Hi." else prompt[1]["provider_name"]
+        assert found == owner
+        assert any("left out" in loss.reason for loss in written.losses) is (owner is None)

@@ -4,10 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from dragoman import Message
-from dragoman.canonical.blocks import ThinkingBlock
+from dragoman import Message, TextBlock
+from dragoman.canonical.blocks import ProviderBlock, ThinkingBlock
 from dragoman.canonical.message import MessageMetadata
 from dragoman.canonical.usage import Usage
 from dragoman.formats import read, to_llm_log
@@ -57,16 +55,25 @@ def test_messages_are_identified_as_by_llm(tmp_path: Path) -> None:
     assert all(shared)
 
 
-def test_llm_itself_finds_no_fault(tmp_path: Path) -> None:
-    """Its hashes agree with the content, and the conversation can be continued."""
-    pytest.importorskip("llm.logs", reason="llm is not installed")
-    sqlite_utils = pytest.importorskip("sqlite_utils")
-    from llm.logs import LogStore
+def test_a_model_without_a_name_is_llm_s_default(tmp_path: Path) -> None:
+    """A name that is made up here would be unknown to llm."""
+    reply = Message.assistant("Ho.", metadata=MessageMetadata(model="anthropic:unnamed"))
+    with closing(sqlite3.connect(_write_log(tmp_path, [Message.user("Hi."), reply]))) as database:
+        assert database.execute("select model from turns").fetchall() == [(None,)]
 
-    database = sqlite_utils.Database(_write_log(tmp_path, everything()))
-    store = LogStore(database)
-    assert store.verify() == []
-    (thread,) = database["threads"].rows
-    assert [message.role for message in store.load_chain(thread["tip_message_hash"])] == [
-        "system", "user", "assistant", "tool", "assistant"]  # fmt: skip
-    database.close()
+
+def test_a_thread_without_a_reply_can_be_continued(tmp_path: Path) -> None:
+    """llm looks for its model among the turns, or in the table of older versions."""
+    path = _write_log(tmp_path, [Message.user("Hi.")])
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("select id from conversations").fetchall() == database.execute(
+            "select id from threads").fetchall()  # fmt: skip
+    assert [message.text for message in read(path).messages] == ["Hi."]
+
+
+def test_llm_s_own_parts_return(tmp_path: Path) -> None:
+    """Calls that a provider ran are stored as llm had them."""
+    data = {"name": "web_search", "arguments": {"query": "a"}, "tool_call_id": "srv_1", "server_executed": True}
+    reply = Message.assistant([ProviderBlock(provider="llm", kind="tool_call", data=data), TextBlock(text="Ho.")])
+    found = read(_write_log(tmp_path, [Message.user("Hi."), reply])).messages[-1]
+    assert found.content == reply.content

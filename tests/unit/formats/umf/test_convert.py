@@ -7,7 +7,14 @@ import pytest
 from dragoman import Message, Role, ToolDefinition
 from dragoman.adapter.errors import CriticalLossError, StreamTruncatedError
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -18,6 +25,7 @@ from dragoman.canonical.events import (
     ToolUseStart,
 )
 from dragoman.canonical.message import MessageMetadata
+from dragoman.canonical.message_fields import Alternative
 from dragoman.canonical.tools import SideEffects
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import (
@@ -275,3 +283,10 @@ def test_our_tool_comes_back_without_loss(effects: SideEffects) -> None:
     tool = ToolDefinition(name="f", description="d", side_effects=effects, requires_workspace=False)
     assert tool_definition(internal_tool(tool)) == tool
     assert "annotations" not in tool_to_mcp(internal_tool(tool))
+
+
+def test_alternatives_come_back() -> None:
+    """Other answers to the prompt, with blocks of several types."""
+    blocks = (TextBlock(text="B"), ToolUseBlock(id="tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", name="f", input={"a": None}))
+    reply = Message.assistant("A", metadata=MessageMetadata(alternatives=(Alternative(content=blocks),)))
+    assert from_umf(to_umf([reply]).data)[0].alternatives == reply.alternatives

@@ -23,8 +23,8 @@ from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
 from dragoman.formats.reading.lines import holds_conversations, read_lines
 from dragoman.formats.reading.read import Read
-from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file
-from dragoman.formats.umf.convert import to_umf
+from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file, write_pieces
+from dragoman.formats.umf.convert import to_umf_pieces
 from dragoman.session.storage import snapshot
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -221,10 +221,10 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
     if to == "umf-events":
         # The envelopes contain UMF messages, so UMF's losses are theirs.
         lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
-        return report_labels(Conversion(lines, to_umf(history).losses), history, "UMF's event log")
+        return report_labels(Conversion(lines, to_umf_pieces(history).losses), history, "UMF's event log")
     if to == "messages":
         return Conversion(iter_text(list(history)))
-    conversion = write_history(history, to, model)
+    conversion = write_pieces(to, history, model) or write_history(history, to, model)
     if isinstance(conversion.data, bytes):
         return conversion
     return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)

@@ -38,7 +38,7 @@ def run(provider: Provider, manifest: str | Path = "sqlite://", **settings: Any)
 def test_the_fields_of_the_answers_are_columns() -> None:
     """After the columns that every run has. An answer that is not valid is an error that was paid."""
     provider = Provider(city)
-    rows = run(provider, output_type=City)
+    rows = run(provider, output_type=City, output_retries=0)
     assert "output_config" in provider.bodies[0]
     assert [(row["answer_name"], row["answer_population"], row["answer_tags"]) for row in rows] == [
         ("city 0", 0, ["a"]),
@@ -53,9 +53,9 @@ def test_the_fields_of_the_answers_are_columns() -> None:
 
 
 def test_rows_with_invalid_answers_are_asked_again_on_request(tmp_path: Path) -> None:
-    """What they cost before is not forgotten."""
+    """After a run has given them up. What they cost before is not forgotten."""
     provider = Provider(city)
-    run(provider, tmp_path / "m", output_type=City)
+    run(provider, tmp_path / "m", output_type=City, output_retries=0)
     with bulk(
         ROWS, HAIKU, manifest=tmp_path / "m", providers=provider.settings, output_type=City, retry_errors=True
     ) as report:
@@ -90,7 +90,7 @@ def test_rows_that_are_turns_are_checked_as_well() -> None:
     """Those of a client with events, a policy or a store."""
     provider = Provider(city)
     client = Client(events=EventBus())
-    rows = run(provider, output_type=City, client=client)
+    rows = run(provider, output_type=City, output_retries=0, client=client)
     assert [row["answer_population"] for row in rows] == [0, 1, None, 3]
     assert rows[2]["tokens"] == 1100
     assert provider.requests == 4
@@ -99,7 +99,7 @@ def test_rows_that_are_turns_are_checked_as_well() -> None:
 def test_a_schema_among_the_options_is_checked() -> None:
     """The answers stay texts."""
     options = AdapterOptions(output_schema={"type": "object", "required": ["population"]})
-    rows = run(Provider(city), options=options)
+    rows = run(Provider(city), options=options, output_retries=0)
     assert [row["error"] is None for row in rows] == [True, True, False, True]
     assert "answer_value" not in rows[0]
 
