@@ -12,6 +12,7 @@ from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools.client import CustomTool
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
@@ -266,18 +267,32 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id:
 
 
 def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
-    """Decode the tools of a request, or the functions of the older form. A tool that is not a function is kept
-    whole."""
+    """Decode the tools of a request, or the functions of the older form. A tool that is not a function is kept whole;
+    one with free text as its input means the same elsewhere."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         if isinstance(item.get("function"), dict):
             found.append(_decode_tool(item["function"], item, provider, {}))
+        elif item["type"] == "custom" and isinstance(item.get("custom"), dict):
+            found.append(_decode_custom_tool(item["custom"], item, provider))
         else:
             inner = item.get(item["type"])
             name = (inner.get("name") if isinstance(inner, dict) else None) or item.get("name") or item["type"]
             found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
     found += [_decode_tool(item, item, provider, {"legacy": True}) for item in native.get("functions") or ()]
     return found
+
+
+def _decode_custom_tool(custom: dict[str, Any], native: dict[str, Any], provider: str) -> ToolDefinition:
+    grammar = lookup_path(custom, "format.grammar") or {}
+    restriction = {"grammar": grammar["definition"], "syntax": grammar.get("syntax", "lark")} if grammar else {}
+    return CustomTool(
+        name=custom["name"],
+        description=custom.get("description") or "",
+        required=False,
+        provider_raw={"by": provider, "native": native},
+        **restriction,
+    )
 
 
 def _decode_tool(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.losses import LossKind, Severity
@@ -19,6 +20,7 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import encode, encode_blocks
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Note
+from dragoman_adapters.openai_platform.custom_tools import custom_names, free_text
 
 REPLY_PREFIX, TOOL_PREFIX = "chatcmpl-", "call_"
 
@@ -117,7 +119,7 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
                 thoughts.append(block.text)
             case ToolUseBlock():
                 tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
-                calls.append(encode_blocks.encode_block(block, {}, lambda _, known=tool_id: known, dialect)[1])  # type: ignore[misc]  # mypy sees no default
+                calls.append(_encode_call(block, tool_id, writer, dialect))
             case _:
                 record_unsupported(block, index, writer)
     record_order_losses(message.content, writer)
@@ -130,6 +132,19 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
     if any(thoughts):
         encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
     return encoded | ({"tool_calls": calls} if calls else {})
+
+
+def _encode_call(call: ToolUseBlock, tool_id: str, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
+    """Encode a call. A tool that the client declared with free text as its input gets its text."""
+    if call.name in custom_names(writer.client_fields):
+        arguments = wirejson.dumps_text(call.input) if call.raw_input is None else call.raw_input
+        return custom_call(tool_id, call.name, free_text(arguments))
+    encoded: dict[str, Any] = encode_blocks.encode_block(call, {}, lambda _: tool_id, dialect)[1]
+    return encoded
+
+
+def custom_call(tool_id: str, name: str, text: str) -> dict[str, Any]:
+    return {"id": tool_id, "type": "custom", "custom": {"name": name, "input": text}}
 
 
 def store_state(message: Message, writer: ReplyWriter) -> None:

@@ -10,6 +10,7 @@ from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.openai_chat import encode_reply
 from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_platform.custom_tools import custom_names, free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
 
 _DATA, _END = b"data: ", b"\n\n"
@@ -25,6 +26,10 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         self._dialect = dialect
         self._call_number = -1
         self._chunk_start = self._head = self._tail = b""
+        self._custom = custom_names(writer.client_fields)
+        self._holds = False
+        """Whether the call that is open has a free text. It is inside the JSON of the arguments, and is sent when it is
+        complete."""
 
     def begin(self) -> bytes:
         head = {
@@ -43,25 +48,37 @@ class ChatStreamEncoder(ReplyStreamEncoder):
     def open_block(self, kind: str, tool_use_id: str, name: str) -> bytes:
         if kind == CALL:
             self._call_number += 1
+            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
+            self._holds = name in self._custom
+            if self._holds:
+                return self._chunk({"tool_calls": [self._numbered(encode_reply.custom_call(tool_id, name, ""))]})
             call = f'"tool_calls":[{{"index":{self._call_number},"function":{{"arguments":'
             self._set_delta(call.encode(), b"}}]")
-            tool_id = self.writer.tool_id(encode_reply.TOOL_PREFIX, tool_use_id)
             function = {"name": name, "arguments": ""}
-            first = {"index": self._call_number, "id": tool_id, "type": "function", "function": function}
-            return self._chunk({"tool_calls": [first]})
+            return self._chunk(
+                {"tool_calls": [self._numbered({"id": tool_id, "type": "function", "function": function})]}
+            )
         field = self._dialect.reasoning_fields[0] if kind == THINKING else "content"
         self._set_delta(f'"{field}":'.encode(), b"")
         return b""
+
+    def _numbered(self, call: dict[str, Any]) -> dict[str, Any]:
+        return {"index": self._call_number, **call}
 
     def _set_delta(self, head: bytes, tail: bytes) -> None:
         self._head = self._chunk_start + b',"choices":[{"index":0,"delta":{' + head
         self._tail = tail + b'},"logprobs":null,"finish_reason":null}]}' + _END
 
     def delta(self, text: str) -> bytes:
+        if self._holds:
+            return b""
         return self._head + wirejson.dumps(text) + self._tail
 
     def close_block(self, kind: str, index: int, content: str, signature: str | None) -> bytes:
-        return b""
+        if not self._holds:
+            return b""
+        self._holds = False
+        return self._chunk({"tool_calls": [self._numbered({"custom": {"input": free_text(content)}})]})
 
     def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
         return b""  # the sources of all texts follow at the end

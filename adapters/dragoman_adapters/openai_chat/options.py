@@ -127,7 +127,9 @@ def _encode_tool_choice(
     choice = option_support.tool_choice(request, tools=tools, reasoning=reasoning)
     if isinstance(choice, NamedTool):
         if dialect.named_tool_choice:
-            encoded["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            calls = {} if request.tools is None else request.tools.native_calls
+            kind = "custom" if f"custom:{choice.name}" in calls else "function"
+            encoded["tool_choice"] = {"type": kind, kind: {"name": choice.name}}
         else:
             request.record_option_loss("tool_choice", "the endpoint cannot be told which tool to call")
     elif choice is not None:

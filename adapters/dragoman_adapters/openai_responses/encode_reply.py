@@ -19,6 +19,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.openai_platform.custom_tools import free_text
 from dragoman_adapters.openai_responses import encode_blocks, encode_messages
 from dragoman_adapters.openai_responses.client_tools import ClientTool, client_tools
 
@@ -270,13 +271,6 @@ def custom_item(item_id: str, tool_id: str, tool: ClientTool, arguments: str) ->
         **names,
         "input": free_text(arguments),
     }
-
-
-def free_text(arguments: str) -> str:
-    """Return the free text of a call: its one argument ``input``, else the arguments as they are."""
-    parsed, malformed = wirejson.parse_arguments(arguments)
-    text = parsed.get("input")
-    return text if malformed is None and parsed.keys() == {"input"} and isinstance(text, str) else arguments
 
 
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:

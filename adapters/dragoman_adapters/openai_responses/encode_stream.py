@@ -8,6 +8,7 @@ from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyS
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock
 from dragoman.canonical.message import Message, StopReason
+from dragoman_adapters.openai_platform.custom_tools import free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
 from dragoman_adapters.openai_responses import encode_blocks, encode_reply
 
@@ -133,7 +134,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         assert self._item is not None
         place = {"item_id": self._item["id"], "output_index": self._position}
         if self._item["type"] == "custom_tool_call":
-            text = encode_reply.free_text(content)
+            text = free_text(content)
             written = self._event("response.custom_tool_call_input.delta", {**place, "delta": text})
             written += self._event("response.custom_tool_call_input.done", {**place, "input": text})
             self._item |= {"input": text, "status": "completed"}

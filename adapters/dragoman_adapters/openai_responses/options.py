@@ -12,6 +12,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
 _DEFAULT_THINKING_EFFORT = "medium"
 """The effort of ``thinking=True`` for a model that does not reason by default."""
@@ -45,7 +46,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     effort = reasoning.get("effort", capabilities.wire["default_effort"])
     OPTIONS.encode(request, encoded, reasoning=effort != "none")
     if (choice := option_support.tool_choice(request, tools=tools, reasoning=effort != "none")) is not None:
-        encoded["tool_choice"] = {"type": "function", "name": choice.name} if isinstance(choice, NamedTool) else choice
+        encoded["tool_choice"] = _named_choice(request, choice.name) if isinstance(choice, NamedTool) else choice
     if (parallel := take("parallel_tool_calls")) is not None and tools:
         encoded["parallel_tool_calls"] = parallel
     if text := _encode_text_format(request, tools=tools):
@@ -132,11 +133,25 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     return replace(options, extra={target.provider: extra} if extra else {})
 
 
+def _named_choice(request: RequestBuilder, name: str) -> dict[str, Any]:
+    """Return the choice of one tool. A tool that the provider calls by items of its own is named as it was declared."""
+    calls = {} if request.tools is None else request.tools.native_calls
+    kind = next((call for call, called in calls.items() if called == name), "")
+    if kind.startswith(CUSTOM_CALL):
+        return {"type": "custom", "name": name}
+    if kind in _CHOSEN_BY_TYPE:
+        return {"type": _CHOSEN_BY_TYPE[kind]}
+    return {"type": "function", "name": name}
+
+
+_CHOSEN_BY_TYPE = {"shell_call": "shell", "apply_patch_call": "apply_patch"}
+
+
 def _decode_tool_choice(native: Any) -> Any:
     match native:
         case "auto" | "none" | "required":
             return native
-        case {"type": "function", "name": str(name)}:
+        case {"type": "function" | "custom", "name": str(name)}:
             return NamedTool(name)
         case _:
             return None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dragoman.errors import DragomanError, OverloadedError, RequestError
+from dragoman.errors import DragomanError, OverloadedError, PermissionDeniedError, RequestError
 
 
 class ClientError(RequestError):
@@ -63,3 +63,20 @@ class UnavailableError(ClientError):
     @property
     def provider_error(self) -> DragomanError:
         return OverloadedError(str(self), retry_after=self.retry_after)
+
+
+class UncountedError(OverloadedError):
+    """A budget or a limit cannot be counted now, and is closed meanwhile."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=503, retry_after=_COUNTED_AGAIN)
+
+
+class ModelDeniedError(PermissionDeniedError):
+    """The caller may not use this model."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"this key may not use the model {model}", status=403)
+
+
+_COUNTED_AGAIN = 5.0

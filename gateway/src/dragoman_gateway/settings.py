@@ -11,6 +11,7 @@ from dragoman_gateway.keys.alerts import AlertSettings
 from dragoman_gateway.keys.settings import KeySettings
 from dragoman_gateway.models.deployments import DeploymentSettings
 from dragoman_gateway.stored.settings import ResponseSettings
+from dragoman_gateway.turn.other_wire import OtherWireSettings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -36,16 +37,20 @@ class GatewaySettings(BaseModel):
     it. The first match counts."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
+    other_wire: OtherWireSettings = OtherWireSettings()
+    """What is changed in requests to a provider of another wire."""
     max_requests: int = Field(default=2000, ge=1)
     """The most requests that are answered at the same time, in one process."""
     body_seconds: float = Field(default=60.0, gt=0)
-    """How long a client may take to send its request."""
+    """How long a client may take to send the head of its request, and then its body."""
     reader_seconds: float = Field(default=300.0, gt=0)
     """How long a client may read nothing of a stream before it is left."""
     drain_seconds: float = Field(default=600.0, gt=0)
     """How long requests that have begun may take after the signal to end."""
     max_unstored: int = Field(default=10_000, ge=1)
     """The most requests that wait to be stored; older ones are dropped and counted."""
+    store_outage: Literal["open", "closed"] = "open"
+    """Whether requests pass while the store does not answer."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """What `dragoman serve` writes to its standard error; ``info`` has a line for each request."""
     log_format: Literal["text", "json"] = "text"

@@ -1,5 +1,7 @@
 """Who may ask what: keys on each route and in each header, models, endpoints, and the door itself."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -8,11 +10,15 @@ import openai
 import pytest
 
 from dragoman.errors import ConfigurationError
+from dragoman_gateway.database import Database
+from dragoman_gateway.keys.amounts import parse_budget
+from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.server.command import check_address
 from dragoman_gateway.settings import GatewaySettings
 from tests.gateway.keyed import Keyed, Start
-from tests.gateway.upstream import KEY, PATHS, question, whole_reply
+from tests.gateway.upstream import KEY, PATHS, gateway_before, question, whole_reply
 
 HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 ROUTES = [
@@ -137,6 +143,28 @@ def test_a_gateway_without_keys_listens_to_this_computer_alone() -> None:
         closed = GatewaySettings.from_table({"host": host, "keys": {"required": True}})
         check_address(closed, has_keys=requires_keys(closed))
     check_address(GatewaySettings(), has_keys=False)
+
+
+def test_the_first_key_closes_a_running_gateway(tmp_path: Path) -> None:
+    """Within five seconds, and without a reload; its page then needs an admin key."""
+    import time
+
+    url = f"sqlite:///{tmp_path / 'gateway.db'}"
+    with gateway_before(whole_reply("chat"), models={"house": "openai-chat:m"}, database=url) as (address, _):
+        opened = httpx.Client(base_url=address)
+        asked = partial(opened.post, PATHS["chat"], json=question("chat", "house"))
+        assert (asked().status_code, opened.get("/gateway/").status_code) == (200, 200)
+        database = Database(url, timeout=10)
+        _, secret = KeyStore(database).create(name="first", allowance=Allowance((parse_budget("1 tokens"),)))
+        created_at = time.monotonic()
+        while asked().status_code == 200:
+            assert time.monotonic() - created_at < 5
+            time.sleep(0.1)
+        assert asked().status_code == 401
+        assert asked(headers={"x-api-key": secret}).json()["error"]["code"] == "insufficient_quota"
+        assert "password" in opened.get("/gateway/").text
+        opened.close()
+        database.close()
 
 
 def test_a_key_that_is_revoked_stops_working_on_a_running_gateway(start: Start) -> None:

@@ -8,11 +8,13 @@ from dragoman.errors import (
     ContextOverflowError,
     DragomanError,
     InvalidRequestError,
+    LimitReachedError,
     NetworkError,
     OverloadedError,
     RateLimitError,
 )
 from dragoman_gateway.access import Caller
+from dragoman_gateway.errors import ModelDeniedError, UncountedError
 from dragoman_gateway.models.deployments import Deployment, Deployments, FallbackQuota, may_help_elsewhere
 from dragoman_gateway.models.names import Models
 
@@ -80,6 +82,15 @@ def test_errors_of_the_request_itself_pause_nothing_and_go_nowhere_else() -> Non
         found.report(found.all[0], error)
         assert not may_help_elsewhere(error)
     assert order(found) == ["a:0", "a:1"]
+
+
+def test_a_refusal_of_the_gateway_to_one_caller_pauses_nothing() -> None:
+    """Nothing was sent, so it says nothing about the place, which other callers may ask."""
+    found = places(1, 1)
+    for error in (LimitReachedError("slow down", retry_after=30.0), ModelDeniedError("a:0"), UncountedError("away")):
+        found.report(found.all[0], error)
+    assert order(found) == ["a:0", "a:1"]
+    assert not may_help_elsewhere(UncountedError("away"))
 
 
 def test_an_outage_does_not_multiply_the_load() -> None:

@@ -2,19 +2,25 @@
 
 import asyncio
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.routing import Route
 
 from dragoman import AsyncClient, ConfigurationError
+from dragoman.testing.faults.server import FaultyServer, Pause, sse_reply
 from dragoman_gateway import GatewaySettings, create_app
 from dragoman_gateway.app import build_app
 from dragoman_gateway.configuration import read_generation
+from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server.command import check_address
+from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.serving import serving
-from tests.gateway.upstream import PATHS, gateway_before, question, streamed_reply, whole_reply
+from tests.gateway.upstream import PATHS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
 def test_health_readiness_and_the_description() -> None:
@@ -25,6 +31,36 @@ def test_health_readiness_and_the_description() -> None:
         described = httpx.get(f"{url}/openapi.json").json()
     assert set(PATHS.values()) <= described["paths"].keys()
     assert described["openapi"].startswith("3.1")
+
+
+ALIASES = ("/models", "/v1/models/{}:", "/v1alpha/")
+"""Beginnings of addresses that mean the same as those of /v1beta."""
+PAGES = {("GET", "/"), ("GET", "/openapi.json"), ("GET", "/gateway")}
+
+
+def test_the_description_has_every_address() -> None:
+    """And no other; each parameter of an address is described."""
+    app = create_app(client=AsyncClient())
+    served = {
+        (method, re.sub(r"\{[^}]*\}", "{}", route.path))
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    served = {each for each in served if not each[1].startswith(ALIASES)} - PAGES - {("GET", "/v1/responses")}
+    document = openapi()
+    described = {
+        (method.upper(), re.sub(r"\{[^}]*\}", "{}", path))
+        for path, operations in document["paths"].items()
+        for method in operations
+    }
+    assert described == served
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            names = [each["name"] for each in operation.get("parameters", ())]
+            assert names == re.findall(r"\{(\w+)\}", path)
+            assert operation["summary"]
 
 
 def test_counts() -> None:
@@ -88,6 +124,46 @@ def test_a_reload_reads_the_file_again_and_a_mistake_in_it_changes_nothing(tmp_p
         file.write_text("[gateway]\nprot = 1\n")
         assert not asyncio.run(gateway.reload())
         assert owner() == "anthropic"
+
+
+ROTATED = """
+[providers.openai-chat]
+base_url = "{address}/v1"
+[gateway]
+database = "sqlite://"
+[gateway.models]
+house = [{{model = "openai-chat:m", key_variable = "OPENAI_API_KEY_{number}"}}]
+"""
+
+
+def test_keys_of_a_provider_rotate_without_a_lost_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that have begun go on with the key that they began with; each later one has the new key."""
+    for number in range(5):
+        monkeypatch.setenv(f"OPENAI_API_KEY_{number}", f"sk-{number}")
+    file = tmp_path / "dragoman.toml"
+    slow = sse_reply(Pause(0.3), stream_bytes("chat"))
+    with FaultyServer([slow, *[streamed_reply("chat")] * 40]) as server, ThreadPoolExecutor(1) as pool:
+
+        def write(number: int) -> None:
+            file.write_text(ROTATED.format(address=server.url, number=number))
+
+        write(0)
+        gateway = Gateway(read_generation(file), lambda: read_generation(file))
+        with serving(build_app(gateway)) as url:
+
+            def ask() -> tuple[int, bool]:
+                reply = httpx.post(f"{url}/v1/messages", json=question("messages", "house", stream=True), timeout=30)
+                return reply.status_code, "message_stop" in reply.text
+
+            begun = pool.submit(ask)
+            wait_until(lambda: len(server.requests) == 1)
+            for number in range(1, 5):
+                write(number)
+                assert asyncio.run(gateway.reload())
+                assert ask() == (200, True)
+            assert begun.result(30) == (200, True)
+    sent = [request.headers["authorization"] for request in server.requests]
+    assert sent == [f"Bearer sk-{number}" for number in range(5)]
 
 
 def test_without_keys_it_listens_on_this_computer_only() -> None:

@@ -10,11 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from dragoman import Message, Store
+from dragoman import AsyncClient, Message, Store
 from dragoman.cli.io.cost.sources import Repricing, open_sources
 from dragoman.errors import ConfigurationError, StoreError
 from dragoman.testing.faults.server import RESET, HttpReply, ReceivedRequest, sse_reply
+from dragoman_gateway import GatewaySettings
+from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.running.behind import StoreBehind
+from dragoman_gateway.running.generation import Gateway, Generation
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
@@ -76,6 +79,31 @@ def test_what_waits_is_written_when_the_database_is_back(store: Store) -> None:
     behind.close()
     assert behind.dropped == 0
     assert len(store.list().sessions) == 10
+
+
+def test_a_gateway_that_must_store_answers_nothing_without_its_store(store: Store) -> None:
+    """From the first failure on, and until what waits is written; an open one answers."""
+    failing = FailingStore(store, 0)
+    generations = {
+        outage: Generation(GatewaySettings(store_outage=outage), AsyncClient()) for outage in ("open", "closed")
+    }
+    behind = StoreBehind(failing)  # type: ignore[arg-type]  # it has what is used
+    for each in generations.values():
+        each.behind = behind
+    closed = Gateway(generations["closed"])
+    closed.enter()
+    failing.failures = 1_000
+    behind.create("a:m", [Message.user("Hi")], session_id="s1")
+    wait_until(lambda: not behind.is_available)
+    with pytest.raises(UnavailableError) as raised:
+        closed.enter()
+    assert raised.value.status == 503
+    assert Gateway(generations["open"]).enter() is generations["open"]
+    failing.failures = 0
+    wait_until(lambda: behind.is_available)
+    assert closed.enter() is generations["closed"]
+    behind.close()
+    assert len(store.list().sessions) == 1
 
 
 class BlockedStore:

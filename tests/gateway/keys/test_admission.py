@@ -16,6 +16,7 @@ from dragoman.messages import CostStatus, MessageMetadata, MessageStatus, TokenU
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission, MaxUse, Ticket
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
@@ -202,6 +203,26 @@ def test_a_limit_of_requests_refuses_with_the_time_to_wait(database: Database) -
     run(scenario())
 
 
+def test_a_stream_that_the_provider_broke_counts_no_request(database: Database) -> None:
+    """Clients ask again for the whole reply: both are charged, and count as one request under a limit."""
+
+    async def scenario(outcome: SendOutcome) -> bool:
+        setup = Setup(database, Allowance((parse_budget("10"),), (parse_limit("1/hour"),)))
+        await (await setup.admit()).settle_outcome(outcome)
+        assert (await setup.spent()).tokens == 5
+        try:
+            await setup.admit()
+        except LimitReachedError:
+            return False
+        finally:
+            await setup.ledger.close()
+        return True
+
+    partial = Message.assistant("Hi", metadata=MessageMetadata(status=MessageStatus.ERROR, usage=usage(5)))
+    assert run(scenario(Broken(RuntimeError("cut"), partial, seen=True)))
+    assert not run(scenario(Abandoned(partial=partial)))
+
+
 def test_parallel_requests_share_a_limit_of_tokens(database: Database) -> None:
     """Tokens are reserved before a request, so parallel requests never use more than the limit."""
 
@@ -272,7 +293,7 @@ def test_without_redis_limits_open_and_closed_ones_refuse(database: Database, co
     assert all(grant.held == [] for grant in grants)
     closed = counters()
     _, refusals = run(admit_each(closed, "1/hour closed"))
-    assert {(type(each), each.status) for each in refusals} == {(OverloadedError, 503)}
+    assert {(type(each), each.status) for each in refusals} == {(UncountedError, 503)}
 
 
 def test_a_key_without_budgets_still_shows_what_it_spent(database: Database) -> None:

@@ -37,14 +37,15 @@ def test_a_key_is_created_listed_rotated_and_revoked(run: Run) -> None:
     created = json.loads(
         run(
             "keys", "create", "--name", "laptop", "--team", "research", "--budget", "50/month", "--models",
-            "anthropic:*", "--limit", "100/minute", "--endpoints", "messages", "--expires", "30d", "--json",
+            "anthropic:*", "--limit", "100/minute", "--concurrency", "8",
+            "--endpoints", "messages", "--expires", "30d", "--json",
         )
     )  # fmt: skip
     secret = created["key"]
     (row,) = rows(run, "keys", "list")
     assert (row["id"], row["name"], row["team"], row["state"]) == (created["id"], "laptop", "research", "active")
     assert (row["models"], row["endpoints"]) == (["anthropic:*"], ["messages"])
-    assert (row["budgets"], row["limits"]) == (["$50/month"], ["100/minute"])
+    assert (row["budgets"], row["limits"]) == (["$50/month"], ["100/minute", "8 at once"])
     rotated = json.loads(run("keys", "rotate", "laptop", "--grace", "1h", "--json"))
     assert (rotated["id"], rotated["key"] != secret) == (created["id"], True)
     assert created["id"] in run("keys", "revoke", "laptop")
@@ -61,12 +62,16 @@ def test_limits_of_teams_and_users(run: Run) -> None:
     assert rows(run, "limits", "list") == [
         {"scope": "team:research", "budgets": ["$900/month", "1,000,000 tokens/day"], "limits": []}
     ]
+    run("limits", "set", "user:*", "--concurrency", "2 closed")
+    assert rows(run, "limits", "list")[1] == {"scope": "user:*", "budgets": [], "limits": ["2 at once"]}
+    run("limits", "remove", "user:*")
     run("limits", "remove", "team:research")
     assert rows(run, "limits", "list") == []
     for wrong in (
         ("limits", "set", "research", "--budget", "5"),
         ("limits", "set", "team:research"),
         ("limits", "set", "team:research", "--budget", "5/fortnight"),
+        ("limits", "set", "team:research", "--concurrency", "0"),
         ("keys", "revoke", "nobody"),
         ("keys", "create", "--endpoints", "mesages"),
     ):

@@ -182,6 +182,27 @@ def test_the_pages_of_the_input(start: Start) -> None:
             setup.sdk().responses.input_items.list(made.id, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("behind", BEHIND)
+def test_the_input_of_a_chained_response_is_the_whole_chain(start: Start, behind: str) -> None:
+    """Questions and replies in their order, each with the id that it had; in pages; what was deleted is missing."""
+    setup = start(answers(behind), behind)
+    sdk = setup.sdk()
+    first = sdk.responses.create(model="house", input="One")
+    second = sdk.responses.create(model="house", input="Two", previous_response_id=first.id)
+    third = sdk.responses.create(model="house", input="Three", previous_response_id=second.id)
+    items = list(sdk.responses.input_items.list(third.id, order="asc", limit=2))
+    said = [(item.role, item.content[0].text) for item in items]  # type: ignore[union-attr]
+    assert [text for role, text in said if role == "user"] == ["One", "Two", "Three"]
+    assert [role for role, _ in said] == ["user", "assistant", "user", "assistant", "user"]
+    assert items[1].id == first.output[-1].id
+    assert len({item.id for item in items}) == 5
+    own = list(sdk.responses.input_items.list(first.id))
+    assert [item.id for item in own] == [items[0].id]
+    sdk.responses.delete(first.id)
+    left = list(sdk.responses.input_items.list(third.id, order="asc"))
+    assert [(item.role, item.content[0].text) for item in left] == said[2:]  # type: ignore[union-attr]
+
+
 def poll(sdk: openai.OpenAI, response_id: str, seconds: float = 20) -> Response:
     deadline = time.monotonic() + seconds
     while True:

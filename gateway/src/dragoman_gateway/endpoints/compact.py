@@ -8,16 +8,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
 from dragoman.answers import StateSealer
 from dragoman.errors import NotFoundError
 from dragoman_gateway.endpoints.compaction import compaction_item, user_message
 from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps, loads
-from dragoman_gateway.running.generation import Generation
-from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.replies import Response
@@ -38,17 +34,8 @@ _PROMPT = (
 class CompactEndpoint(Endpoint):
     """The endpoint that shortens a conversation."""
 
-    async def respond(
-        self,
-        generation: Generation,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        record: RequestRecord,
-        request_id: str,
-    ) -> None:
-        services = RequestServices(self._gateway.services)
-        request, means = await self.read(generation, services, scope, receive, record, request_id)
+    async def respond(self, exchange: Exchange) -> None:
+        request, means = await self.read(exchange)
         own = Turn(request, means, path=PATH)
         if own.may_pass:
             try:
@@ -57,25 +44,24 @@ class CompactEndpoint(Endpoint):
                 pass
             else:
                 own.note_end()
-                record.status = response.status
-                await response.send(send)
+                await exchange.reply(response)
                 return
-        await self._summarize(request, means, receive, send)
+        await self._summarize(exchange, request, means)
 
-    async def _summarize(self, request: ClientRequest, means: Means, receive: Receive, send: Send) -> None:
+    async def _summarize(self, exchange: Exchange, request: ClientRequest, means: Means) -> None:
         given = request.fields.get("input")
         items = given if isinstance(given, list) else [user_message(str(given or ""))]
         fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
         asked = replace(request, fields=fields, body=dumps(fields))
         turn = Turn(asked, means)
-        response = await ask_watched(turn, receive)
+        response = await ask_watched(turn, exchange.receive)
         turn.note_end()
         if response is None:
             return
         if response.status == 200:
             head = [*named(request.wire, request.request_id), _JSON]
             response = Response(200, head, dumps(_compaction(turn, means.state_sealer)))
-        await response.send(send)
+        await exchange.reply(response)
 
 
 def _compaction(turn: Turn, sealer: StateSealer | None) -> dict[str, Any]:

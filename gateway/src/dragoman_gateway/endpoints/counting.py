@@ -4,15 +4,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
 from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.answers import ClientToolIds
 from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps
-from dragoman_gateway.running.generation import Generation
-from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import responses
@@ -25,24 +21,14 @@ _ESTIMATED = (b"x-dragoman-estimated", b"input_tokens")
 class CountEndpoint(Endpoint):
     """The endpoint of one wire that counts. Nothing is billed, and budgets do not count it."""
 
-    async def respond(
-        self,
-        generation: Generation,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        record: RequestRecord,
-        request_id: str,
-    ) -> None:
-        services = RequestServices(self._gateway.services)
-        request, means = await self.read(generation, services, scope, receive, record, request_id)
+    async def respond(self, exchange: Exchange) -> None:
+        request, means = await self.read(exchange)
         place = means.places()[0]
         context = RequestContext(model=place.model, tool_ids=ClientToolIds(), state_sealer=means.state_sealer)
         read = request.wire.adapter(request.model).from_wire_request(request.fields, context)
         tokens, headers = await _count(means.client_for(place.client), place.model, *read)
-        record.status = 200
-        head = [*named(request.wire, request_id), *headers, (b"content-type", b"application/json")]
-        await Response(200, head, dumps(self.write_count(tokens))).send(send)
+        head = [*named(request.wire, exchange.request_id), *headers, (b"content-type", b"application/json")]
+        await exchange.reply(Response(200, head, dumps(self.write_count(tokens))))
 
     def write_count(self, tokens: int) -> dict[str, Any]:
         """Return the reply of the wire."""

@@ -9,13 +9,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.endpoints.compaction import expand_compactions
+from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
 from dragoman_gateway.running.behind import SPENDER, spender_of
-from dragoman_gateway.running.generation import Gateway, Generation
+from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn.body import parse_body, read_body, read_headers
+from dragoman_gateway.turn.body import parse_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.means import Means
@@ -40,7 +41,12 @@ class Endpoint:
         self._gateway.activity.begin(record)
         try:
             generation = self._gateway.enter()
-            await self.respond(generation, scope, receive, send, record, request_id)
+            services = RequestServices(self._gateway.services)
+            await self.respond(
+                Exchange(
+                    scope=scope, receive=receive, send=send, record=record, generation=generation, services=services
+                )
+            )
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
@@ -54,48 +60,38 @@ class Endpoint:
             if generation is not None:
                 await generation.leave()
 
-    async def respond(
-        self,
-        generation: Generation,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        record: RequestRecord,
-        request_id: str,
-    ) -> None:
+    async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error."""
-        services = RequestServices(self._gateway.services)
-        request, means = await self.read(generation, services, scope, receive, record, request_id)
+        services = exchange.services
+        request, means = await self.read(exchange)
         turn = Turn(request, means)
         if services.state is not None and await services.load_state(request.caller):
             turn = Turn(request, means)
         if services.stored is not None and services.stored.background:
-            await self._start(generation, services.stored, turn, scope, receive, send)
+            await self._start(exchange, services.stored, turn)
             return
-        await self._answer(generation, turn, receive, services.recording(turn.request, send))
+        await self._answer(exchange, turn, exchange.receive, services.recording(turn.request, exchange.send))
 
-    async def _answer(self, generation: Generation, turn: Turn, receive: Receive, send: Send) -> None:
+    async def _answer(self, exchange: Exchange, turn: Turn, receive: Receive, send: Send) -> None:
         if turn.request.stream:
             turn.request.record.stream = True
-            await answer_streamed(turn, generation.settings, receive, send)
+            await answer_streamed(turn, exchange.generation.settings, receive, send)
         else:
             await answer_whole(turn, receive, send)
         turn.note_end()
 
-    async def _start(
-        self, generation: Generation, stored: StoredTurn, turn: Turn, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _start(self, exchange: Exchange, stored: StoredTurn, turn: Turn) -> None:
         """Run the turn in the background, and answer with its response as it is now, or with its events."""
-        background, record = self._gateway.services.background, turn.request.record
-        turn.request.record = RequestRecord(self._wire.name, turn.request.request_id)
-        turn.request.record.key_id = record.key_id
+        background, generation = self._gateway.services.background, exchange.generation
+        turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
+        turn.request.record.key_id = exchange.record.key_id
         turn.request.record.model = turn.request.model
         self._gateway.activity.begin(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
 
         async def run(receive: Receive, send: Send) -> None:
             try:
-                await self._answer(generation, turn, receive, send)
+                await self._answer(exchange, turn, receive, send)
             finally:
                 self._gateway.finish(turn.request.record)
                 await generation.leave()
@@ -106,37 +102,27 @@ class Endpoint:
             generation.in_flight -= 1
             self._gateway.activity.running.discard(turn.request.record)
             raise
-        record.status = 200
-        head = {"x-dragoman-request-id": turn.request.request_id}
+        exchange.record.status = 200
+        head = {"x-dragoman-request-id": exchange.request_id}
         reply: Response = JSONResponse(response.response, headers=head)
         if stored.streamed:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
-        await reply(scope, receive, send)
+        await reply(exchange.scope, exchange.receive, exchange.send)
 
-    async def read(
-        self,
-        generation: Generation,
-        services: RequestServices,
-        scope: Scope,
-        receive: Receive,
-        record: RequestRecord,
-        request_id: str,
-    ) -> tuple[ClientRequest, Means]:
+    async def read(self, exchange: Exchange) -> tuple[ClientRequest, Means]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
-        headers = read_headers(scope)
-        generation.follow_trace(headers)
-        caller = await generation.access.authenticate(headers)
-        record.key_id = caller.key_id
-        body = await read_body(receive, headers, generation.settings)
+        record, headers = exchange.record, exchange.headers
+        caller = await exchange.authenticate()
+        body = await exchange.read_body()
         request = self.read_request(
-            scope, caller=caller, request_id=request_id, headers=headers, body=body, record=record
+            exchange.scope, caller=caller, request_id=exchange.request_id, headers=headers, body=body, record=record
         )
         record.model = request.model
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
-        means = await generation.means_for(request.requested_model, caller)
-        request = await services.prepare(expand_compactions(request, means.state_sealer))
-        means.state_store = services.state
+        means = await exchange.generation.means_for(request.requested_model, caller)
+        request = await exchange.services.prepare(expand_compactions(request, means.state_sealer))
+        means.state_store = exchange.services.state
         return request, means
 
     def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:

@@ -1,51 +1,14 @@
 """The OpenAPI document. Bodies are those of the providers' own references, so they are described by links."""
 
+import re
+import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from typing import Any
 
-_REFERENCES = {
-    "/v1/messages": ("Answer in Messages", "https://docs.claude.com/en/api/messages"),
-    "/v1/messages/count_tokens": (
-        "Count the tokens of a Messages request",
-        "https://docs.claude.com/en/api/messages-count-tokens",
-    ),
-    "/v1/chat/completions": (
-        "Answer in Chat Completions",
-        "https://platform.openai.com/docs/api-reference/chat/create",
-    ),
-    "/v1/embeddings": ("Embed texts", "https://platform.openai.com/docs/api-reference/embeddings/create"),
-    "/v1beta/models/{model}:generateContent": (
-        "Answer in generateContent",
-        "https://ai.google.dev/api/generate-content#method:-models.generatecontent",
-    ),
-    "/v1beta/models/{model}:streamGenerateContent": (
-        "Answer in generateContent, as a stream",
-        "https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent",
-    ),
-    "/v1beta/models/{model}:countTokens": (
-        "Count the tokens of a generateContent request",
-        "https://ai.google.dev/api/tokens",
-    ),
-    "/v1beta/models/{model}:batchEmbedContents": ("Embed contents", "https://ai.google.dev/api/embeddings"),
-    "/api/chat": ("Answer in Ollama's chat", "https://docs.ollama.com/api/chat"),
-    "/api/generate": ("Answer one prompt in Ollama's generate", "https://docs.ollama.com/api/generate"),
-    "/api/embed": ("Embed texts in Ollama's embed", "https://docs.ollama.com/api/embed"),
-    "/v1/responses": ("Answer in Responses", "https://platform.openai.com/docs/api-reference/responses/create"),
-    "/v1/responses/compact": (
-        "Shorten a conversation of Responses",
-        "https://platform.openai.com/docs/api-reference/responses/compact",
-    ),
-}
-_PAGES = {
-    "/v1/models": "The models, in the shape of the client's wire",
-    "/v1beta/models": "The models, in Google's shape",
-    "/api/tags": "The models, in Ollama's shape",
-    "/health": "Whether the process runs",
-    "/ready": "Whether the gateway takes requests",
-    "/gateway/": "The page for whoever holds an admin key",
-    "/metrics": "Counts in Prometheus's format",
-}
+_PARAMETER = re.compile(r"\{(\w+)\}")
 _ERRORS = {
     "400": "The request is wrong",
     "401": "The key is missing or wrong",
@@ -60,16 +23,14 @@ _ERRORS = {
 @cache
 def openapi() -> dict[str, Any]:
     """Return the document."""
+    text = files("dragoman_gateway.endpoints").joinpath("openapi.toml").read_text("utf-8")
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in tomllib.loads(text)["operations"]:
+        paths.setdefault(operation["path"], {})[operation.get("method", "get")] = _describe(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Dragoman gateway", "version": _version()},
-        "paths": {
-            **{path: {"post": _operation(summary, link)} for path, (summary, link) in _REFERENCES.items()},
-            **{
-                path: {"get": {"summary": summary, "responses": {"200": {"description": "OK"}}}}
-                for path, summary in _PAGES.items()
-            },
-        },
+        "paths": paths,
         "components": {
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -80,17 +41,30 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(summary: str, link: str) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"type": "object", "required": ["model"]}}}
-    streamed = {**content, "text/event-stream": {"schema": {"type": "string"}}}
+def _describe(operation: Mapping[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {"summary": operation["summary"], "responses": {"200": {"description": "OK"}}}
+    if link := operation.get("link"):
+        described["externalDocs"] = {"url": link}
+    if names := _PARAMETER.findall(operation["path"]):
+        described["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+        ]
+    if operation.get("takes_model"):
+        described |= _bodies(with_model=not names)
+    return described
+
+
+def _bodies(*, with_model: bool) -> dict[str, Any]:
+    """Return what the request and the replies hold. ``with_model``: the body names the model, and not the address."""
+    schema = {"type": "object"} | ({"required": ["model"]} if with_model else {})
+    content = {"application/json": {"schema": schema}}
+    answers = {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {"schema": {"type": "string"}}}
     return {
-        "summary": summary,
-        "externalDocs": {"url": link},
         "requestBody": {"required": True, "content": content},
         "responses": {
             "200": {
                 "description": "The answer",
-                "content": streamed,
+                "content": answers,
                 "headers": {
                     "x-dragoman-request-id": {"schema": {"type": "string"}},
                     "x-dragoman-losses": {"schema": {"type": "string"}},

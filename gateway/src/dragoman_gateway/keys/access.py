@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from dragoman.errors import AuthenticationError, InvalidRequestError
+from dragoman.errors import AuthenticationError, InvalidRequestError, OverloadedError
 from dragoman.limits import Budget, Limit
-from dragoman_gateway.access import Caller, Middleware
+from dragoman_gateway.access import Caller, Middleware, OpenAccess
 from dragoman_gateway.keys import secrets
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.key_cache import KeyCache
@@ -56,6 +56,29 @@ class KeyAccess:
         is_old = secrets.matches(digest, key.old_digest if key else None)
         in_grace = key is not None and key.old_until is not None and now < key.old_until
         return key is not None and (is_current or (is_old and in_grace)) and key.is_active(now)
+
+
+class OpenUntilKeys(OpenAccess):
+    """Lets everyone in until the first key is created. Then it checks keys, within `KeyCache.max_age`.
+
+    A database that does not answer closes nothing here: no key can be created meanwhile.
+    """
+
+    def __init__(self, cache: KeyCache, keyed: KeyAccess) -> None:
+        self._cache = cache
+        self._keyed = keyed
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+        try:
+            keyed = await self._cache.has_keys()
+        except OverloadedError:
+            keyed = False
+        if keyed:
+            return await self._keyed.authenticate(headers)
+        return await super().authenticate(headers)
+
+    def middleware(self, caller: Caller) -> Middleware | None:
+        return None if caller.key_id is None else self._keyed.middleware(caller)
 
 
 def presented_secret(headers: Mapping[str, str]) -> str | None:

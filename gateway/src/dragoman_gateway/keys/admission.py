@@ -7,20 +7,20 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 from uuid import uuid4
 
-from dragoman.errors import LimitReachedError, OverloadedError, UnpricedModelError
+from dragoman.errors import LimitReachedError, UnpricedModelError
 from dragoman.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.pricing import price_table
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied, Send, SendOutcome, intercept
 from dragoman_gateway.access import Caller, Middleware
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.keys.amounts import KeyLimit, OnOutage, PeriodBudget
+from dragoman_gateway.errors import UncountedError
+from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.rates import Grants, Rates
 
-_RETRY_AFTER = 5.0
 _CHARACTERS_PER_TOKEN = 4
 _MORE = 2
 """How many times the output that a reservation holds grows when a stream exceeds it."""
@@ -46,7 +46,7 @@ class MaxUse:
 class Admission:
     """``output_cap`` is the most output that is reserved at first: a stream that exceeds it reserves more while it
     runs. None reserves the most that the request allows. ``charges_failures``: whether a stream that failed is charged
-    what the provider had reported of it.
+    what the provider had reported of it. ``concurrency`` is that of keys that have none of their own.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Admission:
         *,
         output_cap: int | None = None,
         charges_failures: bool = True,
+        concurrency: Concurrency | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cache = cache
@@ -64,6 +65,7 @@ class Admission:
         self.rates = rates
         self.output_cap = output_cap
         self.charges_failures = charges_failures
+        self.concurrency = concurrency
         self.clock = clock
         self.unbudgeted = 0
         """Requests that passed while their budgets could not be checked."""
@@ -72,14 +74,17 @@ class Admission:
         """Reserve for one request at these prices, and wait for the limits. ``use`` is called only if that is needed:
         estimating a long prompt costs time.
 
-        Raises SpentBudgetError, UnpricedModelError, LimitReachedError, or OverloadedError while nothing can be checked.
+        Raises SpentBudgetError, UnpricedModelError, LimitReachedError, or UncountedError while nothing can be checked.
         """
         allowances = self._cache.allowances_for(caller)
         budgets = {scope: each.budgets for scope, each in allowances.items() if each.budgets}
         limits: dict[str, Sequence[KeyLimit]] = {
             scope: each.limits for scope, each in allowances.items() if each.limits
         }
-        ticket = Ticket(self, scopes_of(caller), use, prices, budgets)
+        concurrency = {scope: each.concurrency for scope, each in allowances.items() if each.concurrency is not None}
+        if self.concurrency is not None and caller.key_id is not None:
+            concurrency.setdefault(f"key:{caller.key_id}", self.concurrency)
+        ticket = Ticket(self, scopes_of(caller), use, prices, budgets, concurrency)
         await ticket.reserve()
         try:
             if limits:
@@ -124,12 +129,14 @@ class Ticket:
         use: Callable[[], MaxUse],
         prices: Prices,
         budgets: dict[str, tuple[PeriodBudget, ...]],
+        concurrency: dict[str, Concurrency],
     ) -> None:
         self._admission = admission
         self._scopes = scopes
         self._find_use = use
         self._prices = prices
         self._budgets = budgets
+        self._concurrency = concurrency
         self._id = uuid4().hex  # made here: an id that a client sends could end another request's reservation
         self._characters = 0
         self._ended = False
@@ -151,22 +158,31 @@ class Ticket:
         return bool(self._budgets) and self.reserved_output < self.use.output_tokens
 
     async def reserve(self) -> None:
-        if not self._budgets:
+        if not (self._budgets or self._concurrency):
             return
-        admission, use = self._admission, replace(self.use, output_tokens=self.reserved_output)
-        priced = self._prices.price(use.model, use.total, admission.clock())
+        admission = self._admission
+        needed = self._price_reservation() if self._budgets else Amount()
+        try:
+            await admission.ledger.reserve(self._id, self._budgets, needed, self._concurrency)
+        except DatabaseUnavailableError:
+            rules = [each.on_outage for budgets in self._budgets.values() for each in budgets]
+            rules += [each.on_outage for each in self._concurrency.values()]
+            if OnOutage.CLOSED in rules:
+                raise UncountedError("the budget of this key cannot be checked at the moment") from None
+            if self._budgets:
+                admission.unbudgeted += 1
+            else:
+                admission.rates.uncounted += 1
+
+    def _price_reservation(self) -> Amount:
+        """Return what is to be reserved. Raises UnpricedModelError."""
+        use = replace(self.use, output_tokens=self.reserved_output)
+        priced = self._prices.price(use.model, use.total, self._admission.clock())
         known = priced.cost_status in (CostStatus.PRICED, CostStatus.FREE)
         for scope, budgets in self._budgets.items():
             if not known and any(each.usd is not None and not each.allow_unpriced for each in budgets):
                 raise UnpricedModelError(use.model, scope.partition(":")[0])
-        try:
-            await admission.ledger.reserve(self._id, self._budgets, amount_of(priced))
-        except DatabaseUnavailableError:
-            if any(each.on_outage is OnOutage.CLOSED for budgets in self._budgets.values() for each in budgets):
-                raise OverloadedError(
-                    "the budget of this key cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
-                ) from None
-            admission.unbudgeted += 1
+        return amount_of(priced)
 
     def watch(self, event: StreamEvent) -> Sequence[StreamEvent] | Perform:
         """Count the output of a stream. If it exceeds what is reserved, reserve more before the event goes on."""
@@ -195,7 +211,7 @@ class Ticket:
                 await self.settle(outcome.message.usage)
             case Broken():
                 usage = None if outcome.partial is None else outcome.partial.usage
-                await self.settle_failed(usage, began=outcome.seen)
+                await self.settle_failed(usage, began=outcome.seen, counts=False)
             case Abandoned():
                 reply = outcome.partial or outcome.billed
                 await self.settle_failed(None if reply is None else reply.usage, began=outcome.partial is not None)
@@ -206,28 +222,29 @@ class Ticket:
         """Replace the reservation by the usage of a reply. A reply without counts costs its estimated input."""
         await self._end(self._lower_bound() if usage is None else usage)
 
-    async def settle_failed(self, usage: Usage | None, *, began: bool) -> None:
+    async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
         """Settle a stream that broke, or that the client left: the provider bills what it made. What it reported is
         the lower bound; without a report, that is the estimated input if the reply had begun, and nothing otherwise.
+        ``counts``: whether it counts under limits of requests. One that the provider broke does not: clients ask again.
         """
         if not self._admission.charges_failures:
             usage, began = None, False
-        await self._end(usage or (self._lower_bound() if began else None))
+        await self._end(usage or (self._lower_bound() if began else None), requests=int(counts))
 
     def release(self) -> None:
         """End the reservation of a request that was never sent."""
         if not self._ended:
             self._ended = True
-            if self._budgets:
+            if self._budgets or self._concurrency:
                 self._admission.ledger.book(self._id, (), Amount(), requests=0)
 
-    async def _end(self, usage: Usage | None) -> None:
+    async def _end(self, usage: Usage | None, *, requests: int = 1) -> None:
         if self._ended:
             return
         self._ended = True
         amount = Amount() if usage is None else amount_of(usage)
         self._admission.ledger.book(self._id, self._scopes, amount)
-        await self._admission.rates.settle(self.grants, usage)
+        await self._admission.rates.settle(self.grants, usage, requests=requests)
 
     def _lower_bound(self) -> Usage:
         return self._prices.price(self.use.model, self.use.input, self._admission.clock())

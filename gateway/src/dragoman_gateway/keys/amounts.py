@@ -121,6 +121,34 @@ class KeyLimit(Limit):
         return cls(**{**fields, "on_outage": OnOutage(fields.get("on_outage", OnOutage.OPEN))}, shared=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """How many requests of a key, a user or a team may be asked at the same time. ``on_outage`` says whether requests
+    pass while they cannot be counted."""
+
+    requests: int
+    on_outage: OnOutage = OnOutage.OPEN
+
+    def __str__(self) -> str:
+        return f"{self.requests:,} at once"
+
+    def to_json(self) -> dict[str, Any]:
+        outage = {"on_outage": self.on_outage} if self.on_outage is OnOutage.CLOSED else {}
+        return {"requests": self.requests, **outage}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Concurrency":
+        return cls(fields["requests"], OnOutage(fields.get("on_outage", OnOutage.OPEN)))
+
+
+def parse_concurrency(text: str) -> Concurrency:
+    """Read ``8``, or ``8 closed``, which refuses requests while they cannot be counted. Raises ConfigurationError."""
+    amount, on_outage = _split_outage(text, OnOutage.OPEN)
+    if not re.fullmatch("[1-9][0-9]{0,8}", amount):
+        raise ConfigurationError(f"a concurrency is a number of requests, such as 8: not {text!r:.40}")
+    return Concurrency(int(amount), on_outage)
+
+
 def parse_budget(text: str, *, allow_unpriced: bool = False) -> PeriodBudget:
     """Read ``50/month``, ``$5``, ``1000000 tokens/day``, or ``5/day open``, which passes requests while spend cannot be
     counted. Raises ConfigurationError.

@@ -15,7 +15,7 @@ from dragoman.errors import ConfigurationError
 from dragoman_gateway.configuration import read_settings
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import spend as spend_table
-from dragoman_gateway.keys.amounts import Period, parse_budget, parse_end, parse_limit
+from dragoman_gateway.keys.amounts import Period, parse_budget, parse_concurrency, parse_end, parse_limit
 from dragoman_gateway.keys.key_store import KeyStore
 from dragoman_gateway.keys.records import Allowance, VirtualKey
 
@@ -34,6 +34,9 @@ Limits = Annotated[
     list[str] | None,
     typer.Option("--limit", help="100/minute, '40000 tokens/minute', or either after 'anthropic:*='; may be repeated."),
 ]
+Concurrent = Annotated[
+    str | None, typer.Option("--concurrency", help="How many requests may be asked at the same time, such as 8.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -44,6 +47,7 @@ def create(
     user: Annotated[str | None, typer.Option(help="The user that the key belongs to.")] = None,
     budget: Budgets = None,
     limit: Limits = None,
+    concurrency: Concurrent = None,
     models: Annotated[
         list[str] | None, typer.Option(help="A pattern of the models that it may use, such as 'anthropic:*'.")
     ] = None,
@@ -64,7 +68,7 @@ def create(
         team=team,
         models=tuple(models or ()),
         endpoints=tuple(endpoints or ()),
-        allowance=_allowance(budget, limit, allow_unpriced=allow_unpriced),
+        allowance=_allowance(budget, limit, concurrency, allow_unpriced=allow_unpriced),
         admin=admin,
         expires_at=None if expires is None else parse_end(expires, now),
     )
@@ -121,15 +125,18 @@ def set_limits(
     scope: Annotated[str, typer.Argument(help="team:NAME, user:NAME, or each of them with team:* and user:*.")],
     budget: Budgets = None,
     limit: Limits = None,
+    concurrency: Concurrent = None,
     allow_unpriced: Annotated[
         bool, typer.Option(help="Models without a known price cost nothing under the budgets.")
     ] = False,
     config: Config = None,
 ) -> None:
     """Sets the budgets and limits of a user or a team, in place of those that it had."""
-    allowance = _allowance(budget, limit, allow_unpriced=allow_unpriced)
+    allowance = _allowance(budget, limit, concurrency, allow_unpriced=allow_unpriced)
     if not allowance.to_json():
-        raise ConfigurationError("name a --budget or a --limit; dragoman gateway limits remove removes all")
+        raise ConfigurationError(
+            "name a --budget, a --limit or a --concurrency; dragoman gateway limits remove removes all"
+        )
     _store(config).set_allowance(scope, allowance)
     typer.echo(f"{scope}: {_describe_allowance(allowance)}")
 
@@ -138,7 +145,7 @@ def set_limits(
 def list_limits(config: Config = None, as_json: AsJson = False) -> None:
     """Lists the budgets and limits of users and teams."""
     rows = [
-        {"scope": scope, "budgets": list(map(str, each.budgets)), "limits": list(map(str, each.limits))}
+        {"scope": scope, "budgets": list(map(str, each.budgets)), "limits": each.shown_limits()}
         for scope, each in _store(config).allowances().items()
     ]
     _print_rows(rows, ("scope", "budgets", "limits"), as_json=as_json)
@@ -161,10 +168,13 @@ def _store(config: Path | None) -> KeyStore:
     return KeyStore(_database(config))
 
 
-def _allowance(budgets: Sequence[str] | None, limits: Sequence[str] | None, *, allow_unpriced: bool) -> Allowance:
+def _allowance(
+    budgets: Sequence[str] | None, limits: Sequence[str] | None, concurrency: str | None, *, allow_unpriced: bool
+) -> Allowance:
     return Allowance(
         tuple(parse_budget(each, allow_unpriced=allow_unpriced) for each in budgets or ()),
         tuple(map(parse_limit, limits or ())),
+        None if concurrency is None else parse_concurrency(concurrency),
     )
 
 
@@ -179,14 +189,14 @@ def _describe(key: VirtualKey, now: datetime) -> dict[str, Any]:
         "models": list(key.models),
         "endpoints": list(key.endpoints),
         "budgets": list(map(str, key.allowance.budgets)),
-        "limits": list(map(str, key.allowance.limits)),
+        "limits": key.allowance.shown_limits(),
         "created_at": key.created_at.isoformat(),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
     }
 
 
 def _describe_allowance(allowance: Allowance) -> str:
-    return ", ".join(map(str, (*allowance.budgets, *allowance.limits)))
+    return ", ".join([*map(str, allowance.budgets), *allowance.shown_limits()])
 
 
 def _sum_spend(connection: Connection, first_day: int, scope: str | None) -> dict[str, tuple[Decimal, int, int]]:

@@ -64,6 +64,12 @@ class KeyCache:
             await self._refresh_or_keep()  # it may have just been created
         return self._keys.get(key_id)
 
+    async def has_keys(self) -> bool:
+        """Whether a key was ever created. Raises OverloadedError as `find` does."""
+        if not self._keys:
+            await self._ensure_fresh()
+        return bool(self._keys)
+
     def allowances_for(self, caller: Caller) -> dict[str, Allowance]:
         """Return the allowances of the caller's key, user and team, by their scope."""
         key = self._keys.get(caller.key_id or "")

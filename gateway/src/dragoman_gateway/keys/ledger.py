@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from dragoman.errors import BudgetExceededError
+from dragoman.errors import BudgetExceededError, LimitReachedError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import booked, reservations, spend
-from dragoman_gateway.keys.amounts import PeriodBudget
+from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.bookings import Amount, Batch, Booking, Bookings
 from dragoman_gateway.keys.records import to_microseconds
 
@@ -39,6 +39,9 @@ _MAX_QUEUED = 10_000
 _LOCK_DAY = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO = Decimal(0)
+_NONE: Mapping[str, Concurrency] = {}
+_ROOM_AFTER = 1.0
+"""Seconds after which a request that found no room may try again. When one ends is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,16 @@ class SpentBudgetError(BudgetExceededError):
         self.args = (message,)
 
 
+class NoRoomError(LimitReachedError):
+    """A key, a user or a team has as many requests in flight as it may."""
+
+    def __init__(self, scope: str, concurrency: Concurrency) -> None:
+        kind, _, name = scope.partition(":")
+        whose = "this key" if kind == "key" else f"the {kind} {name}"
+        message = f"{whose} may have {concurrency}, and has as many requests in flight: ask again when one has ended"
+        super().__init__(message, status=429, retry_after=_ROOM_AFTER)
+
+
 class Ledger:
     def __init__(
         self,
@@ -114,14 +127,23 @@ class Ledger:
         """Bookings that wait to be stored."""
         return len(self._queue)
 
-    async def reserve(self, request_id: str, budgets: Mapping[str, Sequence[PeriodBudget]], needed: Amount) -> None:
-        """Reserve an amount under all budgets of all scopes, or under none. A second call with the same id replaces the
-        first reservation.
+    async def reserve(
+        self,
+        request_id: str,
+        budgets: Mapping[str, Sequence[PeriodBudget]],
+        needed: Amount,
+        concurrency: Mapping[str, Concurrency] = _NONE,
+    ) -> None:
+        """Reserve an amount under all budgets of all scopes, and a place under each concurrency, or nothing. A second
+        call with the same id replaces the first reservation, and keeps its places.
 
-        Raises SpentBudgetError if too little is left, and DatabaseUnavailableError.
+        Raises SpentBudgetError if too little is left, NoRoomError, and DatabaseUnavailableError.
         """
         now = self._clock()
-        await self._transact(lambda connection: _reserve(connection, request_id, budgets, needed, now), locks=budgets)
+        await self._transact(
+            lambda connection: _reserve(connection, request_id, budgets, concurrency, needed, now),
+            locks={*budgets, *concurrency},
+        )
         self._active.add(request_id)
         self._work()
 
@@ -261,18 +283,21 @@ def _reserve(
     connection: Connection,
     request_id: str,
     budgets: Mapping[str, Sequence[PeriodBudget]],
+    concurrency: Mapping[str, Concurrency],
     needed: Amount,
     now: datetime,
 ) -> None:
-    """Reserve an amount under budgets whose scopes are locked. Raises SpentBudgetError."""
-    scopes = sorted(budgets)
+    """Reserve an amount and places for scopes that are locked. Raises SpentBudgetError and NoRoomError."""
+    scopes = sorted({*budgets, *concurrency})
     connection.execute(
         delete(reservations).where(reservations.c.scope.in_(scopes), reservations.c.expires_at <= to_microseconds(now))
     )
-    connection.execute(delete(reservations).where(reservations.c.id == request_id))
+    is_new = not connection.execute(delete(reservations).where(reservations.c.id == request_id)).rowcount
     for scope in scopes:
+        if is_new and scope in concurrency and _in_flight(connection, scope) >= concurrency[scope].requests:
+            raise NoRoomError(scope, concurrency[scope])
         reserved = _reserved(connection, scope)
-        for budget in budgets[scope]:
+        for budget in budgets.get(scope, ()):
             spent = _spent(connection, scope, budget.period.first_day(now))
             total = spent + reserved + needed
             over = (budget.usd is not None and total.usd > budget.usd) or (
@@ -366,6 +391,11 @@ def _spent(connection: Connection, scope: str, first_day: int) -> Amount:
     query = select(spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= max(first_day, 1))
     rows = connection.execute(query).all()
     return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))
+
+
+def _in_flight(connection: Connection, scope: str) -> int:
+    query = select(func.count()).select_from(reservations).where(reservations.c.scope == scope)
+    return connection.execute(query).scalar_one()
 
 
 def _reserved(connection: Connection, scope: str) -> Amount:

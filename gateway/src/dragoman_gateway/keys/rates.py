@@ -7,15 +7,15 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dragoman.errors import LimitsUnavailableError, OverloadedError
+from dragoman.errors import LimitsUnavailableError
 from dragoman.limits import Grant, Limits
 from dragoman.messages import TokenUsage
+from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import KeyLimit, OnOutage
 
 logger = logging.getLogger("dragoman.gateway")
 
 _MAX_SCOPES = 50_000
-_RETRY_AFTER = 5.0
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Rates:
     ) -> Grants:
         """Wait until the limits of all scopes let the request start.
 
-        Raises LimitReachedError, with nothing counted, and OverloadedError if the counters cannot be reached and one of
+        Raises LimitReachedError, with nothing counted, and UncountedError if the counters cannot be reached and one of
         the limits is closed then.
         """
         grants = Grants()
@@ -96,9 +96,7 @@ class Rates:
         except (LimitsUnavailableError, TimeoutError):
             self._note_failure()
             if any(limit.on_outage is OnOutage.CLOSED for limit in declared if limit.matches(model)):
-                raise OverloadedError(
-                    "the limits of this key cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
-                ) from None
+                raise UncountedError("the limits of this key cannot be checked at the moment") from None
             self.uncounted += 1
             return None
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dragoman.errors import ConfigurationError
-from dragoman_gateway.keys.amounts import KeyLimit, PeriodBudget
+from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, PeriodBudget
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
@@ -20,15 +20,21 @@ ENDPOINTS = ("chat", "responses", "messages", "google", "ollama", "embeddings")
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a key, a user or a team may spend, and how fast."""
+    """What a key, a user or a team may spend, how fast, and with how many requests at the same time."""
 
     budgets: tuple[PeriodBudget, ...] = ()
     limits: tuple[KeyLimit, ...] = ()
+    concurrency: Concurrency | None = None
+
+    def shown_limits(self) -> list[str]:
+        """Return all limits but the budgets, as people write them."""
+        return list(map(str, (*self.limits, *(() if self.concurrency is None else (self.concurrency,)))))
 
     def to_json(self) -> dict[str, Any]:
         fields = {
             "budgets": [budget.to_json() for budget in self.budgets],
             "limits": [limit.to_json() for limit in self.limits],
+            "concurrency": None if self.concurrency is None else self.concurrency.to_json(),
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -37,6 +43,7 @@ class Allowance:
         return cls(
             tuple(map(PeriodBudget.from_json, fields.get("budgets", ()))),
             tuple(map(KeyLimit.from_json, fields.get("limits", ()))),
+            Concurrency.from_json(fields["concurrency"]) if "concurrency" in fields else None,
         )
 
 

@@ -15,6 +15,7 @@ from dragoman.errors import (
     ContextOverflowError,
     DragomanError,
     InvalidRequestError,
+    LimitReachedError,
     MissingExtraError,
     MissingKeyError,
     NotFoundError,
@@ -23,9 +24,19 @@ from dragoman.errors import (
     UnsupportedToolError,
 )
 from dragoman.transport import RetryPolicy
+from dragoman_gateway.errors import ModelDeniedError, UncountedError
 
-_FINAL = (InvalidRequestError, ContentFilterError, ContextOverflowError, RequestCancelledError, UnsupportedToolError)
+_FINAL = (
+    InvalidRequestError,
+    ContentFilterError,
+    ContextOverflowError,
+    RequestCancelledError,
+    UncountedError,
+    UnsupportedToolError,
+)
 """Errors of the request itself, which every deployment would repeat."""
+_OWN = (LimitReachedError, ModelDeniedError)
+"""Refusals of the gateway to one caller, for one model: nothing was sent, so they say nothing about a deployment."""
 _ACCOUNT = (AuthenticationError, BillingError, PermissionDeniedError, NotFoundError, MissingKeyError, MissingExtraError)
 """Errors that only a person ends."""
 _ACCOUNT_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 2.0, 60.0
@@ -123,7 +134,7 @@ class Deployments:
         """Note how a request to a deployment ended."""
         if error is None and deployment.failures == 0:
             return
-        if error is None or may_help_elsewhere(error):
+        if error is None or (may_help_elsewhere(error) and not isinstance(error, _OWN)):
             deployment.report(error, self._clock())
 
     def _pick(self, weights: Sequence[int]) -> int:
@@ -136,6 +147,11 @@ class Deployments:
             if drawn < 0:
                 return index
         return len(weights) - 1
+
+
+def costs_nothing(error: Exception) -> bool:
+    """Whether the request that failed like this was not sent."""
+    return isinstance(error, _OWN)
 
 
 def may_help_elsewhere(error: Exception) -> bool:

@@ -52,6 +52,8 @@ class StoreBehind:
         self._writer: threading.Thread | None = None
         self.dropped = 0
         """Requests that were not stored."""
+        self.is_available = True
+        """Whether the database answered the last time that something was written."""
 
     def create(
         self,
@@ -133,10 +135,12 @@ class StoreBehind:
                 self._note_again(others, error)
                 return False
             if _may_work_later(error):
+                self.is_available = False
                 self._note_again(batch, error, at_end=True)
                 return False
             logger.error("a request could not be stored: %s", error)
             self._drop(1)
+        self.is_available = True
         return True
 
     def _note_again(self, batch: list[dict[str, Any]], error: DragomanError, *, at_end: bool = False) -> None:

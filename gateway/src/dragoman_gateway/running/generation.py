@@ -86,7 +86,13 @@ class Generation:
             admit=self.access.middleware(caller),
             state_sealer=state_keys(),
             strict=self.settings.strict,
+            other_wire=self.settings.other_wire,
         )
+
+    @property
+    def may_store(self) -> bool:
+        """Whether requests may begin, as far as the store is concerned."""
+        return self.settings.store_outage == "open" or self.behind is None or self.behind.is_available
 
     def follow_trace(self, headers: Mapping[str, str]) -> None:
         """Let the spans of this task join the trace of the client."""
@@ -139,12 +145,16 @@ class Gateway:
         return {**self.services.dropped(), "request": stored}
 
     def enter(self) -> Generation:
-        """Begin a request. Raises UnavailableError while the gateway ends, and above its limit."""
+        """Begin a request. Raises UnavailableError while the gateway ends, above its limit, and without a store that it
+        needs.
+        """
         current = self.current
         if self.draining:
             raise UnavailableError("the gateway is about to end: ask again", retry_after=_RETRY_SECONDS)
         if self.in_flight >= current.settings.max_requests:
             raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=1)
+        if not current.may_store:
+            raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=_RETRY_SECONDS)
         current.in_flight += 1
         return current
 

@@ -16,9 +16,10 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.json import dumps
-from dragoman_gateway.keys.access import KeyAccess
+from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.alerts import Alerts
+from dragoman_gateway.keys.amounts import Concurrency
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
@@ -51,6 +52,7 @@ class Services:
             Rates(limits),
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
+            concurrency=None if keys.concurrency is None else Concurrency(keys.concurrency),
         )
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
@@ -69,9 +71,10 @@ class Services:
 
     def access(self, settings: GatewaySettings) -> Access:
         """Return the access that the settings describe: keys are checked as soon as one was ever created."""
+        keyed = KeyAccess(self.cache, self.admission)
         if settings.keys.required or (settings.database is not None and has_keys(self.database)):
-            return KeyAccess(self.cache, self.admission)
-        return OpenAccess()
+            return keyed
+        return OpenAccess() if settings.database is None else OpenUntilKeys(self.cache, keyed)
 
     def dropped(self) -> dict[str, int]:
         """Return what could not be stored or counted because a server did not answer, by kind."""

@@ -80,7 +80,7 @@ def work(listener: socket.socket) -> None:
     """Answer the requests that arrive at the socket, in this process."""
     config, settings = server_config(), read_settings()
     configure_logs(settings.log_level, settings.log_format)  # after uvicorn has configured its own
-    Server(config).run(sockets=[listener])
+    Server(config, head_seconds=settings.body_seconds).run(sockets=[listener])
 
 
 def server_config() -> uvicorn.Config:

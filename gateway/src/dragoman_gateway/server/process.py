@@ -7,10 +7,12 @@ import signal
 import time
 from socket import socket
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.server.request_heads import with_bounded_heads
 
 logger = logging.getLogger("dragoman.gateway")
 
@@ -24,11 +26,15 @@ class Server(uvicorn.Server):
     """On the first signal to end, requests that have begun are answered, and new ones are sent elsewhere; a second
     signal ends at once. SIGHUP reads the configuration again."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, *, head_seconds: float = 60.0) -> None:
+        """``head_seconds`` is how long a connection may take to send the head of a request."""
         super().__init__(config)
+        self._head_seconds = head_seconds
         self._drains_until: float | None = None
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
+        protocol: Any = self.config.http_protocol_class
+        self.config.http_protocol_class = with_bounded_heads(protocol, self._head_seconds)
         await super().startup(sockets)
         _relax_collector()
         logging.getLogger("uvicorn.error").addFilter(_is_unexpected)

@@ -14,7 +14,7 @@ from dragoman.errors import InvalidRequestError, NotFoundError, OverloadedError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.stored.background import Background
-from dragoman_gateway.stored.records import StoredResponse, is_id
+from dragoman_gateway.stored.records import StoredResponse, is_id, with_own_ids
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import PROVIDER
 
@@ -108,7 +108,10 @@ class StoredEndpoints:
             raise _invalid("order must be asc or desc")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MAX_PAGE:
             raise _invalid(f"limit must be a number from 1 to {_MAX_PAGE}")
-        items = stored.listed_input() if order == "asc" else stored.listed_input()[::-1]
+        chain = await self._store.chain(stored.id, stored.owner) if stored.previous_id else []
+        items = [item for each in chain[:-1] for item in (*each.listed_input(), *each.listed_output())]
+        items = with_own_ids([*items, *stored.listed_input()])
+        items = items if order == "asc" else items[::-1]
         ids = [item["id"] for item in items]
         if after is not None and after not in ids:
             raise _invalid(f"after: there is no item '{_shorten(after)}' in this response")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,9 +49,11 @@ class StoredResponse:
 
     def listed_input(self) -> list[dict[str, Any]]:
         """Return the items of this turn as they are listed: each has an id and a type, and its content is in parts."""
-        return [
-            _to_listed(item, f"{self.id}/{number}") for number, item in enumerate(self.input) if isinstance(item, dict)
-        ]
+        return _to_list(self.input, self.id)
+
+    def listed_output(self) -> list[dict[str, Any]]:
+        """Return the items of the response as those after it list them in their input."""
+        return _to_list(self.output, f"{self.id}/output")
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> "StoredResponse":
@@ -74,6 +77,21 @@ class BrokenChainError(Exception):
 
 
 _PREFIXES: Mapping[str, str] = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}
+
+
+def with_own_ids(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items with ids of which each occurs once: a page that begins behind a repeated one would never end."""
+    times: Counter[str] = Counter()
+    found = []
+    for item in items:
+        times[item["id"]] += 1
+        again = times[item["id"]]
+        found.append(item if again == 1 else {**item, "id": f"{item['id']}_{again}"})
+    return found
+
+
+def _to_list(items: Sequence[Any], place: str) -> list[dict[str, Any]]:
+    return [_to_listed(item, f"{place}/{number}") for number, item in enumerate(items) if isinstance(item, dict)]
 
 
 def _to_listed(item: dict[str, Any], place: str) -> dict[str, Any]:

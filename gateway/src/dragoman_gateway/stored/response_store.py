@@ -124,11 +124,14 @@ class ResponseStore:
 
         Raises BrokenChainError if one before it is missing.
         """
-        rows = await self._database.read(lambda connection: self._chain(connection, response_id, owner))
-        if not rows:
-            return None
-        if (missing := rows[-1]["previous_id"]) is not None:
+        chain = await self.chain(response_id, owner)
+        if chain and (missing := chain[0].previous_id) is not None:
             raise BrokenChainError(missing)
+        return chain or None
+
+    async def chain(self, response_id: str, owner: str) -> list[StoredResponse]:
+        """Return a response of that owner with those before it that are stored, the first one first."""
+        rows = await self._database.read(lambda connection: self._chain(connection, response_id, owner))
         return [StoredResponse.from_row(row) for row in reversed(rows)]
 
     async def find_items(self, item_ids: Sequence[str], owner: str) -> dict[str, Any]:

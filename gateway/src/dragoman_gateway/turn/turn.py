@@ -1,6 +1,6 @@
 """A request as one turn of a session."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,14 @@ from dragoman import (
 )
 from dragoman.answers import ClientToolIds, Relay, holds_state
 from dragoman.blocks import TextBlock, ThinkingBlock
-from dragoman.errors import DragomanError, InvalidRequestError, PermissionDeniedError
+from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.messages import Role
 from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
-from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman_gateway.errors import ClientError, ModelDeniedError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.other_wire import OtherWire
 from dragoman_gateway.turn.reading import UNREAD, must_read
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
@@ -194,31 +195,26 @@ class Turn:
             return (yield effect)
         adapter = effect.adapter
         if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
-            return Failed(PermissionDeniedError(f"this key may not use the model {adapter.model_id}", status=403))
+            return Failed(ModelDeniedError(str(adapter.model_id)))
         self.answering = adapter
         self.request.record.asked = str(adapter.model_id)
-        wire, messages = self.request.wire, effect.messages
+        wire, messages, options = self.request.wire, effect.messages, effect.options
         if adapter.provider == wire.provider:
             adapter = self.relay.adapter(adapter, effect.tools)
         else:
-            messages = self._without_tokens(messages)
+            other = OtherWire(self._means.other_wire, wire, self.request.fields, self.context.losses)
+            try:
+                messages = other.messages(messages, adapter)
+            except InvalidRequestError as error:
+                return Failed(error)
+            options = other.options(effect)
             if self._means.strict:
                 adapter = self.relay.adapter(adapter, effect.tools)
-            if wire.announces_tokens and effect.options.stream:
-                self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, effect.tools)
+            self.context.estimated_input_tokens = other.start_tokens(adapter, effect, messages)
         observers = (*effect.observers, self._note_headers)
-        options = effect.options
         if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
             options = replace(options, output_schema=self._schema)
         return (yield replace(effect, adapter=adapter, messages=messages, options=options, observers=observers))
-
-    def _without_tokens(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages without the tokens that some clients put before their prompt, different in each request:
-        no cache of another provider would recognise the prompt."""
-        changed, loss = self.request.wire.tokens.remove(messages)
-        if loss is not None and loss not in self.context.losses:
-            self.context.losses.append(loss)
-        return changed
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
         """Let the policy judge the calls. The client runs them, so the only results are refusals.

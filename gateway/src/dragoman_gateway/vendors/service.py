@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic_core import to_json
 from starlette.datastructures import QueryParams
-from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.access import Caller
 from dragoman_gateway.endpoints.endpoint import Endpoint
+from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.turn.body import parse_object, read_body, read_headers
+from dragoman_gateway.turn.body import parse_object
 from dragoman_gateway.turn.heads import losses_header, named
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.replies import Departure, Response
@@ -58,17 +58,9 @@ class Service(Endpoint):
         self._answer_call = answer
         self._any_type = any_type
 
-    async def respond(
-        self,
-        generation: Generation,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        record: RequestRecord,
-        request_id: str,
-    ) -> None:
-        call = await self._read_call(generation, scope, receive, record)
-        departure = Departure(receive)
+    async def respond(self, exchange: Exchange) -> None:
+        call = await self._read_call(exchange)
+        record, departure = exchange.record, Departure(exchange.receive)
         departure.watch()
         try:
             body = to_json(await self._answer_call(call))
@@ -79,23 +71,20 @@ class Service(Endpoint):
             return
         finally:
             departure.stop()
-        record.status = 200
-        head = [*named(self._wire, request_id), *losses_header(record.losses), _JSON]
-        await Response(record.status, head, body).send(send)
+        head = [*named(self._wire, exchange.request_id), *losses_header(record.losses), _JSON]
+        await exchange.reply(Response(200, head, body))
 
-    async def _read_call(self, generation: Generation, scope: Scope, receive: Receive, record: RequestRecord) -> Call:
-        headers = read_headers(scope)
-        caller = await generation.access.authenticate(headers)
-        record.key_id = caller.key_id
+    async def _read_call(self, exchange: Exchange) -> Call:
+        caller, scope = await exchange.authenticate(), exchange.scope
         fields: dict[str, Any] = {}
         if scope["method"] == "POST":
-            body = await read_body(receive, headers, generation.settings)
-            fields = parse_object(body, {} if self._any_type else headers)
+            body = await exchange.read_body()
+            fields = parse_object(body, {} if self._any_type else exchange.headers)
         return Call(
             gateway=self._gateway,
-            generation=generation,
+            generation=exchange.generation,
             caller=caller,
-            record=record,
+            record=exchange.record,
             address=scope["path_params"],
             query=QueryParams(scope["query_string"]),
             fields=fields,

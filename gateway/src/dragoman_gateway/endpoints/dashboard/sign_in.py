@@ -19,7 +19,7 @@ async def check_admin(access: Access, request: Request) -> Caller:
     """Return the caller of a request. Raises AuthenticationError without a valid key, and PermissionDeniedError."""
     secret = _password(request) or presented_secret(request.headers) or request.cookies.get(COOKIE)
     caller = await access.authenticate({"x-api-key": secret} if secret else {})
-    if isinstance(access, OpenAccess):
+    if isinstance(access, OpenAccess) and caller.key_id is None:
         if not _is_local(request):
             raise PermissionDeniedError("without keys, this page is for this computer alone", status=403)
     elif not caller.admin:

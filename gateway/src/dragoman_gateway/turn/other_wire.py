@@ -1,0 +1,135 @@
+"""What the gateway changes in a request for a provider of another wire. Each change is a loss."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from dragoman import Adapter, AdapterOptions, Loss, Message, Role, TextBlock
+from dragoman.answers import LossKind, Severity
+from dragoman.errors import InvalidRequestError
+from dragoman.messages import CostStatus, TokenUsage
+from dragoman.pricing import price_table
+from dragoman.session.effects import Send
+from dragoman_gateway.wires import Wire
+from dragoman_gateway.wires.shared_fields import shared_fields
+
+LATE_MARK = "[A message of the system, not of the user]\n"
+_INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
+
+
+class OtherWireSettings(BaseModel):
+    """The table ``[gateway.other_wire]`` of dragoman.toml. docs/gateway.md describes each setting."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    late_system: Literal["mark", "plain", "refuse"] = "mark"
+    """What becomes of a system message behind the user's, if the wire has none there."""
+    keep_client_tokens: bool = False
+    """Whether a token that a client puts before its prompt stays there."""
+    cap_output: bool = True
+    """Whether an output limit above that of the model becomes the model's."""
+    estimate_start: bool = True
+    """Whether the start of a Messages stream has an estimate of the input tokens; else it has 0."""
+
+
+class OtherWire:
+    """Changes the requests of one client. ``losses`` gets each loss once, however often the request is attempted."""
+
+    def __init__(self, settings: OtherWireSettings, wire: Wire, fields: Mapping[str, Any], losses: list[Loss]) -> None:
+        self._settings = settings
+        self._wire = wire
+        self._fields = fields
+        self._losses = losses
+
+    def messages(self, sent: Sequence[Message], adapter: Adapter) -> Sequence[Message]:
+        """Return the messages for a provider. Raises InvalidRequestError for a late system message that it cannot have,
+        if the settings say so.
+        """
+        if not self._settings.keep_client_tokens:
+            sent, loss = self._wire.tokens.remove(sent)
+            self._note(loss)
+        late = self._settings.late_system
+        if late == "plain" or adapter.capabilities.supports_mid_conversation_system:
+            return sent
+        first = next((place for place, each in enumerate(sent) if each.role not in _INSTRUCTIONS), len(sent))
+        if not any(each.role in _INSTRUCTIONS for each in sent[first:]):
+            return sent
+        if late == "refuse":
+            raise InvalidRequestError("this model takes no system message after the first message of the user")
+        return (*sent[:first], *map(_mark_if_late, sent[first:]))
+
+    def options(self, effect: Send) -> AdapterOptions:
+        """Return the options: with the fields that the provider has as well, and with the output limit of a model whose
+        limit is known."""
+        adapter, options = effect.adapter, effect.options
+        if shared := shared_fields(self._wire.name, adapter.provider, self._fields):
+            extra = {**shared, **options.extra.get(adapter.provider, {})}
+            options = replace(options, extra={**options.extra, adapter.provider: extra})
+            self._losses[:] = [each for each in self._losses if each.reason.partition(":")[0] not in shared]
+        if _allows_some_tools(self._fields.get("tool_choice")) and effect.tools:
+            reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
+            self._note(Loss(LossKind.OPTION, "", -1, reason))
+        if names := ", ".join(_named_speakers(self._fields.get("messages"))):
+            reason = f"the names of speakers, {names:.200}: the wire has none"
+            self._note(Loss(LossKind.FIELD, "", -1, reason, Severity.INFO))
+        if (strict := ", ".join(_strict_tools(self._fields.get("tools")))) and effect.tools:
+            reason = f"strict of the tools {strict:.200}: the provider is not asked to hold the arguments to the schema"
+            self._note(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
+        limit, wanted = adapter.capabilities.max_output_tokens, options.max_output_tokens
+        if not self._settings.cap_output or wanted is None or wanted <= limit or not _is_known(effect):
+            return options
+        reason = f"max_output_tokens {wanted}: the model writes {limit} at most"
+        self._note(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
+        return replace(options, max_output_tokens=limit)
+
+    def start_tokens(self, adapter: Adapter, effect: Send, messages: Sequence[Message]) -> int | None:
+        """Return the input tokens for the start of a stream; None to announce none."""
+        if not (self._settings.estimate_start and self._wire.announces_tokens and effect.options.stream):
+            return None
+        return adapter.estimate_input_tokens(messages, effect.tools)
+
+    def _note(self, loss: Loss | None) -> None:
+        if loss is not None and loss not in self._losses:
+            self._losses.append(loss)
+
+
+def _mark_if_late(message: Message) -> Message:
+    """Return an instruction with a mark, so that the model can tell its text from the user's."""
+    if message.role not in _INSTRUCTIONS:
+        return message
+    for place, block in enumerate(message.content):
+        if isinstance(block, TextBlock):
+            marked = block.model_copy(update={"text": LATE_MARK + block.text})
+            content = (*message.content[:place], marked, *message.content[place + 1 :])
+            return message.model_copy(update={"content": content})
+    return message
+
+
+def _strict_tools(tools: Any) -> Iterator[str]:
+    """Yield the names of the tools whose client wants arguments that obey the schema."""
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict):
+            described = tool["function"] if isinstance(tool.get("function"), dict) else tool
+            if described.get("strict") is True:
+                yield str(described.get("name"))
+
+
+def _allows_some_tools(choice: Any) -> bool:
+    return isinstance(choice, dict) and choice.get("type") == "allowed_tools"
+
+
+def _named_speakers(messages: Any) -> list[str]:
+    """Return the names that messages of Chat Completions give their speakers. A tool's name is that of its call."""
+    found = messages if isinstance(messages, list) else ()
+    speakers = (each for each in found if isinstance(each, dict) and each.get("role") not in ("tool", "function"))
+    return sorted({each["name"] for each in speakers if isinstance(each.get("name"), str)})
+
+
+def _is_known(effect: Send) -> bool:
+    """Whether the model is in the price table: any other model has the limits of its family."""
+    prices = effect.context.prices or price_table()
+    priced = prices.price(str(effect.adapter.model_id), TokenUsage(), datetime.now(UTC))
+    return priced.cost_status is CostStatus.PRICED

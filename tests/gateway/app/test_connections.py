@@ -1,0 +1,76 @@
+"""Connections of bad clients: half-open, slow, and without an end."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dragoman import AsyncClient
+from dragoman_gateway import create_app
+from dragoman_gateway.server.request_heads import with_bounded_heads
+from tests.gateway.serving import serving
+
+HEALTH = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[str, int]]:
+    bounded = with_bounded_heads(HttpToolsProtocol, seconds=0.3, cap=10_000)
+    with serving(create_app(client=AsyncClient()), http=bounded) as url:
+        host, port = url.removeprefix("http://").split(":")
+        yield host, int(port)
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return everything until the other side closes the connection."""
+    pieces = []
+    while piece := connection.recv(65_536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def test_a_connection_without_a_request_is_closed(place: tuple[str, int]) -> None:
+    with socket.create_connection(place, timeout=10) as connection:
+        assert received(connection) == b""
+
+
+def test_half_a_head_is_answered_and_the_connection_closed(place: tuple[str, int]) -> None:
+    with socket.create_connection(place, timeout=10) as connection:
+        connection.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-slow: ")
+        assert received(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_so_is_half_a_second_head(place: tuple[str, int]) -> None:
+    with socket.create_connection(place, timeout=10) as connection:
+        connection.sendall(HEALTH)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(HEALTH[:20])
+        assert b"HTTP/1.1 408 " in received(connection)
+
+
+def test_a_head_without_an_end_is_refused(place: tuple[str, int]) -> None:
+    with socket.create_connection(place, timeout=10) as connection:
+        lines = (f"x-{number}: {'y' * 1_000}\r\n".encode() for number in range(10))
+        connection.sendall(b"GET /health HTTP/1.1\r\n" + b"".join(lines))
+        assert received(connection).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_connection_that_is_used_stays_open(place: tuple[str, int]) -> None:
+    """Longer than a head may take; two requests at once are two replies."""
+    with socket.create_connection(place, timeout=10) as connection:
+        for number in range(2):
+            time.sleep(0.4 * number)
+            connection.sendall(HEALTH)
+            assert replies(connection, 1)
+        connection.sendall(HEALTH + HEALTH)
+        assert replies(connection, 2)
+
+
+def replies(connection: socket.socket, number: int) -> bool:
+    """Read that number of replies."""
+    found = b""
+    while found.count(b"\r\n\r\nok") < number and (piece := connection.recv(65_536)):
+        found += piece
+    return found.count(b"HTTP/1.1 200 ") == number
