@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -242,11 +243,9 @@ def test_spend_is_shown_as_refusals_count_it(start: Start) -> None:
     assert setup.http("wrong").get("/gateway/spend").status_code == 401
 
 
-def test_without_the_database_requests_pass_and_what_is_lost_is_counted(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the database does not answer, known keys work, responses pass unstored and are counted, budgets refuse
-    with 503, ids and histories are refused as not checkable, and the metrics show it."""
+def test_without_the_database_requests_pass_and_responses_wait(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the database does not answer, known keys work, responses wait to be stored, budgets refuse with 503, and
+    ids and histories are refused as not checkable."""
 
     async def gone(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
@@ -258,7 +257,7 @@ def test_without_the_database_requests_pass_and_what_is_lost_is_counted(
     monkeypatch.setattr(Database, "read", gone)
     monkeypatch.setattr(Database, "write", gone)
     assert ask(setup, "chat", setup.secrets[0]).status_code == 200
-    assert ask(setup, "responses", setup.secrets[0]).status_code == 200
+    late = ask(setup, "responses", setup.secrets[0])
     refused = [
         ask(setup, "chat", limited),
         ask(setup, "responses", setup.secrets[0], previous_response_id=made.id),
@@ -269,9 +268,14 @@ def test_without_the_database_requests_pass_and_what_is_lost_is_counted(
     ]
     assert [reply.status_code for reply in refused] == [503] * len(refused)
     assert {reply.headers["retry-after"] for reply in refused} == {"5"}
-    counts = setup.http().get("/metrics").text
-    assert 'dragoman_dropped{kind="response"} 1.0' in counts
     monkeypatch.undo()
+    end = time.monotonic() + 60
+    while (
+        read := setup.http().get(f"/v1/responses/{late.json()['id']}")
+    ).status_code == 404 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert read.json()["output"] == late.json()["output"]
+    assert 'dragoman_dropped{kind="response"} 0.0' in setup.http().get("/metrics").text
 
 
 def test_a_gateway_that_stores_nothing_says_so(start: Start) -> None:

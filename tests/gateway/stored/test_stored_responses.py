@@ -64,7 +64,8 @@ def test_a_response_can_be_read_continued_and_deleted(start: Start, behind: str,
     again = sdk.responses.retrieve(second.id)
     assert (again.id, again.output_text, again.previous_response_id) == (second.id, "Answer 2.", first.id)
     assert sdk.responses.retrieve(second.id) == again
-    assert [item.content[0].text for item in sdk.responses.input_items.list(second.id)] == ["And Basel?"]  # type: ignore[union-attr]
+    read = [item.content[0].text for item in sdk.responses.input_items.list(second.id, order="asc")]  # type: ignore[union-attr]
+    assert read == ["Where is Bern?", "Answer 1.", "And Basel?"]
     sdk.responses.delete(first.id)
     with pytest.raises(openai.NotFoundError):
         sdk.responses.retrieve(first.id)
