@@ -7,6 +7,7 @@ usage are read.
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.context import RequestContext, bundled_prices
@@ -123,11 +124,12 @@ class PassThrough:
                                 if isinstance(error, ProviderError):
                                     error.partial = last.partial
                                 self._count(last.partial)
-                            seen = seen or self.complete or _have_content(events)
+                            if not seen and (self.complete or _have_content(events)):
+                                seen = True
+                                self._request = replace(self._request, body=b"")  # it is not sent again
+                            del events, last  # a stream that pauses holds none
                             if seen and received:
-                                data = received[0] if len(received) == 1 else b"".join(received)
-                                received.clear()
-                                yield data
+                                yield _take(received)
             except (GeneratorExit, asyncio.CancelledError):
                 self._abandon(decoder)
                 raise
@@ -167,6 +169,13 @@ class PassThrough:
         for event in decoder.fail(RequestCancelledError("the caller left the stream")):
             if isinstance(event, ErrorEvent):
                 self._count(event.partial)
+
+
+def _take(received: list[bytes]) -> bytes:
+    """Return all bytes of the list, and empty it."""
+    data = received[0] if len(received) == 1 else b"".join(received)
+    received.clear()
+    return data
 
 
 def _have_content(events: Sequence[StreamEvent]) -> bool:

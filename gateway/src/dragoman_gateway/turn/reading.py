@@ -4,10 +4,8 @@ import re
 from typing import Any
 
 from dragoman.answers import holds_state
-from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.request import HISTORIES, ClientRequest
 
-_HISTORIES = ("messages", "input")
-"""The fields with the conversation, by wire."""
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 _THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
 
@@ -28,7 +26,7 @@ def must_read(request: ClientRequest, model: str) -> bool:
 
 def _has_messages(fields: dict[str, Any]) -> bool:
     """Whether the history looks like one; the provider says what is wrong inside."""
-    name = next((name for name in _HISTORIES if name in fields), "")
+    name = next((name for name in HISTORIES if name in fields), "")
     history = fields.get(name)
     if isinstance(history, list):
         default = None if name == "messages" else "user"  # items of Responses need no role

@@ -122,14 +122,19 @@ class _Answer:
             async for data in chunks:
                 if not self._begun:
                     self._note_begin()
-                frames = self._frames.feed(data)
-                if through.complete:
-                    self._turn.request.record.status = 200
-                    self.body.expect_last()
-                    self._departure.stop()  # the client may leave, and the provider's connection is used again
-                    await self.body.end(frames + self._frames.finish())
-                elif frames:
-                    await self.body.write(frames)
+                    self._turn.request.forget_history()
+                await self._pass_on(data, ends=through.complete)
+                del data  # a stream that pauses holds none
+
+    async def _pass_on(self, data: bytes, *, ends: bool) -> None:
+        frames = self._frames.feed(data)
+        if ends:
+            self._turn.request.record.status = 200
+            self.body.expect_last()
+            self._departure.stop()  # the client may leave, and the provider's connection is used again
+            await self.body.end(frames + self._frames.finish())
+        elif frames:
+            await self.body.write(frames)
 
     def _note_begin(self) -> None:
         self._begun = True

@@ -254,6 +254,7 @@ class AiohttpResponse:
                 broken, chunk = raised, _take_buffered(stream)
             if chunk:
                 yield chunk
+                chunk = b""  # a stream that pauses holds none
             elif broken is None:
                 return
         raise broken
