@@ -100,3 +100,13 @@ def test_another_place_reads_the_request_first() -> None:
         reply = httpx.post(url + PATHS["messages"], json=question("messages", "house"))
     assert reply.status_code == 200
     assert json.loads(server.requests[-1].body)["messages"] == [{"role": "user", "content": "Where is Bern?"}]
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_an_expired_reference_is_the_client_s_to_replace(wire: str) -> None:
+    """Nothing but the client's own request is sent, which the gateway has not read."""
+    gone = json_reply({"error": {"type": "invalid_request_error", "message": "Container is expired."}}, status=400)
+    with gateway_before(gone, models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, server):
+        reply = httpx.post(url + PATHS[wire], json=question(wire, "house"))
+        assert (reply.status_code, len(server.requests)) == (400, 1)
+    assert "Container is expired." in reply.text
