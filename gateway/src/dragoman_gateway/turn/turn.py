@@ -157,10 +157,10 @@ class Turn:
         self._means.report(self._place, error)
         if not self._places or not self._means.may_ask_again(error):
             return False
-        self._earlier += self._usages()
         if self.through is not None:
-            self.through = None
             self._read()
+        self._earlier += self._usages()
+        self.through = None
         self._start(self._places.pop(0))
         return True
 
