@@ -11,10 +11,12 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.runtime.pass_through import PassThrough
 
 __all__ = [
     "ClientToolIds",
     "LossKind",
+    "PassThrough",
     "Relay",
     "Severity",
     "StateKeys",

@@ -15,6 +15,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import Usage
 from dragoman_adapters.anthropic import decode, encode, errors
 from dragoman_adapters.anthropic.options import decode_options
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
@@ -70,6 +71,9 @@ class AnthropicAdapter(WireAdapter):
 
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply)
+
+    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
+        return self.read_counts(response, context, decode.decode_counts)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader

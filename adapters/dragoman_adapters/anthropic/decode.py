@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
@@ -76,6 +76,14 @@ def mark_action(native: Mapping[str, Any], tool_use_id: str, reply: ReplyBuilder
     actions = reply.context.action_calls
     if actions is not None and tool_use_id and native.get(encode.TOOLSET_FIELD) == encode.COMPUTER_TOOLSET:
         actions.mark(tool_use_id)
+
+
+def decode_counts(native: dict[str, Any]) -> ReplyCounts:
+    """Decode the counts of a whole reply. Raises as `decode_message` if it is none."""
+    for item in native["content"]:
+        str(item["type"])
+    usage = decode_usage(native.get("usage"), native["content"])
+    return ReplyCounts(native.get("model"), usage, transformations=native.get("input_transformations"))
 
 
 def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:

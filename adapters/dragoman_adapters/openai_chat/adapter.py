@@ -15,6 +15,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_chat import decode, encode, errors
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
 from dragoman_adapters.openai_chat.options import decode_options
@@ -94,6 +95,9 @@ class ChatAdapter(WireAdapter):
 
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply, self.dialect)
+
+    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
+        return self.read_counts(response, context, lambda native: decode.decode_counts(native, self.dialect))
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader

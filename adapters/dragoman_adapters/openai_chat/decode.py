@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.json_path import lookup_path
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
@@ -85,6 +85,12 @@ def decode_message(
             for other in sorted(raw["choices"], key=lambda each: each.get("index") or 0)
         ],
     )
+
+
+def decode_counts(native: dict[str, Any], dialect: Dialect) -> ReplyCounts:
+    """Decode the counts of a whole reply. Raises as `decode_message` if it is none."""
+    dict(_native_message(first_choice(native)))
+    return ReplyCounts(native.get("model") or None, decode_usage(native, dialect))
 
 
 def _decode_alternative(

@@ -18,6 +18,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.options import decode_options
 from dragoman_adapters.openai_responses.stream import ResponsesStreamDecoder
@@ -108,6 +109,9 @@ class ResponsesAdapter(WireAdapter):
 
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply)
+
+    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
+        return self.read_counts(response, context, decode.decode_counts)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader

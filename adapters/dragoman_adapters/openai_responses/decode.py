@@ -6,7 +6,7 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
@@ -73,6 +73,15 @@ def decode_message(
         status=status,
         channel=message.channel,
     )
+
+
+def decode_counts(native: dict[str, Any]) -> ReplyCounts:
+    """Decode the counts of a whole response. Raises as `decode_message` if it is none."""
+    for item in native["output"]:
+        item_kind(item)
+    status, _ = STATUSES.get(native.get("status", ""), (MessageStatus.COMPLETE, None))
+    transformations = native.get("input_transformations")
+    return ReplyCounts(native.get("model"), decode_usage(native), status, transformations)
 
 
 def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason:

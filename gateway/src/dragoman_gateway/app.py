@@ -1,11 +1,13 @@
 """The application: its routes, and what all requests share."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import AsyncClient
 from dragoman_gateway import vendors
@@ -24,6 +26,24 @@ from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.heads import named
 from dragoman_gateway.wires import WIRES, messages, responses
+
+
+class _Application(Starlette):
+    """Calls the endpoints of ``posts`` by their path alone. They answer their own errors, and nearly all requests are
+    theirs: the search for a route and Starlette's handlers of errors would take a tenth of a request's CPU."""
+
+    def __init__(self, posts: Mapping[str, ASGIApp], routes: Sequence[BaseRoute], lifespan: Any) -> None:
+        found = [*(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()), *routes]
+        super().__init__(routes=found, lifespan=lifespan, exception_handlers=pages.HANDLERS)
+        self._posts = posts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and not self.user_middleware:
+            endpoint = None if scope.get("root_path") else self._posts.get(scope["path"])
+            if endpoint is not None:
+                await endpoint(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -61,17 +81,19 @@ def build_app(gateway: Gateway) -> Starlette:
         yield
         await gateway.close()
 
+    posts: dict[str, ASGIApp] = {
+        **{wire.path: Endpoint(gateway, wire) for wire in WIRES},
+        "/v1/messages/count_tokens": CountEndpoint(gateway, messages.WIRE),
+        "/v1/responses/input_tokens": CountEndpoint(gateway, responses.WIRE),
+        "/v1/responses/compact": CompactEndpoint(gateway, responses.WIRE),
+    }
     routes = [
-        *(Route(wire.path, Endpoint(gateway, wire), methods=["POST"]) for wire in WIRES),
-        Route("/v1/messages/count_tokens", CountEndpoint(gateway, messages.WIRE), methods=["POST"]),
-        Route("/v1/responses/input_tokens", CountEndpoint(gateway, responses.WIRE), methods=["POST"]),
-        Route("/v1/responses/compact", CompactEndpoint(gateway, responses.WIRE), methods=["POST"]),
         *_stored_responses(gateway),
         *vendors.routes(gateway),
         *dashboard.routes(gateway),
         *pages.routes(gateway),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=pages.HANDLERS)
+    app = _Application(posts, routes, lifespan)
     app.state.gateway = gateway
     return app
 

@@ -5,7 +5,7 @@ and prices come from the `RequestContext`. `WireAdapter` is the template that mo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ from dragoman.adapter.facts.limit_updates import with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async, wrap_malformed
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
@@ -29,6 +29,7 @@ from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import Usage
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
@@ -141,6 +142,11 @@ class Adapter(ABC):
     @abstractmethod
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         """Decode the assistant's message. Raises the provider's error for a status of 400 and over."""
+
+    def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
+        """Return what a whole reply used, with its cost, for a caller who passes its bytes on. Raises as
+        `from_wire_response`; content that only its reader could refuse passes."""
+        return self.from_wire_response(response, context).usage
 
     @abstractmethod
     def decoder(self, context: RequestContext) -> StreamDecoder:
@@ -329,9 +335,19 @@ class WireAdapter(Adapter):
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         with wrap_malformed(self.provider):
-            if response.status >= 400:
-                raise self.error(response.status, response.body, response.headers)
-            return self.decode_message(self.parse_reply(response), ReplyBuilder(context, self.provider))
+            return self.decode_message(self._parse(response), ReplyBuilder(context, self.provider))
+
+    def read_counts(
+        self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
+    ) -> Usage | None:
+        """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
+        with wrap_malformed(self.provider):
+            return ReplyBuilder(context, self.provider).build_usage(decode(self._parse(response)))
+
+    def _parse(self, response: WireResponse) -> dict[str, Any]:
+        if response.status >= 400:
+            raise self.error(response.status, response.body, response.headers)
+        return self.parse_reply(response)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext

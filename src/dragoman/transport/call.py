@@ -8,7 +8,7 @@ chained to theirs, because theirs holds the request and with it the key.
 import math
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.adapter.contract import Adapter
@@ -121,6 +121,10 @@ class Call:
     def new_attempt(self) -> None:
         """Reset the last reply."""
         self.headers, self.begun = _NO_HEADERS, False
+
+    def forget_body(self) -> None:
+        """Release the body of the request: a stream has begun, which may be long, and nothing is sent again."""
+        self.prepared = replace(self.prepared, body=b"")
 
     def begin_recording(self) -> None:
         if self.recorder is not None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict
 
 from dragoman.adapter.contract import Adapter
@@ -251,16 +252,18 @@ class AsyncRetryingTransport(_TransportBase):
     ) -> AsyncIterator[AsyncStreamedReply]:
         """The async twin of `RetryingTransport.stream`."""
         call = self._new_call(adapter, request, timeout, retries)
+        del request
         while True:
             call.begin_recording()
-            async with contextlib.AsyncExitStack() as stack:
+            async with _LateContext() as attempt:
                 try:
                     async with _deadline(call):
-                        response = await stack.enter_async_context(self._open(call))
+                        response = await attempt.enter(self._open(call))
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
                     outcome = call.to_error(raised)
                 if isinstance(outcome, AsyncStreamedReply):
+                    call.forget_body()
                     try:
                         yield outcome
                         if call.delivered:
@@ -296,6 +299,28 @@ class AsyncRetryingTransport(_TransportBase):
             return body.finish()
         except Exception as raised:
             return body.on_error(raised)
+
+
+class _LateContext:
+    """Leaves a context that was entered inside. `contextlib.AsyncExitStack` takes a kilobyte for each open stream."""
+
+    __slots__ = ("_entered",)
+
+    def __init__(self) -> None:
+        self._entered: AbstractAsyncContextManager[AsyncResponse] | None = None
+
+    async def enter(self, context: AbstractAsyncContextManager[AsyncResponse]) -> AsyncResponse:
+        response = await context.__aenter__()
+        self._entered = context
+        return response
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return None if self._entered is None else await self._entered.__aexit__(kind, error, trace)
 
 
 def _deadline(call: Call) -> AbstractAsyncContextManager[object]:
@@ -350,11 +375,14 @@ async def _adecoded_chunks(
         if inflater is None:
             if first:
                 yield first
+            first = b""  # a long stream does not hold it
             async for raw in rest:
                 yield raw
+                del raw
         else:
             for piece in inflater.feed(first):
                 yield piece
+            first = b""
             async for raw in rest:
                 for piece in inflater.feed(raw):
                     yield piece

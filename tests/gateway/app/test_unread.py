@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Budget
 from dragoman.policy import PluginResult, Step, hook
-from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply, sse_reply
+from dragoman.testing.faults.server import HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.benchmarks.wires import WIRES, arguments
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
@@ -100,3 +100,23 @@ def test_another_place_reads_the_request_first() -> None:
         reply = httpx.post(url + PATHS["messages"], json=question("messages", "house"))
     assert reply.status_code == 200
     assert json.loads(server.requests[-1].body)["messages"] == [{"role": "user", "content": "Where is Bern?"}]
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_an_expired_reference_is_the_client_s_to_replace(wire: str) -> None:
+    """Nothing but the client's own request is sent, which the gateway has not read."""
+    gone = json_reply({"error": {"type": "invalid_request_error", "message": "Container is expired."}}, status=400)
+    with gateway_before(gone, models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, server):
+        reply = httpx.post(url + PATHS[wire], json=question(wire, "house"))
+        assert (reply.status_code, len(server.requests)) == (400, 1)
+    assert "Container is expired." in reply.text
+
+
+def test_a_request_that_no_other_place_can_read_ends_in_an_error_after_signs_of_life() -> None:
+    """The second place has another wire, so the request is read, after the stream to the client has begun."""
+    places = [{"model": "anthropic:m"}, {"model": "openai-chat:m", "weight": 0}]
+    late = HttpReply(status=503, headers={"content-type": "application/json"}, body=b"{}", before=Pause(0.2))
+    with gateway_before(late, models={"house": places}, first_event_seconds=0.05) as (url, server):
+        received = read_until_cut(url + PATHS["messages"], new_content("messages", stream=True))
+        assert len(server.requests) == 1
+    assert b"invalid_request_error" in received

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -49,6 +50,8 @@ class Metrics:
         self._available = Gauge(
             "dragoman_service_available", "Whether a shared server answers.", ["service"], registry=registry
         )
+        self._labelled = cache(lambda metric, *labels: metric.labels(*labels))
+        """The counters by their labels: their number is bounded, and prometheus_client's own search is slow."""
         self._models: set[str] = set()
 
     def page(self, in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool]) -> bytes:
@@ -64,25 +67,25 @@ class Metrics:
         """Count a request that has ended."""
         model = self._model(record.model) if record.status < 400 else ""
         form = "stream" if record.stream else "whole"
-        self._requests.labels(record.wire, model, str(record.status), form).inc()
-        self._whole.labels(record.wire).observe(time.perf_counter() - record.started_at)
+        self._labelled(self._requests, record.wire, model, str(record.status), form).inc()
+        self._labelled(self._whole, record.wire).observe(time.perf_counter() - record.started_at)
         if record.first_at is not None:
-            self._first.labels(record.wire).observe(record.first_at - record.started_at)
+            self._labelled(self._first, record.wire).observe(record.first_at - record.started_at)
         for loss in record.losses:
-            self._losses.labels(loss.kind.value).inc()
+            self._labelled(self._losses, loss.kind.value).inc()
         if record.broken:
-            self._broken.labels(record.wire).inc()
+            self._labelled(self._broken, record.wire).inc()
         for usage in record.usages:
             self._count_usage(self._model(record.model), usage)
 
     def _count_usage(self, model: str, usage: Usage) -> None:
         for kind in _KINDS:
             if number := getattr(usage, kind):
-                self._tokens.labels(model, kind).inc(number)
+                self._labelled(self._tokens, model, kind).inc(number)
         if usage.cost_usd is None:
-            self._unpriced.labels(model).inc()
+            self._labelled(self._unpriced, model).inc()
         else:
-            self._cost.labels(model).inc(float(usage.cost_usd))
+            self._labelled(self._cost, model).inc(float(usage.cost_usd))
 
     def _model(self, model: str) -> str:
         """Return the model, or ``other`` above a number of models: each is a series of its own."""

@@ -14,6 +14,7 @@ from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key
 from dragoman_gateway.server.logs import configure_logs
 from dragoman_gateway.server.process import Server
+from dragoman_gateway.server.protocol import Protocol
 from dragoman_gateway.server.recording import RECORD_VARIABLE, REPLAY_VARIABLE, replay_app
 from dragoman_gateway.server.workers import Workers
 from dragoman_gateway.settings import GatewaySettings
@@ -87,7 +88,7 @@ def server_config() -> uvicorn.Config:
     """Return uvicorn's settings."""
     return uvicorn.Config(
         APPLICATION,
-        http="httptools",
+        http=Protocol,
         loop="auto",
         ws="none",
         lifespan="on",

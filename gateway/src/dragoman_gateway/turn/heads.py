@@ -20,9 +20,9 @@ def named(wire: Wire, request_id: str) -> Headers:
 def reply_head(turn: Turn, losses: Sequence[Loss]) -> Headers:
     """Return the headers of a reply: the provider's own if it has the client's wire, ids, and the losses."""
     request = turn.request
-    if not turn.relay.relayed:
+    passed = turn.headers_to_client
+    if passed is None:
         return [*named(request.wire, request.request_id), *losses_header(losses)]
-    passed = request.wire.headers.to_client(turn.reply_headers)
     return [*passed, (REQUEST_ID, request.request_id.encode()), *losses_header(losses)]
 
 

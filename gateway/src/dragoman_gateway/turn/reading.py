@@ -3,30 +3,18 @@
 import re
 from typing import Any
 
-from dragoman import AsyncClient, Message
 from dragoman.answers import holds_state
-from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.request import HISTORIES, ClientRequest
 
-UNREAD = Message.user("The messages of this request are in its bytes.")
-"""The prompt of a session that sends the client's bytes, and reads none of the messages."""
-_HISTORIES = ("messages", "input")
-"""The fields with the conversation, by wire."""
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 _THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
 
 
-def must_read(request: ClientRequest, client: AsyncClient, model: str, *, admits: bool) -> bool:
-    """Whether anything but the provider reads the messages of the request, or needs what a session does with them.
-
-    ``client`` asks the first place, whose model is ``model``. ``admits``: the caller's key counts each attempt.
-    """
-    config, wire, fields = client.config, request.wire, request.fields
-    readers = (config.policy, config.limits, config.events, config.store, config.router)
+def must_read(request: ClientRequest, model: str) -> bool:
+    """Whether the request needs what a session does with its messages. ``model`` is that of the first place."""
+    wire, fields = request.wire, request.fields
     return (
-        admits
-        or any(reader is not None for reader in readers)
-        or bool(config.budgets)
-        or type(request) is not ClientRequest  # its address or its form says a part
+        type(request) is not ClientRequest  # its address or its form says a part
         or not model.startswith(f"{wire.provider}:")
         or not _has_messages(fields)
         or bool(fields.get("background"))
@@ -38,7 +26,7 @@ def must_read(request: ClientRequest, client: AsyncClient, model: str, *, admits
 
 def _has_messages(fields: dict[str, Any]) -> bool:
     """Whether the history looks like one; the provider says what is wrong inside."""
-    name = next((name for name in _HISTORIES if name in fields), "")
+    name = next((name for name in HISTORIES if name in fields), "")
     history = fields.get(name)
     if isinstance(history, list):
         default = None if name == "messages" else "user"  # items of Responses need no role

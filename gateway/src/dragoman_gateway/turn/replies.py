@@ -56,23 +56,21 @@ class StreamBody:
         """Note that the next write is the last one: a sign of life behind it would be no part of any event."""
         self._quiet = True
 
-    async def end(self) -> None:
-        """End the stream as a complete one."""
-        if not self.started:
-            await self._start()
+    async def end(self, last: bytes = b"") -> None:
+        """End the stream as a complete one, with its last bytes."""
+        await self._write(last, more=False)
         self.stop()
-        await self._send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
         """Send no more signs of life."""
         self._timer.cancel()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
         self._last = self._loop.time()
         if not self.started:
             await self._start()
         self._sending = True
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending = False
 
     async def _ping(self) -> None:

@@ -10,6 +10,9 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.wires import Wire
 
+HISTORIES = ("messages", "input")
+"""The fields with the conversation, by wire."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ClientRequest:
@@ -47,6 +50,11 @@ class ClientRequest:
     def rewrites_reply(self) -> bool:
         """Whether the client wants another form than a provider of its wire sends."""
         return False
+
+    def forget_history(self) -> None:
+        """Release the conversation of a stream that has begun: it may be long, and is asked nowhere else."""
+        self.body = b""
+        self.fields = {name: [] if name in HISTORIES else value for name, value in self.fields.items()}
 
     def body_for(self, adapter: Adapter) -> bytes | None:
         """Return the bytes for a model of the same provider; None if the request has to be encoded."""

@@ -5,11 +5,13 @@ After an error in the stream, the connection is broken off: some clients take an
 
 import asyncio
 import time
+from contextlib import aclosing
 from typing import Any
 
 from starlette.types import Receive, Send
 
 from dragoman import AsyncReplyStream
+from dragoman.answers import PassThrough
 from dragoman.errors import (
     MalformedReplyError,
     NetworkError,
@@ -34,9 +36,9 @@ _UNCACHED = (b"cache-control", b"no-cache")
 
 async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
     """Send the reply as a stream. A client that leaves cancels the request to the provider."""
-    answer = _Answer(turn, settings, send)
     departure = Departure(receive)
     departure.watch()
+    answer = _Answer(turn, settings, send, departure)
     record = turn.request.record
     try:
         await answer.ask_places()
@@ -54,8 +56,9 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
 class _Answer:
     """One stream: events of the session in, bytes of the wire out."""
 
-    def __init__(self, turn: Turn, settings: GatewaySettings, send: Send) -> None:
+    def __init__(self, turn: Turn, settings: GatewaySettings, send: Send, departure: Departure) -> None:
         self._turn = turn
+        self._departure = departure
         self._send = send
         self._frames = WholeFrames(turn.request.wire.event_ends)
         self._stream: AsyncReplyStream[str] | None = None
@@ -67,8 +70,9 @@ class _Answer:
     async def ask_places(self) -> None:
         """Answer from the first place that begins a reply."""
         while True:
+            through = self._turn.through
             try:
-                await self._answer()
+                await (self._answer() if through is None else self._pass_through(through))
             except Exception as error:
                 if self._begun or not self._turn.go_on(error):
                     raise
@@ -86,8 +90,7 @@ class _Answer:
                 if not events:
                     continue
                 if not self._begun:
-                    self._begun = True
-                    turn.request.record.first_at = time.perf_counter()
+                    self._note_begin()
                     passes = turn.passes_reply
                     encode = None if passes else self._begin().feed
                 if complete := isinstance(events[-1], MessageComplete):
@@ -111,10 +114,31 @@ class _Answer:
             raise StreamTruncatedError("the reply ended without a message")
         if held:
             await write(b"".join(map(self._begin().feed, held)))
-        if passes and (rest := self._frames.finish()):
-            await write(rest)
         turn.request.record.status = 200
-        await self.body.end()
+        await self.body.end(self._frames.finish() if passes else b"")
+
+    async def _pass_through(self, through: PassThrough) -> None:
+        async with aclosing(through.stream()) as chunks:
+            async for data in chunks:
+                if not self._begun:
+                    self._note_begin()
+                    self._turn.request.forget_history()
+                await self._pass_on(data, ends=through.complete)
+                del data  # a stream that pauses holds none
+
+    async def _pass_on(self, data: bytes, *, ends: bool) -> None:
+        frames = self._frames.feed(data)
+        if ends:
+            self._turn.request.record.status = 200
+            self.body.expect_last()
+            self._departure.stop()  # the client may leave, and the provider's connection is used again
+            await self.body.end(frames + self._frames.finish())
+        elif frames:
+            await self.body.write(frames)
+
+    def _note_begin(self) -> None:
+        self._begun = True
+        self._turn.request.record.first_at = time.perf_counter()
 
     async def fail(self, error: Exception) -> None:
         """Say the error in the wire: as a status if nothing was sent, else in the stream."""
@@ -129,7 +153,7 @@ class _Answer:
         self.body.expect_last()
         request.record.status, request.record.broken = 200, True
         known, written = to_known(error), b""
-        if self._turn.passes_reply:
+        if self._turn.passes_reply and self._turn.through is None:
             written = self._frames.feed(self._turn.relay.take())
         if not self._turn.passes_reply or isinstance(known, _UNSAID) or not isinstance(known, ProviderError):
             written += self._begin().fail(known)

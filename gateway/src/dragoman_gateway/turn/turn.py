@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from dragoman import (
@@ -15,8 +16,9 @@ from dragoman import (
     ToolDefinition,
     Usage,
     WireRequest,
+    get_adapter,
 )
-from dragoman.answers import ClientToolIds, Relay, holds_state
+from dragoman.answers import ClientToolIds, PassThrough, Relay, holds_state
 from dragoman.blocks import TextBlock, ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.messages import Role
@@ -26,7 +28,8 @@ from dragoman_gateway.errors import ClientError, ModelDeniedError, ServerStateEr
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.other_wire import OtherWire
-from dragoman_gateway.turn.reading import UNREAD, must_read
+from dragoman_gateway.turn.reading import must_read
+from dragoman_gateway.turn.replies import Headers
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
@@ -46,37 +49,58 @@ class Turn:
         self.request = request
         self.answering: Adapter | None = None
         """The model that was asked last."""
-        self.reply_headers: Mapping[str, str] = {}
-        """The headers of the provider's last reply."""
-        caller = request.caller
-        self.adapter = request.wire.adapter(request.model)
-        self.context = RequestContext(
-            model=means.deployments.model,
-            tool_ids=ClientToolIds(),
-            client_query=request.query,
-            state_store=means.state_store,
-            state_sealer=means.state_sealer,
-            team_id=caller.team or caller.user or caller.key_id,
-        )
+        self.judges_calls = False
+        """Whether a policy judges calls: the client gets none before that."""
+        self._reply_headers: Mapping[str, str] = {}
+        self._counts = self._changes_replies = False
         self._means = means
         self._path = path
         self._places = list(means.places())
         self._earlier: list[Usage] = []
         place = self._places.pop(0)
-        client = means.client_for(place.client)
-        self._unread = path is None and not must_read(request, client, place.model, admits=means.admit is not None)
-        if self._unread:
-            self._pass_unread()
-        else:
-            self._read()
+        self._place = place
+        self.through = self._way_through(place)
+        """Sends the client's bytes without a session; None if anything but the provider reads the messages."""
+        if self.through is not None:
+            return
+        self._read()
         self._start(place, self.context.session_id)
         for name, details in request.wire.server_state.items():
             if request.fields.get(name) is not None and not self.may_pass:
                 raise ServerStateError(name, details)
 
+    @cached_property
+    def adapter(self) -> Adapter:
+        """The adapter of the client's wire."""
+        return self.request.wire.adapter(self.request.model)
+
+    @cached_property
+    def context(self) -> RequestContext:
+        """What is known of the client's request and reply as its wire writes them."""
+        caller, means = self.request.caller, self._means
+        return RequestContext(
+            model=means.deployments.model,
+            tool_ids=ClientToolIds(),
+            client_query=self.request.query,
+            state_store=means.state_store,
+            state_sealer=means.state_sealer,
+            team_id=caller.team or caller.user or caller.key_id,
+        )
+
+    def _way_through(self, place: Deployment) -> PassThrough | None:
+        request, means = self.request, self._means
+        # A key that counts each attempt, and an address of its own, need a session.
+        if means.admit is not None or self._path is not None or must_read(request, place.model):
+            return None
+        config, adapter = means.client_for(place.client).config, get_adapter(place.model)
+        if not PassThrough.is_possible(config, adapter) or (body := request.body_for(adapter)) is None:
+            return None
+        self._note_asked(adapter)
+        headers = request.wire.headers.to_provider(request.headers)
+        return PassThrough(config, adapter, body, headers=headers, stream=request.stream)
+
     def _read(self) -> None:
         """Read the messages, tools and options of the request. Raises ClientError and RequestError."""
-        self._unread = False
         request = self.request
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         self._tools: list[ToolDefinition] = [_mark_read(tool, request.wire.provider) for tool in tools]
@@ -86,18 +110,12 @@ class Turn:
         self._passes = not (unsigned or holds_state(request.body))
         self._ask_with(messages, options)
 
-    def _pass_unread(self) -> None:
-        """Leave the messages to the provider: nothing here reads them."""
-        self._tools = []
-        self._passes = True
-        self._ask_with([UNREAD], AdapterOptions())
-
     def _ask_with(self, messages: list[Message], options: AdapterOptions) -> None:
         request, check = self.request, _refuse_losses if self._means.strict else None
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
         self._options, self._schema = replace(options, output_schema=None), options.output_schema
-        self.relay = Relay(self._body_for, messages, options, path=self._path, check=check, skims=self._unread)
+        self.relay = Relay(self._body_for, messages, options, path=self._path, check=check)
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
 
@@ -123,7 +141,6 @@ class Turn:
         self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
         policy = config.policy
         self.judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
-        """Whether a policy judges calls: the client gets none before that."""
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
 
     @property
@@ -140,9 +157,10 @@ class Turn:
         self._means.report(self._place, error)
         if not self._places or not self._means.may_ask_again(error):
             return False
-        self._earlier += self._usages()
-        if self._unread:
+        if self.through is not None:
             self._read()
+        self._earlier += self._usages()
+        self.through = None
         self._start(self._places.pop(0))
         return True
 
@@ -154,12 +172,22 @@ class Turn:
     @property
     def passes_reply(self) -> bool:
         """Whether the bytes of the reply go to the client as they arrive."""
+        if self.through is not None:
+            return True
         changes = self._changes_replies or self.judges_calls or self.request.rewrites_reply
         return self.relay.relayed and not changes
 
+    @property
+    def headers_to_client(self) -> Headers | None:
+        """The headers of the provider's reply that go to the client; None if it has another wire."""
+        if self.through is None and not self.relay.relayed:
+            return None
+        headers = self._reply_headers if self.through is None else self.through.headers
+        return self.request.wire.headers.to_client(headers)
+
     def begin_reply(self) -> None:
         """Prepare the context for writing the reply of the model that was asked last."""
-        if self._unread:  # the writer repeats fields of the request
+        if self.through is not None:  # the writer repeats fields of the request
             with suppress(DragomanError):
                 self.adapter.from_wire_request(self.request.fields, self.context)
         if self.answering is not None:
@@ -176,6 +204,8 @@ class Turn:
         return (*self.context.losses, *asked)
 
     def _usages(self) -> list[Usage]:
+        if self.through is not None:
+            return self.through.usages
         last = self.session.messages[-1:]
         return [each.usage for each in (*last, *self.session.attempts) if each.usage is not None]
 
@@ -196,8 +226,7 @@ class Turn:
         adapter = effect.adapter
         if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
-        self.answering = adapter
-        self.request.record.asked = str(adapter.model_id)
+        self._note_asked(adapter)
         wire, messages, options = self.request.wire, effect.messages, effect.options
         if adapter.provider == wire.provider:
             adapter = self.relay.adapter(adapter, effect.tools)
@@ -228,8 +257,12 @@ class Turn:
                 raise PolicyDeniedError(Hook.TOOL_PRE_INVOKE, "the policy", "call", f"{run.call.name}: {reason}")
         return ()
 
+    def _note_asked(self, adapter: Adapter) -> None:
+        self.answering = adapter
+        self.request.record.asked = str(adapter.model_id)
+
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
-        self.reply_headers = headers
+        self._reply_headers = headers
         return _NOTHING
 
 

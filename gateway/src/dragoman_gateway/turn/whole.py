@@ -58,6 +58,9 @@ async def ask_whole(turn: Turn) -> Response:
 
 
 async def _ask(turn: Turn) -> Response:
+    if turn.through is not None:
+        passed = await turn.through.send()
+        return Response(passed.status, [*reply_head(turn, ()), _JSON], passed.body)
     message, asked = await _request_reply(turn)
     if turn.passes_reply and turn.relay.response is not None:
         return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)

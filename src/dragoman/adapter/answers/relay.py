@@ -27,8 +27,7 @@ class Relay:
     ``body`` returns what to send to the model of an adapter, with its name; None if its provider has another wire.
     ``messages`` and ``options`` are what `Adapter.from_wire_request` read from it: if a policy changes them, the
     request is encoded, and the bytes are not sent. ``path`` is the address, if it is not the usual one. ``check`` is
-    called with each request before it is sent, and may raise. ``skims`` leaves most of the text of a stream unread: its
-    message has the counts, the ids and the end, and not the whole text.
+    called with each request before it is sent, and may raise.
     """
 
     def __init__(
@@ -39,15 +38,12 @@ class Relay:
         *,
         path: str | None = None,
         check: Callable[[WireRequest], object] | None = None,
-        skims: bool = False,
     ) -> None:
         self._body = body
         self._messages = tuple(messages)
         self._options = options
         self._path = path
         self._check = check
-        self.skims = skims
-        """Whether most of the text of a stream is left unread."""
         self.relayed = False
         """Whether the last request was sent as the client's bytes."""
         self.response: WireResponse | None = None
@@ -134,8 +130,6 @@ class _Relaying(_Mixed):
         decoder = super().reply_decoder(context)
         if self._relay.relayed:
             decoder.listener = self._relay.receive
-            if self._relay.skims:
-                decoder.skim()
         return decoder
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +30,18 @@ MAX_ID = 64 * 1024
 """Characters of the provider's id of a call: gateways put signatures into it."""
 
 logger = logging.getLogger("dragoman.adapter")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyCounts:
+    """What is counted of a whole reply, without its content. ``transformations`` are the changes that the provider
+    reports to have made to the request."""
+
+    model: str | None
+    """The provider's name of the model that answered."""
+    usage: TokenUsage | None
+    status: MessageStatus = MessageStatus.COMPLETE
+    transformations: Any = None
 
 
 class ReplyBuilder:
@@ -67,10 +80,9 @@ class ReplyBuilder:
 
         Raises MalformedReplyError if a name is too long.
         """
-        check_length("the name of the model", model, MAX_NAME, self.provider)
         context = self.context
         now = context.clock()
-        served_model = f"{self.provider}:{model}" if model else context.model
+        served_model = self._served_model(model)
         content = tuple(content)
         named = self._check_calls(content)
         blocks = named if context.answer_tool is None else tuple(map(context.answer_tool.translate_block, named))
@@ -113,6 +125,18 @@ class ReplyBuilder:
                 team_id=context.team_id,
             ),
         )
+
+    def build_usage(self, counts: ReplyCounts) -> Usage | None:
+        """Return the usage of a reply that is not built, with its cost. Raises as `build`."""
+        served_model = self._served_model(counts.model)
+        self._read_transformations(counts.transformations)
+        if counts.usage is None:
+            return None
+        return self._build_usage(counts.usage, served_model, self.context.clock(), counts.status)
+
+    def _served_model(self, model: str | None) -> str:
+        check_length("the name of the model", model, MAX_NAME, self.provider)
+        return f"{self.provider}:{model}" if model else self.context.model
 
     def _check_calls(self, content: tuple[ContentBlock, ...]) -> tuple[ContentBlock, ...]:
         """Return the content with the program's own names of tools. Raises MalformedReplyError if a limit is passed."""

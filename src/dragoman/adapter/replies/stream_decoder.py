@@ -343,6 +343,7 @@ async def decode_batches_async(
                         await _give_way()
                         gave_way_at = clock()
             stall_timer.check(chunk)
+            del chunk, piece, events  # a stream that pauses holds none
     except Exception as error:
         events = decoder.fail(_as_network_error(error))
     else:

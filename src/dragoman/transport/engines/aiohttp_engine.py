@@ -16,7 +16,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.canonical.forks import process_generation
@@ -81,6 +81,7 @@ class AiohttpClient:
         self._session = session
         self._proxy = {} if proxy is None else {"proxy": proxy}
         self._owned = owned
+        self._last_url: tuple[Any, Any] = (None, None)
         self._generation = process_generation()
 
     async def send(self, call: Call) -> AsyncResponse:
@@ -93,7 +94,7 @@ class AiohttpClient:
         try:
             response = await self._session.request(
                 prepared.method,
-                _to_yarl_url(prepared.url),
+                self._to_yarl_url(prepared.url),
                 headers=prepared.headers,
                 data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
                 timeout=aiohttp.ClientTimeout(
@@ -115,6 +116,13 @@ class AiohttpClient:
             _abort(_transport_in_use.get())
             raise
         return AiohttpResponse(response)
+
+    def _to_yarl_url(self, url: "httpx.URL") -> Any:
+        """Return the address as aiohttp has it. The next one is nearly always the same object, and hashing it takes as
+        long as making it."""
+        if self._last_url[0] is not url:
+            self._last_url = url, importlib.import_module("yarl").URL(str(url), encoded=True)
+        return self._last_url[1]
 
     async def aclose(self) -> None:
         if self._owned:
@@ -254,6 +262,7 @@ class AiohttpResponse:
                 broken, chunk = raised, _take_buffered(stream)
             if chunk:
                 yield chunk
+                chunk = b""  # a stream that pauses holds none
             elif broken is None:
                 return
         raise broken
@@ -307,11 +316,6 @@ def _describe_failure(error: Any) -> str:
     if isinstance(cause, socket.gaierror) and cause.strerror:
         return cause.strerror
     return os.strerror(cause.errno) if cause.errno else type(cause).__name__
-
-
-@lru_cache(maxsize=256)
-def _to_yarl_url(url: "httpx.URL") -> Any:
-    return importlib.import_module("yarl").URL(str(url), encoded=True)
 
 
 @cache

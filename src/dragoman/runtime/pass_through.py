@@ -1,0 +1,190 @@
+"""Sends the bytes of a client's request to the provider of its wire, without a session (docs/answers.md#relays).
+
+Nothing reads the conversation, so the client may have no setting that does. Of a reply, its errors, its end and its
+usage are read.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.context import RequestContext, bundled_prices
+from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
+from dragoman.adapter.errors import ConfigurationError, MalformedReplyError, ProviderError, RequestCancelledError
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_batches_async
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import Usage
+from dragoman.runtime.config import ClientConfig
+from dragoman.runtime.transports import Transports
+from dragoman.transport import AsyncTransport
+from dragoman.transport.retry import RetryState
+
+_READERS = ("policy", "limits", "events", "store", "router")
+"""The settings of a client that read conversations."""
+_WHOLE, _STREAMED = AdapterOptions(), AdapterOptions(stream=True)
+
+
+class PassThrough:
+    """One request, with one reply. It is retried as a session retries."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        adapter: Adapter,
+        body: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        stream: bool = False,
+    ) -> None:
+        """``config`` is that of the client that sends, ``body`` has the name of the adapter's model. ``headers`` are
+        sent as well. ``stream``: the body asks for a stream.
+
+        Raises ConfigurationError if the client is closed, or if it is not possible (`is_possible`).
+        """
+        if not isinstance(adapter, WireAdapter) or not self.is_possible(config, adapter):
+            raise ConfigurationError(
+                "the adapter or the client's settings have to read the conversation: use a session"
+            )
+        config.lifetime.check()
+        self._prices = config.prices if config.prices is not None else bundled_prices()
+        self._transports: Transports[AsyncTransport] = config.connections.transports(asynchronous=True)
+        self._adapter = adapter
+        path = adapter.request_path(_STREAMED if stream else _WHOLE)
+        self._request = WireRequest("POST", path, body, headers or {}, stream)
+        self.headers: Mapping[str, str] = {}
+        """The headers of the reply."""
+        self.usages: list[Usage] = []
+        """What was used, also by replies that broke off or could not be read."""
+        self.complete = False
+        """Whether a stream has its end. It is set before the last bytes are yielded."""
+
+    @staticmethod
+    def is_possible(config: ClientConfig, adapter: Adapter) -> bool:
+        """Whether nothing in the settings of a client reads conversations, and the wire is one of JSON bodies."""
+        reads = config.budgets or any(getattr(config, name) is not None for name in _READERS)
+        return not reads and isinstance(adapter, WireAdapter)
+
+    async def send(self) -> WireResponse:
+        """Return the whole reply. Raises ProviderError, RequestError, MissingKeyError and ConfigurationError."""
+        adapter, retries = self._adapter, self._transports.new_retries(self._adapter)
+        transport, arguments = self._connect(retries)
+        while True:
+            context, error = self._new_context(), None
+            try:
+                response = await transport.send(adapter, self._request, **arguments)
+            except ProviderError as raised:
+                error, wait = raised, retries.next_wait
+            else:
+                self.headers = response.headers
+                try:
+                    usage = adapter.read_usage(response, context)
+                except ProviderError as raised:
+                    error, wait = raised, retries.record_unusable(raised)
+                    self._count(raised.partial)
+                else:
+                    if usage is not None:
+                        self.usages.append(usage)
+                    return response
+            if wait is None:
+                raise error
+            await retries.timing.sleep_async(wait)
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a streamed reply as they arrive. After the end of the reply, it waits a moment for the
+        connection. Leaving it earlier cancels the reply.
+
+        Raises as `send` does, after the bytes before the error. As long as no content has arrived, nothing is yielded,
+        and the request is retried.
+        """
+        adapter, retries = self._adapter, self._transports.new_retries(self._adapter)
+        transport, arguments = self._connect(retries)
+        received: list[bytes] = []
+        while True:
+            received.clear()
+            decoder = self._new_decoder(received)
+            error: Exception | None = None
+            seen = arrived = False
+            try:
+                async with transport.stream(adapter, self._request, **arguments) as reply:
+                    self.headers, arrived = reply.headers, True
+                    async with aclosing(
+                        decode_batches_async(reply.chunks, decoder, idle_timeout=reply.idle_timeout)
+                    ) as batches:
+                        async for events in batches:
+                            last = events[-1]
+                            if isinstance(last, MessageComplete):
+                                self._count(last.message)
+                                self.complete = True
+                            elif isinstance(last, ErrorEvent):
+                                error = last.error
+                                if isinstance(error, ProviderError):
+                                    error.partial = last.partial
+                                self._count(last.partial)
+                            if not seen and (self.complete or _have_content(events)):
+                                seen = True
+                                self._request = replace(self._request, body=b"")  # it is not sent again
+                            del events, last  # a stream that pauses holds none
+                            if seen and received:
+                                yield _take(received)
+            except (GeneratorExit, asyncio.CancelledError):
+                self._abandon(decoder)
+                raise
+            except Exception as raised:
+                if self.complete:
+                    return  # the connection broke behind the reply
+                error = raised
+                if arrived:
+                    self._abandon(decoder)
+            if self.complete:
+                return
+            wait = None if seen else _wait(retries, error, arrived=arrived)
+            if wait is None:
+                raise error or MalformedReplyError("the stream ended without an end", provider=adapter.provider)
+            await retries.timing.sleep_async(wait)
+
+    def _connect(self, retries: RetryState) -> tuple[AsyncTransport, dict[str, Any]]:
+        return self._transports.get(self._adapter), self._transports.arguments(self._adapter, retries)
+
+    def _new_context(self) -> RequestContext:
+        context = RequestContext(model=str(self._adapter.model_id), prices=self._prices)
+        context.started_at = context.clock()
+        return context
+
+    def _new_decoder(self, received: list[bytes]) -> StreamDecoder:
+        decoder = self._adapter.reply_decoder(self._new_context())
+        decoder.listener = received.append
+        decoder.skim()
+        return decoder
+
+    def _count(self, reply: Message | None) -> None:
+        if reply is not None and reply.usage is not None:
+            self.usages.append(reply.usage)
+
+    def _abandon(self, decoder: StreamDecoder) -> None:
+        """Count what a reply used that nobody reads to its end."""
+        for event in decoder.fail(RequestCancelledError("the caller left the stream")):
+            if isinstance(event, ErrorEvent):
+                self._count(event.partial)
+
+
+def _take(received: list[bytes]) -> bytes:
+    """Return all bytes of the list, and empty it."""
+    data = received[0] if len(received) == 1 else b"".join(received)
+    received.clear()
+    return data
+
+
+def _have_content(events: Sequence[StreamEvent]) -> bool:
+    """Whether any of the events is more than the opening of a reply."""
+    return not all(isinstance(event, (MessageStart, UsageUpdate, ErrorEvent)) for event in events)
+
+
+def _wait(retries: RetryState, error: Exception | None, *, arrived: bool) -> float | None:
+    """Return the seconds until the next attempt; None if there is none."""
+    if not isinstance(error, ProviderError):
+        return None
+    return retries.record_unusable(error) if arrived else retries.next_wait
