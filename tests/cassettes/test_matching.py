@@ -34,7 +34,6 @@ def two_call_history(name: str, result_of: str | None = None) -> dict[str, Any]:
     )
 
 
-@pytest.mark.exhaustive
 @pytest.mark.exchanges
 def test_rewrites_hit_and_edits_miss() -> None:
     """A sample over all recorded wires."""

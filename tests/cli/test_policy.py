@@ -45,7 +45,6 @@ def failures(path: Path) -> dict[str, bool]:
     return failed
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("preset", PRESETS)
 def test_each_policy_passes_its_own_tests(folder: Path, preset: str) -> None:
     """In a file of its own, which the configuration accepts."""

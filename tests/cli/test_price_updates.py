@@ -28,7 +28,6 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-@pytest.mark.exhaustive
 def test_a_file_is_installed_used_and_reverted(tmp_path: Path) -> None:
     """Every command after it uses the new rows, until they are reverted."""
     file, plain = tmp_path / "update.toml", price_table().version

@@ -51,7 +51,6 @@ def costs(*words: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.exhaustive
 def test_an_export_costs_what_the_store_does(database: Path, tmp_path: Path) -> None:
     """By day and team, at other prices, and over a part of the time."""
     folder = tmp_path / "replies"
@@ -93,7 +92,6 @@ def test_a_missing_store_creates_nothing(tmp_path: Path) -> None:
         run("cost", tmp_path)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "messages"])
 def test_a_time_range_applies_to_every_source(tmp_path: Path, kind: str) -> None:
     """To usages and messages as well as to stores: the first moment is included, the last one is not."""

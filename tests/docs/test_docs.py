@@ -78,6 +78,7 @@ def test_a_snippet_runs_and_prints_what_it_says(example: CodeExample, eval_examp
     eval_example.run_print_check(example)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live_local
 @pytest.mark.parametrize("example", LIVE, ids=str)
 def test_a_snippet_with_the_embedded_model_runs(example: CodeExample, eval_example: EvalExample) -> None:

@@ -134,7 +134,6 @@ def test_spans_and_metrics_hold_no_key() -> None:
     assert [span for span in spans if KEY in span] == []
 
 
-@pytest.mark.exhaustive
 def test_commands_show_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key comes from the environment, or from the configuration file."""
     from dragoman.cli.app import app

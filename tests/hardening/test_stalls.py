@@ -28,6 +28,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stream", CASES)
 def test_a_hostile_stream_ends_with_a_typed_error(stream: HostileStream) -> None:
     """A session reads it to its end, or to a cap."""

@@ -74,6 +74,7 @@ def prepare_store(store: Store) -> None:
     store.create("a:b", [question, waiting], session_id="there", tool_ids=turn.tool_ids, attempts=[reply("y")])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:

@@ -39,6 +39,7 @@ def _near(name: str) -> str:
     return name[: MAX_ID - 10]
 
 
+@pytest.mark.exhaustive
 def test_hostile_strings_stay_data(lasting_store: Store) -> None:
     """As the id of a session, a message, a call, a user and a team; as title, model and tool name; as filter and
     search; each finds what has exactly that name.

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.store.resuming import ANTHROPIC, OLLAMA, PARTS
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,7 @@ def sent_messages(body: str) -> str:
     return body[start : start + length - 1]
 
 
+@pytest.mark.exhaustive
 def test_a_session_with_pending_calls_continues_in_other_programs(lasting_place: str) -> None:
     """Stored by one program, answered by the next on another provider, and brought back: the same ids, and each request
     starts with the bytes of the provider's last one.

@@ -111,6 +111,7 @@ def test_a_frame_over_sixteen_mebibytes_ends_the_stream(provider: str) -> None:
     assert isinstance(error, FrameTooLargeError)
 
 
+@pytest.mark.exhaustive
 def test_a_body_over_sixty_four_mebibytes_ends_the_stream(provider: str) -> None:
     """Also one of keep-alives only, of which no frame is too large."""
     framing, decoder = framing_and_decoder(provider)

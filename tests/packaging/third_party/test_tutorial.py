@@ -69,7 +69,6 @@ def test_the_adapter_is_found_by_its_entry_point() -> None:
         assert suite is import_module("acme_adapter.conformance").TestAcme
 
 
-@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_installed_package")
 def test_the_adapter_passes_the_kit() -> None:
     """Every law, on each of its models."""

@@ -269,7 +269,6 @@ def test_a_cost_status_of_a_newer_version_is_a_lower_bound(tmp_path: Path) -> No
         assert [str(line) for line in source.lines(["model"], Repricing())] == ["at least $0.500000"]
 
 
-@pytest.mark.exhaustive
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     messages=st.lists(replies(), min_size=1, max_size=12),

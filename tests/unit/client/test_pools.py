@@ -83,7 +83,6 @@ def test_idle_connections_are_closed(server: FaultyServer, monkeypatch: pytest.M
     asyncio.run(main())
 
 
-@pytest.mark.exhaustive
 def test_many_calls_through_one_httpx_client_are_warned_about(
     server: FaultyServer, caplog: pytest.LogCaptureFixture
 ) -> None:

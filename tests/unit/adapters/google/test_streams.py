@@ -268,6 +268,7 @@ def array_recordings() -> list[RecordedExchange]:
     return [exchange for exchange in load_or_skip("google") if isinstance(exchange.response, list)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.exchanges
 def test_recorded_arrays_read_alike_whole_and_in_pieces() -> None:
     """One JSON array gives one message, whether it is read as a reply or as a stream cut at any byte."""

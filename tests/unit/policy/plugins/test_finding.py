@@ -30,7 +30,6 @@ def findings_in(finder: Finder, text: str) -> list[tuple[str, str]]:
     return [(text[each.start : each.end], each.kind) for each in findings(text, [finder])]
 
 
-@pytest.mark.exhaustive
 def test_secrets_are_found(secret_finder: Finder) -> None:
     """By their format, anywhere, with positions in characters and not in bytes."""
     for before in ("", "äöü 😀 ", "\ufeff", "a\nb\n"):

@@ -251,7 +251,6 @@ def _files_of_usages(connection: Any, tmp_path: Path) -> dict[str, Path]:
     return {path.suffix: path for path in tmp_path.iterdir()}
 
 
-@pytest.mark.exhaustive
 def test_all_kinds_of_files_agree(connection: Any, tmp_path: Path) -> None:
     """Parquet, CSV and JSON lines, in one file or in two."""
     files = _files_of_usages(connection, tmp_path)
