@@ -39,13 +39,17 @@ class LabelLedger:
         """Return True if labels are stored with the message: those that it carries itself may be older."""
         return bool(read_labels(self._extensions.get(message_id) or {}))
 
-    def record_labels(self, message_id: str, labels: Iterable[str]) -> None:
-        """Store the present labels with a new message. Labels that are stored with it already stay."""
+    def record_labels(self, message_id: str, labels: Iterable[str], *, first: bool = False) -> None:
+        """Store the present labels with a new message. Labels that are stored with it already stay.
+
+        The ``first`` message of a conversation gets the records from before it, too. They also keep their own place: a
+        turn that fails takes its message with it.
+        """
         if not labels and not self._extensions:
             return
         known = self._extensions.get(message_id) or {}
-        if pending := self._extensions.pop(BEFORE_MESSAGES, None):
-            known = {**known, **pending}
+        if first:
+            known = {**known, **(self._extensions.get(BEFORE_MESSAGES) or {})}
         all_labels = sorted({*labels, *read_labels(known)})
         if all_labels:
             known = {**known, "security": {"labels": all_labels}}

@@ -205,7 +205,7 @@ class PolicyHooks:
             self._note(message)
             kept = (yield from self._judge_input(message, adapter)) if judges else message
             admitted.append(drop_signed_thinking(kept) if history_changed else kept)
-            self._remember(admitted[-1], message)
+            self._remember(admitted[-1], message, first=not history and message is prompt[0])
         if judges:
             self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
@@ -479,12 +479,12 @@ class PolicyHooks:
         if policies:
             self._data.add(message, policies)
 
-    def _remember(self, message: Message, noted: Message | None = None) -> None:
+    def _remember(self, message: Message, noted: Message | None = None, *, first: bool = False) -> None:
         """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
         if message is not noted:
             self._note_calls(message)
         self._admitted[id(message)] = message
         if self._message_extensions or self._extensions.security is not None:
-            self._ledger.record_labels(message.id, self.labels)
+            self._ledger.record_labels(message.id, self.labels, first=first)
         if self._has_data_policies:
             self._ledger.record_retention(message, data_policies(message, self._extensions, self._context.calls))

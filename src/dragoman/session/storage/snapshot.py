@@ -9,7 +9,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.canonical.extensions.message_labels import BEFORE_MESSAGES
+from dragoman.canonical.extensions.message_labels import BEFORE_MESSAGES, EARLIER_RECORDS
 from dragoman.canonical.message import Message, read_message
 
 VERSION = 1
@@ -39,7 +39,9 @@ def write(snapshot: Snapshot) -> bytes:
     }
     if snapshot.attempts:
         document["attempts"] = list(map(_to_json, snapshot.attempts))
-    ids = (BEFORE_MESSAGES, *(message.id for message in snapshot.messages))
+    ids = [message.id for message in snapshot.messages]
+    if not ids or EARLIER_RECORDS not in snapshot.extensions.get(ids[0], {}):
+        ids = [BEFORE_MESSAGES, *ids]
     extensions = {each: snapshot.extensions[each] for each in ids if each in snapshot.extensions}
     if extensions:
         document["extensions"] = extensions

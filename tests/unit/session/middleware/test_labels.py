@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.events import EventBus
 from dragoman.policy import (
     DataPolicy,
@@ -217,11 +217,14 @@ def test_labels_are_read_only(driver: Driver) -> None:
 
 
 def test_a_declassification_before_the_first_message_is_kept() -> None:
-    """In a dump without messages, and with the first message from then on."""
+    """In a dump without messages, also after a turn that failed, and with the first message from then on."""
     extensions = Extensions(security=SecurityExtension(labels=frozenset({"PII"})))
     given: dict[str, Any] = {"policy": Pipeline(grants=GRANT), "extensions": extensions}
-    session = SyncDriver().session({"anthropic": Wire([handwritten_anthropic("Hello.")])}, **given)
+    replies = [*[ConnectionError()] * 3, handwritten_anthropic("Hello.")]
+    session = SyncDriver().session({"anthropic": Wire(replies)}, **given)
     session.declassify(["PII"], **WHY)
+    with pytest.raises(ProviderError):
+        session.ask("Hi")
     again = Session.load(session.dump(), providers=session.providers, **given)
     assert again.labels == frozenset()
     assert Session.load(again.dump(), **given).labels == frozenset()
