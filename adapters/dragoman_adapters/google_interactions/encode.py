@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas, stored_history
+from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.history import stored_history
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action

@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas, stored_history
-from dragoman.adapter.requests.encode_cache import EncodedHistory
+from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.history import stored_history
+from dragoman.adapter.requests.history.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff

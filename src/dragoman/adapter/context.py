@@ -11,9 +11,9 @@ from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.requests.answer_tool import AnswerTool
-from dragoman.adapter.requests.encode_cache import EncodeCache
-from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.adapter.requests.tool_names import ToolNames
+from dragoman.adapter.requests.history.encode_cache import EncodeCache
+from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.requests.history.tool_names import ToolNames
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 
-from dragoman.adapter.requests.prefix_ledger import is_signed
+from dragoman.adapter.requests.history.prefix_ledger import is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.policy.errors import TierViolation

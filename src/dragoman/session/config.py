@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Union
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRefusedError
-from dragoman.adapter.requests.encode_cache import EncodeCache
-from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.adapter.requests.history.encode_cache import EncodeCache
+from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id

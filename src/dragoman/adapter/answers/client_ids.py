@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections import Counter
 
-from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.ids import format_ulid
 
 TOOL_ID_PREFIX = "tu_"

@@ -18,7 +18,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.losses import Loss, LossKind
-from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, STORED_NOTE
+from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, STORED_NOTE
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
-from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
+from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import (

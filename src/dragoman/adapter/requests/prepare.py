@@ -10,10 +10,10 @@ from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, NamedTool
 from dragoman.adapter.requests import structured_output
 from dragoman.adapter.requests.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
+from dragoman.adapter.requests.history.tool_names import ToolNames, make_legal_names
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.schemas import has_free_keys
-from dragoman.adapter.requests.tool_names import ToolNames, make_legal_names
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 

@@ -13,9 +13,9 @@ from itertools import takewhile
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.block_fields import find_lost_hints
-from dragoman.adapter.requests.pairing import CallKeys
+from dragoman.adapter.requests.history import pairing
+from dragoman.adapter.requests.history.pairing import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn, drop_unknown_roles
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
 from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused

@@ -12,9 +12,10 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
-from dragoman.adapter.requests import block_fields, prefix_ledger
+from dragoman.adapter.requests import block_fields
 from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.encode_cache import (
+from dragoman.adapter.requests.history import prefix_ledger
+from dragoman.adapter.requests.history.encode_cache import (
     EMPTY_PREFIX,
     INSTRUCTION_ROLES,
     EncodedHistory,
@@ -24,7 +25,7 @@ from dragoman.adapter.requests.encode_cache import (
     find_first_turn,
     iter_stretches,
 )
-from dragoman.adapter.requests.pairing import CallKeys
+from dragoman.adapter.requests.history.pairing import CallKeys
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.used_options import UsedOptions
