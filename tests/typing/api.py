@@ -63,7 +63,7 @@ def messages() -> None:
     assert_type(read_message(write_message(message)), Message)
     assert_type(check([message]), list[str])
 
-    message.content = ()  # type: ignore[misc]  # mypy alone: its plugin knows that models are frozen
+    message.content = ()  # type: ignore[misc]  # not pyright: it does not know that models are frozen
     message.txet()  # type: ignore[attr-defined]
     Message.user(7)  # type: ignore[arg-type]
     Message.tool()  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""mypy and basedpyright as programs, for the tests of types. A test skips if its checker is not installed."""
+"""mypy, basedpyright and pyrefly as programs, for the tests of types. A test skips if its checker is not installed."""
 
 import json
 import shutil
@@ -26,9 +26,7 @@ def run_mypy(*arguments: str | Path) -> str:
 
 def run_pyright(files: Iterable[Path], folder: Path, mode: str) -> list[dict[str, Any]]:
     """Return what basedpyright reports in this mode. Its settings are written into the folder."""
-    checker = shutil.which("basedpyright", path=Path(sys.executable).parent) or shutil.which("basedpyright")
-    if checker is None:
-        pytest.skip("basedpyright is not installed: it is pyright with all that it needs in its package")
+    checker = _find("basedpyright")  # pyright with all that it needs in its package
     included = [str(file) for file in files]
     settings = folder / "pyrightconfig.json"
     settings.write_text(
@@ -48,3 +46,28 @@ def run_pyright(files: Iterable[Path], folder: Path, mode: str) -> list[dict[str
     assert report["summary"]["filesAnalyzed"] == len(included)
     diagnostics: list[dict[str, Any]] = report["generalDiagnostics"]
     return diagnostics
+
+
+def run_pyrefly(files: Iterable[Path], folder: Path) -> list[dict[str, Any]]:
+    """Return what pyrefly reports, also for lines with a ``type: ignore``. Its settings are written into the folder."""
+    checker = _find("pyrefly")
+    settings = folder / "pyrefly.toml"
+    lists = {
+        "project-includes": [str(file) for file in files],
+        "search-path": [str(CHECKOUT / name) for name in ("src", "adapters")],
+        "enabled-ignores": [],
+    }
+    lines = [f"{name} = {json.dumps(values)}" for name, values in lists.items()]
+    lines.append(f"python-interpreter-path = {json.dumps(sys.executable)}")
+    settings.write_text("\n".join(lines), encoding="utf-8")
+    command = [checker, "check", "--config", str(settings), "--output-format", "json"]
+    completed = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    errors: list[dict[str, Any]] = json.loads(completed.stdout)["errors"]
+    return errors
+
+
+def _find(program: str) -> str:
+    found = shutil.which(program, path=Path(sys.executable).parent) or shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    return found

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.typing.checkers import run_mypy, run_pyright
+from tests.typing.checkers import run_mypy, run_pyrefly, run_pyright
 
 FOLDER = Path(__file__).resolve().parent
 READ = ("api.py", "sessions.py")
 
 pytestmark = pytest.mark.exhaustive  # `uv run mypy` and the hooks before a commit check the library by default
 
-ALONE = "# mypy alone"
-"""The mark of a line that only mypy refuses."""
+NOT_PYRIGHT = "# not pyright"
+"""The mark of a wrong line that pyright accepts."""
 
 
 def test_the_public_names_have_their_types() -> None:
@@ -36,9 +36,20 @@ def test_pyright_agrees(tmp_path: Path) -> None:
     """In its strict mode it refuses the lines that are marked as wrong, and no other."""
     reported = run_pyright([FOLDER / name for name in READ], tmp_path, "strict")
     refused = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in reported}
-    assert refused == {line for name in READ for line in _wrong(name)}, reported
+    assert refused == _wrong(NOT_PYRIGHT), reported
 
 
-def _wrong(name: str) -> set[tuple[str, int]]:
-    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
-    return {(name, number) for number, line in enumerate(lines, 1) if "  # type: ignore[" in line and ALONE not in line}
+def test_pyrefly_agrees(tmp_path: Path) -> None:
+    """A third checker, with a type inference of its own: it refuses the lines that are marked as wrong, and no other."""
+    reported = run_pyrefly([FOLDER / name for name in READ], tmp_path)
+    assert {(Path(each["path"]).name, each["line"]) for each in reported} == _wrong(), reported
+
+
+def _wrong(*exceptions: str) -> set[tuple[str, int]]:
+    """The lines that no type checker should accept, except those with one of these marks."""
+    return {
+        (name, number)
+        for name in READ
+        for number, line in enumerate((FOLDER / name).read_text(encoding="utf-8").splitlines(), 1)
+        if "  # type: ignore[" in line and not any(mark in line for mark in exceptions)
+    }

@@ -7,6 +7,7 @@ not installed is named.
 
 import base64
 import json
+import os
 import statistics
 import struct
 import subprocess
@@ -98,6 +99,7 @@ def openai(base_url: str) -> Embed:
 
 
 def litellm(base_url: str) -> Embed:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise the import fetches prices, in a thread that is timed
     module = __import__("litellm")
     arguments = {"model": f"openai/{MODEL}", "api_base": base_url, "api_key": "none"}
     return lambda texts: sum(len(module.embedding(input=each, **arguments).data) for each in batches(texts))

@@ -1,4 +1,4 @@
-"""The facts of embedding models: their sources, and their prices."""
+"""The facts of embedding models: their sources and their rows."""
 
 import dragoman_adapters.bedrock.embeddings
 import dragoman_adapters.cohere.embeddings
@@ -9,7 +9,6 @@ import dragoman_adapters.openai_platform.embeddings
 from dragoman.adapter.facts.capabilities import Support
 from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
 from dragoman.embeddings import EmbeddingAdapter, embedding_adapter
-from dragoman.pricing import price_table
 
 KINDS: tuple[type[EmbeddingAdapter], ...] = (
     dragoman_adapters.openai_platform.embeddings.OpenAIEmbeddings,
@@ -19,25 +18,16 @@ KINDS: tuple[type[EmbeddingAdapter], ...] = (
     dragoman_adapters.bedrock.embeddings.BedrockEmbeddings,
     dragoman_adapters.ollama.embeddings.OllamaEmbeddings,
 )
-UNPRICED = {
-    "bedrock:amazon.nova-2-multimodal-embeddings-v1:0", "bedrock:amazon.titan-embed-image-v1",
-    "bedrock:cohere.embed-english-v3", "bedrock:cohere.embed-multilingual-v3", "bedrock:cohere.embed-v4:0",
-    "cohere:embed-english-light-v3.0", "cohere:embed-english-v3.0", "cohere:embed-multilingual-light-v3.0",
-    "cohere:embed-multilingual-v3.0", "google-vertex:text-embedding-005",
-    "google-vertex:text-multilingual-embedding-002",
-}  # fmt: skip
-"""Models that the price table does not have: their cost is unknown, never 0."""
 
 
-def test_every_listed_model_has_facts_and_prices() -> None:
-    """Each is found by its provider's adapter, in the table that lists it, with its dimensions; most have a price."""
+def test_every_listed_model_has_facts() -> None:
+    """Each is found by its provider's adapter, in the table that lists it, with its dimensions."""
     listed = [(name, kind) for kind in KINDS for name in kind.models.listed]
     assert len({name for name, _ in listed}) == len(listed) > 30
     for name, kind in listed:
         adapter = embedding_adapter(name)
         assert isinstance(adapter, kind), name
         assert adapter.capabilities.dimensions, name
-    assert {name for name, _ in listed if price_table().find(name) is None} == UNPRICED
 
 
 def test_later_rows_override() -> None:
