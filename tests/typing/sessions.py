@@ -1,4 +1,4 @@
-"""Sessions and the kits as a type checker sees them. Nothing here runs; test_typing.py lets mypy, pyright and pyrefly read it.
+"""Sessions and the kits as a type checker sees them. Nothing here runs: mypy, pyright and pyrefly read it.
 
 A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """

@@ -40,7 +40,7 @@ def test_pyright_agrees(tmp_path: Path) -> None:
 
 
 def test_pyrefly_agrees(tmp_path: Path) -> None:
-    """A third checker, with a type inference of its own: it refuses the lines that are marked as wrong, and no other."""
+    """A checker with a type inference of its own: it refuses the lines that are marked as wrong, and no other."""
     reported = run_pyrefly([FOLDER / name for name in READ], tmp_path)
     assert {(Path(each["path"]).name, each["line"]) for each in reported} == _wrong(), reported
 

@@ -67,7 +67,8 @@ class Provider:
             {"object": "embedding", "index": number, "embedding": encode(each)} for number, each in enumerate(vectors)
         ]
         counts = {"prompt_tokens": TOKENS * len(texts), "total_tokens": TOKENS * len(texts)}
-        return json_reply({"object": "list", "data": data[::-1], "model": body["model"], "usage": counts})
+        reply = {"object": "list", "data": data[::-1], "model": body["model"], "usage": counts}
+        return json_reply({"id": "e1", **reply} if body["model"].endswith("-embed") else reply)  # Mistral's have an id
 
     def _google(self, operation: str, body: dict[str, Any]) -> HttpReply:
         if operation == "predict":

@@ -114,6 +114,43 @@ def without_role(value: Any) -> Any:
     return [without_role(each) for each in value] if isinstance(value, list) else value
 
 
+def test_cohere(provider: Provider) -> None:
+    """These clients are large: `uv run --with cohere --with mistralai --with voyageai pytest` has them, others skip."""
+    official = pytest.importorskip("cohere").ClientV2(KEY, base_url=provider.url)
+    found = embed(provider, "cohere:embed-v4.0", purpose="query", dimensions=256, truncate="start")
+    ours = last(provider)
+    theirs = official.embed(
+        model="embed-v4.0", texts=TEXTS, input_type="search_query", output_dimension=256, truncate="START",
+        embedding_types=["float"],
+    )  # fmt: skip
+    assert ours == last(provider)
+    assert [list(each) for each in found] == theirs.embeddings.float_
+    assert found.usage.input_tokens == theirs.meta.billed_units.input_tokens
+
+
+def test_mistral(provider: Provider) -> None:
+    """As the official client, which leaves the sorting to its caller."""
+    official = pytest.importorskip("mistralai.client").Mistral(api_key=KEY, server_url=provider.url)
+    found = embed(provider, "mistral:codestral-embed", "/v1", dimensions=256)
+    ours = last(provider)
+    theirs = official.embeddings.create(model="codestral-embed", inputs=TEXTS, output_dimension=256)
+    assert ours == last(provider)
+    assert [list(each) for each in found] == [each.embedding for each in sorted(theirs.data, key=lambda one: one.index)]
+    assert found.usage.input_tokens == theirs.usage.prompt_tokens
+
+
+def test_voyage(provider: Provider) -> None:
+    """As the official client, which writes fields that are not set as null and does not sort the vectors."""
+    official = pytest.importorskip("voyageai").Client(api_key=KEY, base_url=provider.url + "/v1")
+    found = embed(provider, "voyageai:voyage-4", "/v1", purpose="query", dimensions=256)
+    ours = last(provider)
+    theirs = official.embed(TEXTS, model="voyage-4", input_type="query", truncation=False, output_dimension=256)
+    method, path, body = last(provider)
+    assert ours == (method, path, {name: value for name, value in body.items() if value is not None})
+    assert sorted(map(list, found)) == sorted(map(list, theirs.embeddings))
+    assert found.usage.input_tokens == theirs.total_tokens
+
+
 @pytest.mark.parametrize(
     ("model", "path", "options", "expected"),
     [
