@@ -99,9 +99,7 @@ def openai(base_url: str) -> Embed:
 
 
 def litellm(base_url: str) -> Embed:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
-        "True"  # else a thread fetches prices while it is timed
-    )
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else a thread fetches prices while it is timed
     module = __import__("litellm")
     arguments = {"model": f"openai/{MODEL}", "api_base": base_url, "api_key": "none"}
     return lambda texts: sum(len(module.embedding(input=each, **arguments).data) for each in batches(texts))
