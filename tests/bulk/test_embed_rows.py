@@ -1,6 +1,8 @@
 """A file of rows becomes a file of vectors: in order, resumably, and each row is paid once."""
 
 import json
+import tracemalloc
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,10 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dragoman import Budget, Client
+from dragoman import Budget, Client, WireResponse
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
+from dragoman.embeddings.governance import Sender
 from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError, RequestError
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
@@ -92,6 +95,22 @@ def test_an_interrupted_run_pays_no_row_twice(tmp_path: Path) -> None:
     assert duckdb.sql(f"SELECT count(*), sum(embedding[1]) FROM '{output}'").fetchall() == [
         (250, sum(number % 30 + 1 for number in range(250)))
     ]
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve parts take the memory of two: a vector is in memory with its part alone."""
+    size, length = 50, 256
+    reply = WireResponse(200, json.dumps({"embeddings": {"float": [[0.5] * length] * size}}).encode())
+    monkeypatch.setattr(Sender, "_send", lambda *_: reply)
+    monkeypatch.setattr("dragoman.bulk.vector_file.PART_ROWS", size)
+    peaks = []
+    for number, parts in enumerate((2, 2, 12)):  # the first one loads modules
+        rows = write_csv(tmp_path / f"{number}.csv", parts * size)
+        tracemalloc.start()
+        embed_rows(rows, MODEL, output=tmp_path / f"{number}.jsonl", dimensions=length, api_key="k")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] - peaks[1] < 5 * size * length * array("f").itemsize
 
 
 @pytest.mark.parametrize(
