@@ -27,6 +27,7 @@ from dragoman import (
 )
 from dragoman.batch import BatchError, Batches, BatchHandle, BatchRequest, BatchState
 from dragoman.canonical.events import TextDelta
+from dragoman.embeddings import Embeddings, embed, embed_async
 from dragoman.errors import OutputError
 from dragoman.events import EventBus, OutputComplete, OutputProblem, Subscription, ToolProgress
 from dragoman.formats import from_cmf, to_cmf
@@ -117,6 +118,20 @@ async def async_outputs(session: AsyncSession, client: AsyncClient) -> None:
     assert_type(session.stream("?", output=City | River), AsyncReplyStream[City | River])
     assert_type(await client.ask(MODEL, "?", output=list[Point]), Reply[list[Point]])
     assert_type(client.stream(MODEL, "?", output=City), AsyncReplyStream[City])
+
+
+async def embeddings(client: Client, asynchronous: AsyncClient) -> None:
+    found = client.embed("openai:text-embedding-3-small", ["a", "b"], purpose="query", truncate="end", user_id="u")
+    assert_type(found, Embeddings)
+    assert_type(found[0][0], float)
+    assert_type([vector[0] for vector in found], list[float])
+    assert_type(found.usage.cost_usd, Decimal | None)
+    assert_type(embed("ollama:m", "a", dimensions=256), Embeddings)
+    assert_type(await embed_async("ollama:m", "a"), Embeddings)
+    assert_type(await asynchronous.embed("ollama:m", "a"), Embeddings)
+
+    client.embed("ollama:m", "a", purpose="search")  # type: ignore[arg-type]
+    client.embed("ollama:m", 7)  # type: ignore[arg-type]
 
 
 def tool_calls() -> None:
