@@ -21,6 +21,7 @@ from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.pairs import native_paths, pair_repeated
 
 Native = list[Any] | dict[str, Any]
 """The list of messages; or an object with the list and the instructions, if that wire has a separate field for them."""
@@ -62,10 +63,16 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
         return adapter.from_wire_request(part, RequestContext(model=str(adapter.model_id)))[0]
 
     try:
-        messages = read(body)
+        messages = _pair_repeated(read(body), body.get(fields.messages), f"$.{fields.messages}")
         return messages if named else _relabel_model(messages, str(adapter.model_id), f"{provider}:{_UNNAMED}")
     except RequestError as error:
         raise FormatError(str(error)[:300], path=_find_fault(body, fields, read)) from error
+
+
+def _pair_repeated(messages: list[Message], entries: Any, path: str) -> list[Message]:
+    notes = (message.metadata.provider_raw or {} for message in messages if message.tool_uses)
+    native_ids = {ours: theirs for note in notes for ours, theirs in note.get("tool_ids", {}).items()}
+    return pair_repeated(messages, native_paths(messages, entries, path), native_ids)
 
 
 def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None = None) -> Message:

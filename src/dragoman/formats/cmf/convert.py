@@ -23,6 +23,7 @@ from dragoman.formats.conversion import Conversion, LossCollector, as_history, d
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import add_labels
+from dragoman.formats.reading.pairs import pair_groups
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
@@ -162,11 +163,12 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
     differently keep their entry.
     """
     ids = ToolIdReader()
-    groups = [(*_entry(native, path, ids), native) for path, native in iter_entries(document, format_name="CMF")]
-    history = [message for messages, _, _ in groups for message in messages]
-    writer = _Writer(history, LossCollector(FORMAT))
+    entries = list(iter_entries(document, format_name="CMF"))
+    groups = [_entry(native, path, ids) for path, native in entries]
+    paired = pair_groups([messages for messages, _ in groups], [path for path, _ in entries])
+    writer = _Writer([message for messages in paired for message in messages], LossCollector(FORMAT))
     read = []
-    for messages, native_ids, native in groups:
+    for messages, (_, native_ids), (_, native) in zip(paired, groups, entries, strict=True):
         if len(messages) != 1 or native_ids or writer.entry(messages[0], None) != native:
             messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
             messages = verbatim.attach(messages, FORMAT, native)

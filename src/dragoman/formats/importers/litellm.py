@@ -35,7 +35,7 @@ from dragoman.formats.importers.blocks import (
     to_text,
 )
 from dragoman.formats.native import from_native
-from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.losses import is_empty, moved_losses, source_losses
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"
@@ -174,7 +174,8 @@ def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
     ]
     plain = [_drop_extra(native, extra) for _, native, extra in natives]
     try:
-        read = from_native(_WIRE, plain, model=_model_fields(model)["model"])
+        with moved_losses(at, "$.messages"):
+            read = from_native(_WIRE, plain, model=_model_fields(model)["model"])
     except FormatError as error:
         inner = error.path.removeprefix("$.messages")
         raise FormatError(error.reason, path=(at if isinstance(data, (list, tuple)) else "$") + inner) from None

@@ -40,6 +40,7 @@ from dragoman.formats.importers.blocks import (
     tool_call,
 )
 from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.pairs import pair_groups
 from dragoman.formats.reading.turns import put_results_first
 from dragoman.formats.tool_calls import ToolIdReader
 
@@ -59,23 +60,25 @@ _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PAR
 def from_pydantic_ai(document: Any) -> list[Message]:
     """Read a history from JSON or from Python lists and dicts. Raises FormatError, with a path."""
     ids = ToolIdReader()
-    read: list[Message] = []
+    read: list[list[Message]] = []
+    paths: list[str] = []
     instructions: str | None = None
     for path, native in iter_entries(document, format_name=LIBRARY):
         with validating(native, path):
             message = theirs.MESSAGE.validate_python(native)
         source_losses().add_extra(message, path, LIBRARY)
+        paths.append(path)
         parts = list(_parts(message.parts, f"{path}.parts"))
         if isinstance(message, theirs.ModelResponse):
             ids.start_turn(Role.ASSISTANT, has_results=False)
             with validating(native, path):
-                read += _response(message, parts, ids, path)
+                read.append(_response(message, parts, ids, path))
             continue
         with validating(native, path):
             changed = message.instructions if message.instructions != instructions else None
             instructions = message.instructions or instructions
-            read += _request(message, parts, changed, ids, path)
-    return put_results_first(read)
+            read.append(_request(message, parts, changed, ids, path))
+    return put_results_first([message for group in pair_groups(read, paths) for message in group])
 
 
 def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[ImportedModel | None, dict[str, Any]]]:

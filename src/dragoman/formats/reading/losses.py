@@ -46,9 +46,12 @@ class SourceLosses:
             for index, item in enumerate(value):
                 self._add_nested(item, f"{path}[{index}]", format_name)
 
+    def found(self) -> tuple[Loss, ...]:
+        return tuple(self._found)
+
     def report(self, format_name: str) -> tuple[Loss, ...]:
         """Return all losses, and log each."""
-        found = tuple(self._found)
+        found = self.found()
         log_losses(found, session_id="", adapter=format_name)
         return found
 
@@ -70,6 +73,16 @@ def collect_losses() -> Iterator[SourceLosses]:
         yield losses
     finally:
         _collector.reset(token)
+
+
+@contextmanager
+def moved_losses(path: str, inner: str = "$") -> Iterator[None]:
+    """Report what readers of a part of a document report in this context at its place: ``inner`` becomes ``path``."""
+    outer = source_losses()
+    with collect_losses() as losses:
+        yield
+    for loss in losses.found():
+        outer.add(path + loss.path.removeprefix(inner), loss.reason, kind=loss.kind, severity=loss.severity)
 
 
 def is_empty(value: object) -> bool:

@@ -12,6 +12,7 @@ from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_messages, placeholder_id, result_call_id, tool_call
 from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.pairs import OpenCalls, pair_repeated
 from dragoman.formats.tool_calls import ToolIdReader
 
 
@@ -20,40 +21,37 @@ class Turns:
 
     def __init__(self, session_id: str | None = None) -> None:
         self._messages: list[Message] = []
+        self._paths: list[str] = []
         self._ids = ToolIdReader()
         self._session_id = session_id
-        self._waiting: list[tuple[str, str]] = []
-        """The calls without a result: the id for pairing, and the name of the tool."""
+        self._waiting = OpenCalls()
 
     @property
     def messages(self) -> list[Message]:
-        """All messages. Instructions between a call and its result follow the result, which belongs to the call."""
-        return put_results_first(self._messages)
+        """All messages. Instructions between a call and its result follow the result, which belongs to the call. A
+        result whose call has one already belongs to the next open call.
+        """
+        return put_results_first(pair_repeated(self._messages, self._paths))
 
     def start(self, role: Role, *, has_results: bool = False) -> None:
         """Start a message of the document, before its calls and results are built."""
         if role is Role.USER and not has_results:
-            self._waiting.clear()
+            self._waiting = OpenCalls()
         self._ids.start_turn(role, has_results=has_results or role in (Role.TOOL, Role.SYSTEM, Role.DEVELOPER))
 
     def call(self, native_id: str | None, name: str, arguments: Any) -> ToolUseBlock:
         key = native_id or placeholder_id(name)
-        self._waiting.append((key, name))
+        self._waiting.add(key, name)
         return tool_call(self._ids, key, name, arguments)
 
     def result(
         self, native_id: str | None, name: str | None, content: Sequence[ContentBlock], *, is_error: bool = False
     ) -> ToolResultBlock:
-        key = native_id or self._first_waiting(name)
-        position = next((index for index, call in enumerate(self._waiting) if call[0] == key), None)
-        if position is not None:
-            del self._waiting[position]
+        key = native_id or self._waiting.first(name)
+        if key is not None:
+            self._waiting.answer(key)
         call_id = result_call_id(self._ids, key, name)
         return ToolResultBlock(tool_use_id=call_id, content=tuple(content), is_error=is_error)
-
-    def _first_waiting(self, name: str | None) -> str | None:
-        """Return the id of the first call without a result, of the tool of that name if there is one."""
-        return next((key for key, called in self._waiting if name is None or called == name), None)
 
     def add(
         self,
@@ -74,6 +72,7 @@ class Turns:
         except ValidationError as error:
             raise FormatError(error.errors(include_input=False, include_url=False)[0]["msg"], path=path) from None
         self._messages += built
+        self._paths += [path] * len(built)
 
 
 def put_results_first(messages: Sequence[Message]) -> list[Message]:

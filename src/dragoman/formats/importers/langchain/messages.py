@@ -32,6 +32,7 @@ from dragoman.formats.importers.langchain.blocks import LIBRARY, BlockReader
 from dragoman.formats.importers.langchain.models import LangChainMessage, constructor, fields_of
 from dragoman.formats.reading.fields import list_inside
 from dragoman.formats.reading.losses import is_empty, source_losses
+from dragoman.formats.reading.pairs import pair_groups
 from dragoman.formats.reading.turns import put_results_first
 from dragoman.formats.tool_calls import ToolIdReader
 
@@ -89,7 +90,7 @@ def from_langchain(document: Any) -> list[Message]:
     """
     native_messages, at = _find_messages(parse(document, format_name=LIBRARY))
     ids = ToolIdReader()
-    read: list[tuple[str | None, list[Message]]] = []
+    read: list[tuple[str | None, str, list[Message]]] = []
     for path, native in iter_entries(native_messages, format_name=LIBRARY):
         where = at + path.removeprefix("$")
         fields, inner = fields_of(native, where)
@@ -99,8 +100,9 @@ def from_langchain(document: Any) -> list[Message]:
             read = [] if message.id == _REMOVE_ALL else [group for group in read if group[0] != message.id]
             continue
         with validating(native, inner):
-            read.append((message.id, _messages(message, f"{inner}.content", ids)))
-    return put_results_first([message for _, group in read for message in group])
+            read.append((message.id, inner, _messages(message, f"{inner}.content", ids)))
+    paired = pair_groups([group for *_, group in read], [path for _, path, _ in read])
+    return put_results_first([message for group in paired for message in group])
 
 
 def _find_messages(document: Any) -> tuple[Any, str]:

@@ -28,6 +28,7 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
+from dragoman.formats.reading.pairs import pair_groups, pair_repeated
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
@@ -72,13 +73,15 @@ class _Log:
         turns = {row["tip_message_hash"]: row for row in self._rows("select * from turns order by id")}
         for thread in self._rows("select * from threads order by id"):
             ids = ToolIdReader()
-            read: list[Message] = []
             chain = self._chain(thread["tip_message_hash"], f"$.threads[{thread['id']}]")
             ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
             times = _turn_times(ended)
-            for native, turn, time in zip(chain, ended, times, strict=True):
-                read += self._message(native, turn, time, ids, str(thread["id"]))
-            yield Conversation(str(thread["id"]), read)
+            groups = [
+                self._message(native, turn, time, ids, str(thread["id"]))
+                for native, turn, time in zip(chain, ended, times, strict=True)
+            ]
+            paired = pair_groups(groups, [f"$.messages[{native['hash']}]" for native in chain])
+            yield Conversation(str(thread["id"]), [message for group in paired for message in group])
 
     def conversations(self) -> Iterator[Conversation]:
         """Yield the conversations of older versions, in which a row holds prompt and response."""
@@ -90,6 +93,7 @@ class _Log:
         for name, rows in grouped.items():
             ids = ToolIdReader()
             read: list[Message] = []
+            paths: list[str] = []
             last_system: str | None = None
             for row in rows:
                 system = self._with_fragments(row, "system")
@@ -100,7 +104,8 @@ class _Log:
                     last_system = system
                 with validating(dict(row), f"$.responses[{row['id']}]"):
                     read += self._exchange(row, ids, name)
-            yield Conversation(name, read)
+                paths += [f"$.responses[{row['id']}]"] * (len(read) - len(paths))
+            yield Conversation(name, pair_repeated(read, paths))
 
     def _chain(self, tip: Any, path: str) -> list[Row]:
         found: dict[Any, Row] = {}
