@@ -1,7 +1,9 @@
 """Reads documents of other programs: JSON only, safe for a message, and with a path to every fault."""
 
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +16,8 @@ MAX_TEXT_BYTES = 1024 * 1024 * 1024
 """For a whole document; each of its messages has the size limit of a message."""
 
 _MAX_REASON = 300
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_IS_UTF_16 = "this is UTF-16: convert it to UTF-8"
 
 
 def parse(data: Any, *, format_name: str) -> Any:
@@ -25,16 +29,28 @@ def parse(data: Any, *, format_name: str) -> Any:
         return data
     if len(data) > MAX_TEXT_BYTES:
         raise FormatError(f"a document of {format_name} can have at most {MAX_TEXT_BYTES} bytes")
+    if not isinstance(data, str) and data.startswith(_UTF_16):
+        raise FormatError(_IS_UTF_16)
     try:
-        return from_json(data.encode() if isinstance(data, str) else bytes(data), allow_inf_nan=False)
+        text = data.encode() if isinstance(data, str) else bytes(data)
+        return from_json(text.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise FormatError(_shorten(f"this is not valid JSON: {error}")) from None
+
+
+def read_document(path: Path) -> bytes:
+    """Return the content of a file. Raises FormatError, without reading it, if no document can be so long; OSError."""
+    if path.stat().st_size > MAX_TEXT_BYTES:
+        raise FormatError(f"a document can have at most {MAX_TEXT_BYTES} bytes")
+    return path.read_bytes()
 
 
 def decode_text(data: str | bytes | bytearray) -> str:
     """Decode bytes. Raises FormatError if they are not UTF-8."""
     if isinstance(data, str):
-        return data
+        return data.removeprefix("\ufeff")
+    if data.startswith(_UTF_16):
+        raise FormatError(_IS_UTF_16)
     try:
         return bytes(data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -46,10 +62,9 @@ def parse_json_or_lines(data: Any, *, format_name: str) -> Any:
 
     Raises FormatError, with the number of the line.
     """
-    if isinstance(data, (bytes, bytearray)):
-        data = decode_text(data)
-    if not isinstance(data, str):
+    if not isinstance(data, (str, bytes, bytearray)):
         return data
+    data = decode_text(data)
     lines = [line for line in data.split("\n") if line.strip()]
     if len(lines) < 2 or not _is_line_of_json(lines[0]):
         return parse(data, format_name=format_name)

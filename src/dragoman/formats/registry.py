@@ -18,7 +18,7 @@ from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
 from dragoman.formats.conversion import Conversion, Pieces
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
-from dragoman.formats.document import decode_text
+from dragoman.formats.document import decode_text, read_document
 from dragoman.formats.errors import FormatError
 from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_llm_log, to_pydantic_ai
 from dragoman.formats.importers import (
@@ -149,7 +149,7 @@ def _build_formats() -> dict[str, Format]:
         Format("harmony", "OpenAI's Harmony, as JSON or as text", lambda data, _: from_harmony(data)),
         Format("chat-template", "texts of chat templates other than ChatML and Harmony",
         lambda data, _: from_chat_template(data), suffix=".txt"),
-        Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(path.read_bytes())),
+        Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(read_document(path))),
     )  # fmt: skip
     return {entry.name: entry for entry in found}
 
@@ -208,9 +208,9 @@ def read(document: Any, format_name: str | None = None, *, model: str | None = N
     files.
     """
     if not isinstance(document, Path):
-        name = format_name or _detected(document, "the document")
+        name = format_name or _named(identify_format(document), "the document")
         return _collect(name, lambda: _read_data(document, name, model))
-    return read_file(document, format_name or _detected(document.read_bytes(), str(document)), model)
+    return read_file(document, format_name or _named(identify_file(document), str(document)), model)
 
 
 def read_file(path: Path, name: str, model: str | None = None) -> Read:
@@ -221,7 +221,7 @@ def read_file(path: Path, name: str, model: str | None = None) -> Read:
     read_many = known.read_many
     if read_many is not None and (known.file_mark is None or _begins_with(path, known.file_mark)):
         return _collect(name, lambda: read_many(path))
-    return _collect(name, lambda: _labelled(path, _read_data(path.read_bytes(), name, model, path.stem)))
+    return _collect(name, lambda: _labelled(path, _read_data(read_document(path), name, model, path.stem)))
 
 
 def _begins_with(path: Path, mark: bytes) -> bool:
@@ -240,8 +240,20 @@ def identify_format(document: Any) -> Detection:
     return identify(document, {name: recognises for name, recognises in others.items() if recognises is not None})
 
 
-def _detected(document: Any, place: str) -> str:
-    found = identify_format(document)
+def identify_file(path: Path) -> Detection:
+    """As `identify_format`; of a database, which may be longer than any document, it reads the beginning only. Raises
+    FormatError if a document is too long, and OSError.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    return identify_format(head if head.startswith((SQLITE, PARQUET)) else read_document(path))
+
+
+_HEAD = 4 * 1024 * 1024
+"""A database has the names of its tables in its first pages."""
+
+
+def _named(found: Detection, place: str) -> str:
     if found.format is not None:
         return found.format
     closest = f"; the closest is {found.closest}" if found.closest else ""

@@ -1,13 +1,16 @@
 """Hostile documents are refused with a path, and break nothing."""
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman.errors import ConfigurationError
 from dragoman.formats import (
     FormatError,
     from_acp,
@@ -22,8 +25,10 @@ from dragoman.formats import (
     from_umf,
     from_umf_events,
     to_cmf,
+    to_messages,
     tool_from_mcp,
 )
+from dragoman.formats import document as document_module
 from dragoman.formats import read as read_any
 from dragoman.formats.cmf.extensions import NOTE
 from tests.unit.formats.documents import everything
@@ -208,3 +213,36 @@ def test_a_fault_at_the_end_of_a_long_list_is_found_in_few_steps() -> None:
         from_native("openai-chat", [*good, {"role": 5}])
     assert caught.value.path == "$.messages[500]"
     assert time.process_time() - began < 200 * max(once, 0.01)
+
+
+_CHAT = json.dumps(
+    [{"role": "user", "content": "Grüße."}, {"role": "assistant", "content": "Hallo."}], ensure_ascii=False
+)
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic", "umf", "messages", "litellm", "hf"])
+def test_a_mark_of_the_byte_order_is_no_content(name: str) -> None:
+    """Of bytes, and of a text that was decoded with it."""
+    document = _CHAT if name != "messages" else json.dumps(to_messages(everything()).data)
+    expected = [message.text for message in read_any(document, name).messages]
+    for marked in ("\ufeff" + document, ("\ufeff" + document).encode()):
+        assert [message.text for message in read_any(marked, name).messages] == expected
+
+
+@pytest.mark.parametrize("name", [None, "openai-chat", "umf-events", "chatml", "claude-code"])
+def test_another_encoding_is_named(name: str | None) -> None:
+    """UTF-16 by its mark, Latin-1 by its place."""
+    for document, reason in ((_CHAT.encode("utf-16"), "UTF-16: convert it to UTF-8"), (_CHAT.encode("latin-1"), "not UTF-8|not valid JSON|no valid|unicode")):
+        with pytest.raises((FormatError, ConfigurationError), match=reason):
+            read_any(document, name)
+
+
+def test_a_file_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its format is named or not."""
+    monkeypatch.setattr(document_module, "MAX_TEXT_BYTES", 50)
+    path = tmp_path / "long.json"
+    path.write_text(_CHAT, encoding="utf-8")
+    monkeypatch.setattr(Path, "read_bytes", None)
+    for name in (None, "openai-chat", "vcr"):
+        with pytest.raises(FormatError, match="at most 50 bytes"):
+            read_any(path, name)

@@ -174,7 +174,7 @@ def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
     ]
     plain = [_drop_extra(native, extra) for _, native, extra in natives]
     try:
-        with moved_losses(at, "$.messages"):
+        with moved_losses(lambda path: at + path.removeprefix("$.messages")):
             read = from_native(_WIRE, plain, model=_model_fields(model)["model"])
     except FormatError as error:
         inner = error.path.removeprefix("$.messages")

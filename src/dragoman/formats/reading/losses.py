@@ -3,7 +3,7 @@
 Readers report to the collector of the running `collect_losses`; without one, nothing collects.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -76,13 +76,13 @@ def collect_losses() -> Iterator[SourceLosses]:
 
 
 @contextmanager
-def moved_losses(path: str, inner: str = "$") -> Iterator[None]:
-    """Report what readers of a part of a document report in this context at its place: ``inner`` becomes ``path``."""
+def moved_losses(move: Callable[[str], str]) -> Iterator[None]:
+    """Report what readers of a part of a document report in this context, with their paths in the whole document."""
     outer = source_losses()
     with collect_losses() as losses:
         yield
     for loss in losses.found():
-        outer.add(path + loss.path.removeprefix(inner), loss.reason, kind=loss.kind, severity=loss.severity)
+        outer.add(move(loss.path), loss.reason, kind=loss.kind, severity=loss.severity)
 
 
 def is_empty(value: object) -> bool:

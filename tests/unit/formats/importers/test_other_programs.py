@@ -1,5 +1,6 @@
 """Conversations that other programs keep: what their handwritten samples say is read."""
 
+import copy
 import json
 from typing import Any
 
@@ -184,3 +185,34 @@ def test_thinking_is_read() -> None:
     for name in ("vercel-ui", "vercel-model", "hf", "otel", "claude-code", "codex", "llm-json", "llm-json rows"):
         thoughts = [block for message in sample(name) for block in message.content if isinstance(block, ThinkingBlock)]
         assert [thought.text for thought in thoughts] == ["Look."], name
+
+
+def test_a_repeated_line_of_claude_code_is_read_once() -> None:
+    """A log that was continued repeats the lines before; another message of the same id stays."""
+    name, log = SAMPLES["claude-code"]
+    once = read(log, name)
+    twice = read([line for line in log for line in (line, copy.deepcopy(line))], name)
+    assert [(message.role, message.text) for message in twice.messages] == [
+        (message.role, message.text) for message in once.messages
+    ]
+    assert len(twice.losses) - len(once.losses) == sum("uuid" in line for line in log)
+    other = copy.deepcopy(log[0]) | {"message": {"role": "user", "content": "And then?"}}
+    found = read([*log, other], name)
+    assert any("occurs again with another message" in loss.reason for loss in found.losses)
+
+
+@each_row(("name", "change"), [
+    ("claude-code", lambda log: log[0].update(parentUuid=log[-1]["uuid"])),
+    ("claude-code", lambda log: log[1].update(parentUuid=log[1]["uuid"])),
+    ("chatgpt", lambda export: export[0]["mapping"]["n1"].update(parent="n5")),
+    ("chatgpt", lambda export: export[0]["mapping"]["n3"].update(parent="n3")),
+    ("chatgpt", lambda export: export[0]["mapping"]["n3"].update(parent="n9")),
+])  # fmt: skip
+def test_a_circle_of_parents_is_a_fault(name: str, change: Any) -> None:
+    """And so is a parent of ChatGPT that is missing."""
+    name, document = SAMPLES[name]
+    changed = copy.deepcopy(document)
+    change(changed)
+    with pytest.raises(FormatError, match=r"its own ancestor|is missing") as caught:
+        read(changed, name)
+    assert caught.value.path.startswith("$[")

@@ -9,7 +9,7 @@ from typing import Any
 from dragoman.adapter.losses import LossKind
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import FormatError, to_acp, to_cmf, to_message_body, to_messages, to_umf
-from dragoman.formats.registry import read
+from dragoman.formats.registry import FORMATS, read
 from tests.tables import each_row
 from tests.unit.formats.documents import everything
 from tests.unit.formats.dump_files import dumps
@@ -59,6 +59,15 @@ def test_no_field_is_lost_unnamed(name: str, format_name: str, document: Any) ->
         if not _is_named(changed, format_name, path):
             lost.append(path)
     assert lost == []
+
+
+def test_every_reader_is_fed() -> None:
+    """Of the formats that are read from JSON; the others are texts, or files of databases."""
+    fed = {format_name for _, format_name, _ in _documents()}
+    texts = {"chatml", "chat-template", "vcr", "llm"}
+    same_reader = {"session": "messages", "langchain-dumpd": "langchain"}
+    assert {name for name in FORMATS if same_reader.get(name, name) not in fed} == texts
+    assert set(same_reader.values()) | set(HANDWRITTEN_NATIVE) <= fed
 
 
 _WHOLE = (LossKind.TOOLS, LossKind.OPTION, LossKind.FIELD)

@@ -14,6 +14,7 @@ from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
 from dragoman.cli.io.convert.files import read_conversations
 from dragoman.formats import Conversation, detect, from_cassette
+from dragoman.formats.document import read_document
 from dragoman.session.storage import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
 
@@ -68,7 +69,7 @@ def load_conversation(
 
 
 def _from_file(path: Path, source_format: str | None, only: str | None, model: str | None) -> LoadedConversation:
-    data = path.read_bytes()
+    data = read_document(path)
     if source_format in (None, "session") and detect(data) == "session":
         session = snapshot.read(data, new_tool_use_id)
         return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)

@@ -23,7 +23,7 @@ from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
 from dragoman.formats.reading.lines import holds_conversations, read_lines
 from dragoman.formats.reading.read import Read
-from dragoman.formats.registry import FORMATS, get_format, identify_format, iter_text, read_file, write_pieces
+from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_text, read_file, write_pieces
 from dragoman.formats.umf.convert import to_umf_pieces
 from dragoman.session.storage import snapshot
 
@@ -174,7 +174,7 @@ def read_conversations(source: Path, source_format: str | None, model: str | Non
     """
     name = source_format
     if name is None:
-        found = identify_format(source.read_bytes())
+        found = identify_file(source)
         if found.format is None:
             closest = f" (the closest is {found.closest})" if found.closest else ""
             raise ConfigurationError(

@@ -65,7 +65,7 @@ class _Entry:
 @typed_errors
 def from_claude_code(document: Any) -> list[Conversation]:
     """Return the session in a log, and each of its subagents. Raises FormatError, with a path."""
-    entries = list(_entries(parse_json_or_lines(document, format_name=FORMAT)))
+    entries = list(_drop_repeated(_entries(parse_json_or_lines(document, format_name=FORMAT))))
     names = RowNames()
     main = _branch([entry for entry in entries if not entry.is_side])
     found = [Conversation(names.next(), _read(main))] if main else []
@@ -111,6 +111,24 @@ def _entries(data: Any) -> Iterator[_Entry]:
         message.ignore("type", "stop_sequence", "container", "context_management", "stop_details")
         line.ignore(*_KNOWN)
         yield entry
+
+
+def _drop_repeated(entries: Iterator[_Entry]) -> Iterator[_Entry]:
+    """Yield each entry once: a log that was continued may repeat the lines before. Another message with the same id
+    stays.
+    """
+    known: dict[str, _Entry] = {}
+    for entry in entries:
+        first = known.setdefault(entry.uuid, entry) if entry.uuid is not None else entry
+        if first is entry:
+            yield entry
+        elif (first.role, first.content) == (entry.role, entry.content):
+            reason = "a line with this id and content is there already: left out"
+            source_losses().add(entry.path, reason, severity=Severity.INFO)
+        else:
+            reason = "the id of a line occurs again with another message: both are kept"
+            source_losses().add(entry.path, reason)
+            yield entry
 
 
 def _branch(entries: list[_Entry]) -> list[_Entry]:
@@ -172,15 +190,12 @@ def _read(entries: list[_Entry]) -> list[Message]:
         last = merged[-1] if merged else None
         same = last is not None and last.role == entry.role
         if last is not None and same and (entry.role == "user" or last.message_id == entry.message_id):
-            last.content = [*last.content, *entry.content]
+            last.content += entry.content
             last.metadata = {**last.metadata, **{key: value for key, value in entry.metadata.items() if value}}
         elif entry.content:
             merged.append(entry)
     listed = [{"role": entry.role, "content": entry.content} for entry in merged]
-    try:
-        read = read_request(_PROVIDER, {"messages": listed}, "$")
-    except FormatError as error:
-        raise FormatError(error.reason, path=_source_path(error.path, merged)) from None
+    read = read_request(_PROVIDER, {"messages": listed}, "$", [entry.path for entry in merged])
     replies = iter([entry for entry in merged if entry.role == "assistant"])
     found = []
     for message in read:
@@ -194,11 +209,6 @@ def _read(entries: list[_Entry]) -> list[Message]:
             fields["created_at"] = time
         found.append(message.model_copy(update=fields))
     return found
-
-
-def _source_path(path: str, entries: list[_Entry]) -> str:
-    number = path.removeprefix("$.messages[").partition("]")[0]
-    return entries[int(number)].path if number.isdigit() and int(number) < len(entries) else path
 
 
 def _usage(usage: Fields) -> Usage | None:

@@ -66,12 +66,7 @@ def from_codex(document: Any) -> list[Message]:
             source_losses().add(payload_fields.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
         line.ignore("timestamp", "ordinal")
     body = {"input": items, **({"model": model} if model else {})}
-    try:
-        read = read_request(_PROVIDER, body, "$")
-    except FormatError as error:
-        number = error.path.removeprefix("$.input[").partition("]")[0]
-        path = paths[int(number)] if number.isdigit() and int(number) < len(paths) else error.path
-        raise FormatError(error.reason, path=path) from None
+    read = read_request(_PROVIDER, body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
 
 
