@@ -13,7 +13,15 @@ from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
-from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_llm_log, to_pydantic_ai
+from dragoman.formats.exporters import (
+    to_hugging_face,
+    to_langchain,
+    to_litellm,
+    to_llm_log,
+    to_openai_finetuning,
+    to_pydantic_ai,
+    to_vercel_ui,
+)
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -139,8 +147,10 @@ __all__ = [
     "to_message_body",
     "to_messages",
     "to_native",
+    "to_openai_finetuning",
     "to_pydantic_ai",
     "to_umf",
+    "to_vercel_ui",
     "tool_definition",
     "tool_from_mcp",
     "tool_from_openai",

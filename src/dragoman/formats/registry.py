@@ -20,7 +20,15 @@ from dragoman.formats.conversion import Conversion, Pieces
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text, read_document
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters import to_hugging_face, to_langchain, to_litellm, to_llm_log, to_pydantic_ai
+from dragoman.formats.exporters import (
+    to_hugging_face,
+    to_langchain,
+    to_litellm,
+    to_llm_log,
+    to_openai_finetuning,
+    to_pydantic_ai,
+    to_vercel_ui,
+)
 from dragoman.formats.importers import (
     Conversation,
     from_a2a,
@@ -122,9 +130,11 @@ def _build_formats() -> dict[str, Format]:
         Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs,
         write=lambda history, _: to_llm_log(history), suffix=".db"),
         Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
-        Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data)),
+        Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data),
+        lambda history, _: to_vercel_ui(history)),
         Format("vercel-model", "ModelMessage of the Vercel AI SDK", lambda data, _: from_vercel_model(data)),
-        Format("openai-finetuning", "OpenAI's rows for fine-tuning", read_all=from_openai_finetuning, suffix=".jsonl"),
+        Format("openai-finetuning", "OpenAI's rows for fine-tuning", read_all=from_openai_finetuning,
+        write=lambda history, _: to_openai_finetuning(history), suffix=".jsonl"),
         Format("openai-batch", "OpenAI's batches: requests and replies", read_all=from_openai_batch, suffix=".jsonl"),
         Format("anthropic-batch", "Anthropic's batches: requests and replies", read_all=from_anthropic_batch,
         suffix=".jsonl"),

@@ -121,3 +121,14 @@ def test_turns_need_no_line_break_between_them() -> None:
     """And may follow blank lines."""
     found = from_chatml("\n\n<|im_start|>user\nHi.<|im_end|><|im_start|>assistant\nHello.<|im_end|>")
     assert [message.text for message in found] == ["Hi.", "Hello."]
+
+
+def test_calls_of_qwen_coder_are_read() -> None:
+    """Values are texts, apart from objects and lists; what is no call stays a text."""
+    call = "<tool_call>\n<function=find>\n<parameter=for>\na\nb\n</parameter>\n<parameter=in>\n[1]\n</parameter>\n"
+    (reply,) = from_chatml(f"<|im_start|>assistant\nI look.\n\n{call}</function>\n</tool_call><|im_end|>")
+    assert reply.text.rstrip() == "I look."
+    assert [(each.name, each.input) for each in reply.tool_uses] == [("find", {"for": "a\nb", "in": [1]})]
+    for broken in ("and more</function>", ""):
+        (kept,) = from_chatml(f"<|im_start|>assistant\n{call}{broken}\n</tool_call><|im_end|>")
+        assert (kept.tool_uses, "<parameter=for>" in kept.text) == ((), True)

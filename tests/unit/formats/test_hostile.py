@@ -232,7 +232,10 @@ def test_a_mark_of_the_byte_order_is_no_content(name: str) -> None:
 @pytest.mark.parametrize("name", [None, "openai-chat", "umf-events", "chatml", "claude-code"])
 def test_another_encoding_is_named(name: str | None) -> None:
     """UTF-16 by its mark, Latin-1 by its place."""
-    for document, reason in ((_CHAT.encode("utf-16"), "UTF-16: convert it to UTF-8"), (_CHAT.encode("latin-1"), "not UTF-8|not valid JSON|no valid|unicode")):
+    for document, reason in (
+        (_CHAT.encode("utf-16"), "UTF-16: convert it to UTF-8"),
+        (_CHAT.encode("latin-1"), "not UTF-8|not valid JSON|no valid|unicode"),
+    ):
         with pytest.raises((FormatError, ConfigurationError), match=reason):
             read_any(document, name)
 

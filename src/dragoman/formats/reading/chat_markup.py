@@ -1,7 +1,8 @@
 """Thinking, calls and results inside the texts of ChatML, as the templates of Hermes and Qwen write them.
 
-A call is JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks. A result is a text between
-``<tool_response>`` marks in a turn of the user. The definitions of the tools are a section of the system's text.
+A call is JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks; that of Qwen3-Coder is a ``<function=>``
+with a ``<parameter=>`` for each argument. A result is a text between ``<tool_response>`` marks in a turn of the user.
+The definitions of the tools are a section of the system's text.
 """
 
 import re
@@ -21,6 +22,8 @@ _DEFAULTS = ("You are Qwen, created by Alibaba Cloud. You are a helpful assistan
 """The instructions that Qwen's template writes if there are none, and would write again."""
 _THINK, _THOUGHT = "<think>\n", "\n</think>"
 _CALL, _CALLED = "<tool_call>", "</tool_call>"
+_FUNCTION = re.compile(r"\s*<function=([^>\n]+)>\s*(.*?)</function>\s*", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _RESPONSE, _ANSWERED = "<tool_response>", "</tool_response>"
 
 
@@ -81,11 +84,26 @@ def _reply(turns: Turns, text: str) -> list[ContentBlock]:
 
 def _read_call(text: str) -> dict[str, Any] | None:
     """Return a call; None if the text between the marks is none."""
+    if (function := _FUNCTION.fullmatch(text)) is not None:
+        name, arguments = function.groups()
+        if _PARAMETER.sub("", arguments):
+            return None
+        return {"name": name, "arguments": {key: _argument(value) for key, value in _PARAMETER.findall(arguments)}}
     try:
         call = parse(text.strip(), format_name="chatml")
     except FormatError:
         return None
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
+
+
+def _argument(text: str) -> Any:
+    """Return the value of a parameter: the template writes objects and lists as JSON, and all else as a text."""
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return parse(text, format_name="chatml")
+    except FormatError:
+        return text
 
 
 def split_marks(text: str, start: str, end: str) -> list[tuple[bool, str]]:

@@ -24,7 +24,9 @@ from dragoman.formats import (
     to_langchain,
     to_litellm,
     to_native,
+    to_openai_finetuning,
     to_pydantic_ai,
+    to_vercel_ui,
 )
 from dragoman.formats.registry import get_format
 from tests.tables import each_row
@@ -102,7 +104,7 @@ def test_signed_thinking_still_returns_to_its_provider(library: str) -> None:
     assert to_native("anthropic", messages, model="claude-opus-5-5").data == listed
 
 
-@each_row("library", (*LIBRARIES, "hf"))
+@each_row("library", (*LIBRARIES, "hf", "vercel-ui"))
 def test_everything_can_be_written(library: str) -> None:
     """What has no form is a loss of the message that it was in."""
     write = get_format(library).write
@@ -207,3 +209,71 @@ def test_pydantic_ai_gets_files_of_the_providers_that_it_knows() -> None:
         found = None if prompt == "Hi." else prompt[1]["provider_name"]
         assert found == owner
         assert any("left out" in loss.reason for loss in written.losses) is (owner is None)
+
+
+def test_a_user_interface_gets_one_message_for_all_steps() -> None:
+    """With the outputs of the tools; read again, it is the history, with usage and model of the last step."""
+    written = to_vercel_ui(history())
+    assert [message["role"] for message in written.data] == ["system", "user", "assistant"]
+    parts = written.data[2]["parts"]
+    assert [part["type"] for part in parts] == [
+        "step-start", "reasoning", "reasoning", "text", "tool-weather", "step-start", "text", "source-url"]  # fmt: skip
+    assert (parts[4]["state"], parts[4]["errorText"]) == ("output-error", "No such city.")
+    original, result = history(), read(written.data)
+    assert (result.format, result.losses) == ("vercel-ui", ())
+    assert [message.role for message in result.messages] == [message.role for message in original]
+    assert result.messages[2].content[:3] == original[2].content[:3]
+    assert [message.metadata.model for message in result.messages] == [each.metadata.model for each in original]
+    assert result.messages[3].tool_results[0].tool_use_id == result.messages[2].tool_uses[0].id
+    assert result.messages[3].tool_results[0].is_error
+    assert {str(loss.kind) for loss in written.losses} == {"usage", "citations", "stop_reason"}
+
+
+def test_a_text_after_a_call_stays_in_its_step() -> None:
+    """And a result that answers no call of the turn is no text of the assistant."""
+    call = ToolUseBlock(id=CALL, name="f", input={})
+    messages = [
+        Message.user("Go."), Message.assistant([call, TextBlock(text="I call.")]), Message.tool(CALL, "1."),
+        Message.tool("tu_01M7YJFK7P2ZFT4X2CGGZPP6M9", "2."), Message.assistant("Done."),
+    ]  # fmt: skip
+    back = read(to_vercel_ui(messages).data).messages
+    assert [(str(message.role), message.text) for message in back] == [
+        ("user", "Go."), ("assistant", "I call."), ("tool", ""), ("user", "2."), ("assistant", "Done.")]  # fmt: skip
+    late = [*messages[:2], Message.assistant("Wait."), messages[2]]
+    assert [str(loss.kind) for loss in to_vercel_ui(late).losses] == ["misplaced_block"]
+
+
+def test_what_a_user_interface_cannot_show_is_named() -> None:
+    """A result without its call, a call without a result, a signature of nobody, a message without content."""
+    usage = Usage(input_tokens=3, output_tokens=2, cached_input_tokens=1, reasoning_tokens=1)
+    messages = [
+        Message.tool(CALL, "Rain."),
+        Message.assistant([ThinkingBlock(text="Hm.", signature="c2ln"), RedactedThinkingBlock(data="c2VhbA==")]),
+        Message.user([ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png"))]),
+        Message.assistant([RedactedThinkingBlock(data="c2VhbA==")]),
+        Message.user("Go."),
+        Message.assistant([ToolUseBlock(id=CALL, name="f", raw_input='{"a')], metadata=MessageMetadata(usage=usage)),
+    ]
+    written = to_vercel_ui(messages)
+    assert [message["role"] for message in written.data] == ["user", "assistant", "user", "user", "assistant"]
+    assert {str(loss.kind) for loss in written.losses} >= {
+        "orphan_result",
+        "thinking",
+        "role",
+        "empty_message",
+        "media",
+    }
+    back = read(written.data, "vercel-ui").messages
+    assert (back[-1].tool_uses[0].raw_input, back[-1].usage) == ('{"a', usage)
+    assert written.data[-1]["parts"][1]["state"] == "input-available"
+
+
+def test_training_data_are_rows_of_chat_completions() -> None:
+    """One line, which is read again with the calls and their results."""
+    written = to_openai_finetuning(history())
+    assert written.data.endswith("}\n")
+    assert written.data.count("\n") == 1
+    back = read(written.data, "openai-finetuning").messages
+    assert [message.role for message in back] == [message.role for message in history()]
+    assert back[3].tool_results[0].tool_use_id == back[2].tool_uses[0].id
+    assert "thinking" in {str(loss.kind) for loss in written.losses}

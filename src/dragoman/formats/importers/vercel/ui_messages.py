@@ -50,7 +50,9 @@ class _MessageReader:
         self._turns = turns
         self._is_pydantic = False
         self._steps: list[_Step] = [_Step()]
+        self._has_marks = False
         self._usage: Usage | None = None
+        self._model: dict[str, Any] = {}
 
     def read(self) -> None:
         message = self._message
@@ -62,11 +64,13 @@ class _MessageReader:
         time = self._metadata()
         created = read_time(message.take("createdAt")) or time
         self._turns.start(role)
-        for part in message.objects("parts"):
+        listed = message.objects("parts")
+        self._has_marks = any(part.look("type") == "step-start" for part in listed)
+        for part in listed:
             self._part(part)
         steps = [step for step in self._steps if step.blocks or step.results or step.sources] or [_Step()]
         for step in steps:
-            metadata = parts.name_model(dict(step.model)) if role is Role.ASSISTANT else {}
+            metadata = parts.name_model({**step.model, **self._model}) if role is Role.ASSISTANT else {}
             if step is steps[-1]:
                 metadata["usage"] = self._usage
             blocks = parts.add_sources(step.blocks, step.sources)
@@ -75,7 +79,7 @@ class _MessageReader:
                 self._turns.add(Role.TOOL, [result], message.path, created_at=created)
 
     def _metadata(self) -> Any:
-        """Read what programs usually store with a message: the usage; and pydantic-ai's time."""
+        """Read what programs usually store with a message: time, model and usage; and pydantic-ai's time."""
         metadata = self._message.object("metadata")
         if metadata is None:
             return None
@@ -84,9 +88,13 @@ class _MessageReader:
                 usage = metadata.object(name)
                 assert usage is not None
                 self._usage = self._usage or parts.read_usage(usage)
+        model = metadata.look("model")
+        if isinstance(model, str):
+            provider = model.partition(":")[0] if ":" in model else None
+            self._model = {"model": metadata.text("model"), **({"provider": provider} if provider else {})}
         pydantic = metadata.object(_PYDANTIC)
         if pydantic is None:
-            return None
+            return read_time(metadata.take("createdAt"))
         self._is_pydantic = True
         return read_time(pydantic.take("timestamp"))
 
@@ -99,7 +107,9 @@ class _MessageReader:
             self._tool(part, kind)
             return
         step = self._steps[-1]
-        if step.results and kind in ("text", "reasoning"):  # written without marks between the steps
+        if (
+            step.results and not self._has_marks and kind in ("text", "reasoning")
+        ):  # written without marks between the steps
             step = _Step()
             self._steps.append(step)
         if kind in ("source-url", "source-document"):
