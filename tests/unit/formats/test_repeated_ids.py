@@ -18,6 +18,7 @@ from dragoman.formats import (
     to_umf,
 )
 from dragoman.formats.reading.pairs import OpenCalls, pair_repeated
+from dragoman.formats.registry import get_format
 from tests.tables import each_row
 
 _A, _B = "tu_01M82TVNET53YV4H6AN52K8PVA", "tu_01M82TVNET53YV4H6AN52K8PVB"
@@ -35,6 +36,7 @@ _WRITERS: dict[str, Any] = {
     "umf": to_umf, "acp": to_acp, "litellm": to_litellm, "langchain": to_langchain, "pydantic-ai": to_pydantic_ai,
     "hf": to_hugging_face,
 }  # fmt: skip
+_OWN = ("umf", "acp", "cmf")
 _PROVIDERS = ("openai-chat", "openai", "anthropic", "bedrock", "cohere", "mistral", "ollama")
 _ID = re.compile(r'"(?:id|call_id|tool_call_id|toolUseId)\\?": ?\\?"(\w+)')
 
@@ -85,7 +87,21 @@ def _answers(messages: list[Message]) -> list[tuple[str, str]]:
     ]
 
 
-@each_row("name", [*_PROVIDERS, *_WRITERS, *_HANDWRITTEN])
+@each_row("name", _OWN)
+def test_formats_of_histories_keep_their_ids(name: str) -> None:
+    """They hold histories of ours as they are: the loss names the result, and the document is written again."""
+    document = _HANDWRITTEN[name] if name in _HANDWRITTEN else json.loads(_written_with_one_id(name))
+    found = read(document, name)
+    first = next(call.id for message in found.messages for call in message.tool_uses)
+    assert _answers(found.messages) == [(first, "first."), (first, "second.")]
+    (loss,) = [loss for loss in found.losses if loss.kind is LossKind.DUPLICATE_TOOL_ID]
+    assert loss.path.startswith(f"$[{len(document) - 1}]")
+    write = get_format(name).write
+    assert write is not None
+    assert write(found.messages, None).data == document
+
+
+@each_row("name", [name for name in (*_PROVIDERS, *_WRITERS, *_HANDWRITTEN) if name not in _OWN])
 def test_a_result_with_an_answered_id_belongs_to_the_next_open_call(name: str) -> None:
     """It is no second result of the first call, and a writer has nothing to repair."""
     document = _HANDWRITTEN[name] if name in _HANDWRITTEN else _written_with_one_id(name)

@@ -19,7 +19,7 @@ from dragoman.formats.body.blocks import PartWriter, block_of
 from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import iter_entries, validating
 from dragoman.formats.labels import report_labels
-from dragoman.formats.reading.pairs import pair_groups
+from dragoman.formats.reading.pairs import report_repeated
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 FORMAT = "acp"
@@ -57,9 +57,9 @@ def from_acp(document: Any) -> list[Message]:
     entries = list(iter_entries(document, format_name=_LABEL))
     groups = [_entry(native, path, ids) for path, native in entries]
     native_ids = {canonical_id: native_id for _, group_ids in groups for canonical_id, native_id in group_ids.items()}
-    paired = pair_groups([messages for messages, _ in groups], [path for path, _ in entries])
+    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
     read: list[Message] = []
-    for messages, (_, group_ids), (_, native) in zip(paired, groups, entries, strict=True):
+    for (messages, group_ids), (_, native) in zip(groups, entries, strict=True):
         if len(messages) != 1 or group_ids or _message(messages[0], native_ids, LossCollector(FORMAT)) != native:
             messages = [verbatim.attach_ids(message, FORMAT, group_ids) for message in messages]
             messages = verbatim.attach(messages, FORMAT, native)

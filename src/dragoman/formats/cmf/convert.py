@@ -23,7 +23,7 @@ from dragoman.formats.conversion import Conversion, LossCollector, as_history, d
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import add_labels
-from dragoman.formats.reading.pairs import pair_groups
+from dragoman.formats.reading.pairs import report_repeated
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
@@ -165,10 +165,10 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
     ids = ToolIdReader()
     entries = list(iter_entries(document, format_name="CMF"))
     groups = [_entry(native, path, ids) for path, native in entries]
-    paired = pair_groups([messages for messages, _ in groups], [path for path, _ in entries])
-    writer = _Writer([message for messages in paired for message in messages], LossCollector(FORMAT))
+    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
+    writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
     read = []
-    for messages, (_, native_ids), (_, native) in zip(paired, groups, entries, strict=True):
+    for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
         if len(messages) != 1 or native_ids or writer.entry(messages[0], None) != native:
             messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
             messages = verbatim.attach(messages, FORMAT, native)

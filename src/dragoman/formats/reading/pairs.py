@@ -95,6 +95,21 @@ def pair_groups(groups: Sequence[Sequence[Message]], paths: Sequence[str]) -> li
     return [list(islice(paired, len(group))) for group in groups]
 
 
+def report_repeated(groups: Sequence[Sequence[Message]], paths: Sequence[str]) -> None:
+    """Report each result whose call has a result already, of a format that holds histories of ours with all their ids:
+    these are read as they are.
+    """
+    open_calls = Counter(call.id for group in groups for message in group for call in message.tool_uses)
+    for group, path in zip(groups, paths, strict=True):
+        for message in group:
+            for result in message.tool_results:
+                if result.tool_use_id in open_calls:
+                    open_calls[result.tool_use_id] -= 1
+                    if open_calls[result.tool_use_id] < 0:
+                        reason = "the call of this result has a result already: it stays"
+                        source_losses().add(path, reason, kind=LossKind.DUPLICATE_TOOL_ID)
+
+
 def _turns(messages: Sequence[Message]) -> Iterator[_Turn]:
     turn, before = _Turn(), None
     for index, message in enumerate(messages):

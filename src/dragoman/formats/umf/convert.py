@@ -20,7 +20,7 @@ from dragoman.formats.document import copy_json_at, iter_entries, kind_of, valid
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import tool_call
 from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.pairs import pair_groups
+from dragoman.formats.reading.pairs import report_repeated
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.blocks import block_of, result_text, write_block
@@ -85,10 +85,10 @@ def from_umf(document: Any) -> list[Message]:
     ids = ToolIdReader()
     entries = list(iter_entries(document, format_name="UMF"))
     groups = [read_entry(native, path, ids) for path, native in entries]
-    paired = pair_groups([messages for messages, _ in groups], [path for path, _ in entries])
-    writer = _Writer([message for messages in paired for message in messages], LossCollector(FORMAT))
+    report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
+    writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
     read: list[Message] = []
-    for messages, (_, native_ids), (_, native) in zip(paired, groups, entries, strict=True):
+    for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
         if len(messages) != 1 or native_ids or writer.message(messages[0]) != [native]:
             messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
             messages = verbatim.attach(messages, FORMAT, native)
