@@ -13,6 +13,7 @@ from dragoman import Message, RequestContext, get_adapter
 from dragoman.answers import ClientToolIds
 from dragoman.canonical.tools import ToolDefinition
 from tests.gateway.agents.clients import CLIENTS, VARIABLE, folder, install, missing, program
+from tests.gateway.agents.quickstart import NAME, run_quickstart
 from tests.gateway.scripted import JSON, MODELS, WIRES, Answer, Received, Upstream, gateway_before, reply
 
 WORD = "QUINCE-42"
@@ -114,7 +115,7 @@ def run(client: str, model: str, installed: Path, limit: float = 90.0) -> Run:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a row for each client and model behind. Returns 1 if a task fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.gateway.agents", description=__doc__)
-    parser.add_argument("client", nargs="*", help=f"of {', '.join(CLIENTS)} (default: all)")
+    parser.add_argument("client", nargs="*", help=f"of {', '.join((*CLIENTS, NAME))} (default: all)")
     parser.add_argument("--behind", nargs="*", default=[], help=f"of {', '.join(MODELS)} (default: other wires)")
     parser.add_argument("--install", type=Path, metavar="FOLDER", help=f"install the clients, and set {VARIABLE} to it")
     options = parser.parse_args(arguments)
@@ -128,7 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = 0
     print("| client | its wire | model behind | result | requests | tool called | seconds |")
     print("| --- | --- | --- | --- | ---: | --- | ---: |")
-    for client in options.client or CLIENTS:
+    for client in options.client or (*CLIENTS, NAME):
+        if client == NAME:
+            row = run_quickstart(installed)
+            failed += not ("| ok |" in row or "| skipped: " in row)
+            print(row, flush=True)
+            continue
         if reason := missing(client, installed):
             print(f"| {client} | {CLIENTS[client]} | | skipped: {reason} | | | |", flush=True)
             continue

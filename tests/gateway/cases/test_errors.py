@@ -1,6 +1,7 @@
 """Errors: in the client's own form, with words and headers that clients act on."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -11,6 +12,7 @@ from tests.gateway.cases.talk import PATHS, Talk
 from tests.gateway.scripted import JSON, Answer, chat_events, reply, sse
 from tests.laws.wires import handwritten_anthropic, handwritten_chat
 from tests.tables import each_row
+from tests.unit.local.scripted_runtime import ScriptedRuntime
 
 OVERFLOWS: list[tuple[str, int, Any, tuple[int, int]]] = [
     ("chat-model", 400, {"error": {"message": "This model's maximum context length is 128000 tokens. However, your "
@@ -102,6 +104,32 @@ def test_an_overflow_reaches_the_client_through_the_gateway(talk: Talk) -> None:
         assert answered.body["error"]["message"] == "prompt is too long: 130000 tokens > 128000 maximum"
     talk.upstream.answer_in_turn(fails(400, OVERFLOWS[2][2]))
     assert talk.ask("openai", "google-model").body["error"]["code"] == "context_length_exceeded"
+
+
+def test_an_overflow_of_the_embedded_model_is_said_on_every_wire(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At once, whole and streamed alike, in the words and codes of the wire: the model never runs."""
+    runtime = ScriptedRuntime(window=201)
+    runtime.install(monkeypatch, tmp_path)
+    model, text = "local:smollm2-135m", "word " * 249
+    messages = {"model": model, "messages": [{"role": "user", "content": text}]}
+    google: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+    asked: list[tuple[str, Any, str]] = [
+        ("/v1/messages", messages | {"max_tokens": 9}, '"message":"prompt is too long: 250 tokens > 200 maximum"'),
+        ("/v1/chat/completions", messages, '"code":"context_length_exceeded"'),
+        ("/v1/responses", {"model": model, "input": text}, '"code":"context_length_exceeded"'),
+        (f"/v1beta/models/{model}:generateContent", google, "The input token count exceeds the maximum"),
+        (f"/v1beta/models/{model}:streamGenerateContent?alt=sse", google, "The input token count exceeds the maximum"),
+        ("/api/chat", messages, "exceeds the available context size"),
+    ]
+    for path, body, words in asked:
+        for stream in ({"stream": True}, {"stream": False}) if "beta" not in path else ({},):
+            answered = talk.post("", path, body | stream)
+            assert answered.status == 400, (path, stream, answered.raw)
+            assert words in answered.raw.decode().replace('": "', '":"'), (path, stream)
+            assert "250 tokens" in answered.raw.decode(), (path, stream)
+    assert runtime.configs == []
 
 
 def test_the_wait_of_a_provider_is_forwarded(talk: Talk) -> None:

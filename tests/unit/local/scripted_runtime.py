@@ -36,14 +36,15 @@ class ScriptedRuntime:
     """The names of openvino-genai that are used. Each generation writes the next text, in pieces of three characters.
 
     ``properties`` are those that a pipeline was made with, ``configs`` the limits of each generation, and ``prompts``
-    what it read.
+    what it read. A word is a token. ``window`` is the model's, to which the tokenizer truncates each text.
     """
 
     StreamingStatus = _Status
     GenerationFinishReason = SimpleNamespace(LENGTH="length", STOP="stop")
     StructuredOutputConfig = _Forms
 
-    def __init__(self, *written: str | Written) -> None:
+    def __init__(self, *written: str | Written, window: int | None = None) -> None:
+        self._window = window
         self._written = [(each, False) if isinstance(each, str) else each for each in written]
         self.properties: list[dict[str, Any]] = []
         self.configs: list[Any] = []
@@ -67,7 +68,7 @@ class ScriptedRuntime:
 
     def encode(self, text: str, *, add_special_tokens: bool) -> Any:
         self.prompts.append(text)
-        return SimpleNamespace(input_ids=SimpleNamespace(shape=(1, len(text.split()))))
+        return SimpleNamespace(input_ids=SimpleNamespace(shape=(1, len(text.split()[: self._window]))))
 
     def get_generation_config(self) -> Any:
         return SimpleNamespace(validate=lambda: None)
@@ -95,5 +96,6 @@ class ScriptedRuntime:
         monkeypatch.setitem(sys.modules, "openvino_genai", self)
         monkeypatch.setattr(model, "model_file", lambda name: path)
         monkeypatch.setattr(model, "_models", model._Models())
+        monkeypatch.setattr(model, "context_length", lambda path: self._window)
         for name in (PRECISION_VARIABLE, THREADS_VARIABLE):
             monkeypatch.delenv(name, raising=False)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
+from dragoman.adapter.errors import ConfigurationError, ContextOverflowError, InvalidRequestError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message, StopReason
 from dragoman.session import Session, tool
 from dragoman.transport.local import LocalTransport
+from dragoman.transport.local.model import get_model
 from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
 
 MODEL = "local:smollm2-135m"
@@ -32,9 +33,9 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
     return install
 
 
-def ask(**options: Any) -> Message:
+def ask(text: str = "Hi", **options: Any) -> Message:
     context = RequestContext.for_model(MODEL)
-    wire = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions(context=context, **options))
+    wire = ADAPTER.to_wire([Message.user(text)], [], AdapterOptions(context=context, **options))
     return ADAPTER.from_wire_response(LocalTransport().send(ADAPTER, wire), context)
 
 
@@ -79,6 +80,21 @@ def test_the_stop_reason_is_reported(script: Script) -> None:
     assert (ended.text, ended.stop_reason) == ("Hello there.", StopReason.END_TURN)
     assert (cut.text, cut.stop_reason) == ("Hello the", StopReason.MAX_TOKENS)
     assert (stopped.text, stopped.stop_reason) == ("Hello ", StopReason.STOP_SEQUENCE)
+
+
+def test_a_prompt_over_the_window_is_refused_before_the_model_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With its true size, which the tokenizer hides, and although another request is being answered."""
+    runtime = ScriptedRuntime("Hello.", window=100)
+    runtime.install(monkeypatch, tmp_path)
+    assert ask("word " * 98).text == "Hello."
+    with (
+        get_model("smollm2-135m", print)._lock,
+        pytest.raises(ContextOverflowError, match="250 tokens, .* room for 99 "),
+    ):
+        ask("word " * 249)
+    assert [config.max_new_tokens for config in runtime.configs] == [1]
 
 
 def test_an_empty_reply_is_a_reply(script: Script) -> None:

@@ -75,10 +75,11 @@ class LocalModel:
             raise LocalRequestError(
                 "invalid_request", f"the runtime refuses the options: {_first_line(error)}"
             ) from None
+        # Before the lock: a prompt that is too long is refused at once, although the model is busy.
+        tokens = self._tokens(model_prompt.messages, config)
         if not self._lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
             raise LocalRequestError("timeout", "the model was busy with other requests of this process")
         try:
-            tokens = self._tokens(model_prompt.messages, config)
             if should_continue():
                 writer = _LineWriter(body["model"], options.get("stop") or (), model_prompt.allowed, emit)
                 self._generate(tokens, config, writer, should_continue, deadline)
@@ -93,14 +94,28 @@ class LocalModel:
             raise LocalRequestError(
                 "invalid_request", f"the chat template refuses the messages: {_first_line(error)}"
             ) from None
-        tokens = self._encode(text.split(mark) if mark else [text])
-        count = tokens.shape[1]
-        # A prompt that is too long arrives truncated to the context length, so one that fills it is refused as well.
-        if self._window is not None and count >= self._window:
-            raise LocalRequestError("context_overflow", f"the prompt fills the model's window of {self._window} tokens")
+        pieces = text.split(mark) if mark else [text]
+        tokens = self._encode(pieces)
         if self._window is not None:
-            config.max_new_tokens = min(config.max_new_tokens, self._window - count)
+            room = self._window - tokens.shape[1]
+            # The tokenizer truncates to the context length, so a prompt that fills it is refused as well.
+            if room <= 0:
+                raise LocalRequestError(
+                    "context_overflow",
+                    f"the prompt has {self._count(pieces, self._window)} tokens, and the model's window has room for"
+                    f" {self._window - 1}",
+                )
+            config.max_new_tokens = min(config.max_new_tokens, room)
         return tokens
+
+    def _count(self, pieces: Iterable[str], window: int) -> int:
+        """Return the number of tokens of a prompt that fills the window, which the tokenizer would truncate."""
+        # A token has at least one byte and a character at most four, so no part is truncated. A part ends before a
+        # space, as tokens do.
+        size = max(1, window // 4)
+        parts = re.compile(rf".{{1,{size}}}(?=\s|\Z)|.{{1,{size}}}", re.DOTALL)
+        counts = (self._encode([part]).shape[1] for piece in pieces for part in parts.findall(piece))
+        return max(window, sum(counts))
 
     def _encode(self, pieces: list[str]) -> Any:
         """Return the tokens of a prompt; no token spans two pieces."""
