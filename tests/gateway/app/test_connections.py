@@ -2,14 +2,17 @@
 
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman import AsyncClient
 from dragoman_gateway import create_app
 from dragoman_gateway.server.request_heads import with_bounded_heads
+from tests.gateway.scripted import Answer, Upstream, chat_events, gateway_before
 from tests.gateway.serving import serving
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -74,3 +77,31 @@ def replies(connection: socket.socket, number: int) -> bool:
     while found.count(b"\r\n\r\nok") < number and (piece := connection.recv(65_536)):
         found += piece
     return found.count(b"HTTP/1.1 200 ") == number
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_a_reader_that_is_slow_holds_the_provider_back(path: str) -> None:
+    """On the same wire and on another: of a stream of 50 MB that is read byte by byte, the gateway keeps little."""
+    delta = chat_events({"content": "x" * 50_000}, finish=None, done=False)
+    sent: list[int] = []
+    upstream = Upstream()
+    upstream.script = lambda _: Answer(sent.append(1) or piece for _ in range(1000) for piece in delta)
+    body = {"model": "chat-model", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9, "stream": True}
+    with gateway_before(upstream) as address:
+        request = httpx.Request("POST", address + path, json=body)
+        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(request.content)}\r\n\r\n"
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", request.url.port))
+            tracemalloc.start()
+            try:
+                connection.sendall(head.encode() + request.content)
+                seen = -1
+                while seen != len(sent) or not seen:
+                    seen = len(sent)
+                    assert connection.recv(1)
+                    time.sleep(0.3)
+                _, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert most < 20_000_000
