@@ -181,6 +181,20 @@ def test_the_cost_of_a_store_by_key_and_tag(start: Start, store: Store, tmp_path
     assert {line.key[0]: line.replies for line in priced}["night"] == 2
 
 
+def test_the_cost_of_a_store_by_team_user_and_model(start: Start, store: Store, tmp_path: Path) -> None:
+    """Those of the key, and the model that the provider names: what the client says of itself chooses none."""
+    running = start(whole_reply("chat"), client={"store": store})
+    _, secret = running.create_key(name="three", user="ann", team="research")
+    for key in (secret, secret, 0):
+        body = question("chat", "house", user="bob")
+        assert running.http(key).post("/v1/chat/completions", json=body).status_code == 200
+    wait_until(lambda: len(store.list().sessions) == 3)
+    (source,) = open_sources([str(tmp_path / "chats.db")])
+    lines = {line.key: line.replies for line in source.lines(["team", "user", "model"], Repricing())}
+    model = "openai-chat:gpt-5.2"
+    assert lines == {("research", "ann", model): 2, (None, None, model): 1}
+
+
 @pytest.mark.parametrize("group", ["key", "tag"])
 def test_other_sources_have_no_keys_and_tags(tmp_path: Path, group: str) -> None:
     (tmp_path / "chats.jsonl").write_text(Message.assistant("No.").model_dump_json() + "\n", encoding="utf-8")
