@@ -13,7 +13,7 @@ from dragoman import Message, RequestContext, get_adapter
 from dragoman.answers import ClientToolIds
 from dragoman.canonical.tools import ToolDefinition
 from tests.gateway.agents.clients import CLIENTS, VARIABLE, folder, install, missing, program
-from tests.gateway.agents.quickstart import NAME, run_quickstart
+from tests.gateway.agents.quickstart import MODEL, NAME, run_quickstart
 from tests.gateway.scripted import JSON, MODELS, WIRES, Answer, Received, Upstream, gateway_before, reply
 
 WORD = "QUINCE-42"
@@ -130,18 +130,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| client | its wire | model behind | result | requests | tool called | seconds |")
     print("| --- | --- | --- | --- | ---: | --- | ---: |")
     for client in options.client or (*CLIENTS, NAME):
+        wire = CLIENTS.get(client, "messages")
+        if reason := missing("claude-code" if client == NAME else client, installed):
+            print(f"| {client} | {wire} | | skipped: {reason} | | | |", flush=True)
+            continue
         if client == NAME:
-            row = run_quickstart(installed)
-            failed += not ("| ok |" in row or "| skipped: " in row)
-            print(row, flush=True)
+            problem, seconds = run_quickstart(installed)
+            failed += bool(problem)
+            print(f"| {client} | {wire} | {MODEL} | {problem or 'ok'} | | | {seconds:.1f} |", flush=True)
             continue
-        if reason := missing(client, installed):
-            print(f"| {client} | {CLIENTS[client]} | | skipped: {reason} | | | |", flush=True)
-            continue
-        for model in options.behind or OTHER_WIRES[CLIENTS[client]]:
+        for model in options.behind or OTHER_WIRES[wire]:
             done = run(client, model, installed)
             failed += bool(done.problem)
-            cells = (done.client, CLIENTS[client], f"{model} ({MODELS[model]})", done.problem or "ok", done.requests,
+            cells = (done.client, wire, f"{model} ({MODELS[model]})", done.problem or "ok", done.requests,
                      "yes" if done.called else "no", f"{done.seconds:.1f}")  # fmt: skip
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
     return 1 if failed else 0

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.gateway.agents.clients import CLIENTS, VARIABLE, folder, missing
+from tests.gateway.agents.quickstart import run_quickstart
 from tests.gateway.agents.report import OTHER_WIRES, run
 from tests.gateway.agents.two_vendors import CLIENT, compare
 
@@ -18,6 +19,17 @@ def test_a_client_ends_its_task(client: str) -> None:
         pytest.skip(reason)
     for model in OTHER_WIRES[CLIENTS[client]]:
         assert run(client, model, installed).problem == "", model
+
+
+@pytest.mark.exhaustive
+@pytest.mark.live_local
+def test_the_command_of_the_quickstart_gets_an_answer() -> None:
+    """Claude Code before the embedded model, with the options that docs/gateway.md names."""
+    installed = folder()
+    if installed is None or missing(CLIENT, installed):
+        pytest.skip("Claude Code is not installed")
+    problem, _ = run_quickstart(installed)
+    assert problem == ""
 
 
 @pytest.mark.parametrize("client", ["anthropic", pytest.param(CLIENT, marks=pytest.mark.exhaustive)])

@@ -114,8 +114,8 @@ class LocalModel:
         # space, as tokens do.
         size = max(1, window // 4)
         parts = re.compile(rf".{{1,{size}}}(?=\s|\Z)|.{{1,{size}}}", re.DOTALL)
-        counts = (self._encode([part]).shape[1] for piece in pieces for part in parts.findall(piece))
-        return max(window, sum(counts))
+        count: int = sum(self._encode([part]).shape[1] for piece in pieces for part in parts.findall(piece))
+        return max(window, count)
 
     def _encode(self, pieces: list[str]) -> Any:
         """Return the tokens of a prompt; no token spans two pieces."""
