@@ -1,6 +1,7 @@
 """Writes vocabularies.json, the names of SDKs that the tests do not install:
 
-`uv run --with mistralai --with cohere --with groq python -m tests.conformance.coverage.extract`
+`uv run --with mistralai --with cohere --with groq --with openrouter --with perplexityai
+python -m tests.conformance.coverage.extract`
 """
 
 import inspect
@@ -40,10 +41,30 @@ def groq() -> Vocabulary:
     return Vocabulary(names, kinds(part.ChatCompletionContentPartParam), tools)
 
 
+def openrouter() -> Vocabulary:
+    components: Any = import_module("openrouter.components")
+    names = tuple(components.ChatRequest.model_fields)
+    parts, tools = (
+        tuple(name for name in kinds(union) if name != "UNKNOWN")
+        for union in (components.ChatContentItems, components.ChatFunctionTool)
+    )
+    return Vocabulary(names, parts, tools)
+
+
+def perplexity() -> Vocabulary:
+    """Names with an underscore are its own tests'."""
+    request: Any = import_module("perplexity.types.chat.completion_create_params")
+    message: Any = import_module("perplexity.types.shared_params.chat_message_input")
+    names = tuple(name for name in request.CompletionCreateParamsBase.__annotations__ if not name.startswith("_"))
+    return Vocabulary(names, kinds(message.ContentStructuredContent), ("function",))
+
+
 SDKS: dict[str, tuple[str, Callable[[], Vocabulary]]] = {
     "mistral": ("mistralai", mistral),
     "cohere": ("cohere", cohere),
     "groq": ("groq", groq),
+    "openrouter": ("openrouter", openrouter),
+    "perplexity": ("perplexityai", perplexity),
 }
 """The distribution and the names, by provider."""
 

@@ -51,6 +51,8 @@ MODELS = {
     "mistral": ("mistral-medium-latest", "magistral-medium-latest", "voxtral-small-latest"),
     "cohere": ("command-a-plus-05-2026", "command-a-reasoning-08-2025", "command-a-vision-07-2025"),
     "groq": ("openai/gpt-oss-120b", "groq/compound", "meta-llama/llama-4-scout-17b-16e-instruct"),
+    "openrouter": ("anthropic/claude-sonnet-4.6", "openai/gpt-5.1"),
+    "perplexity": ("sonar-pro", "sonar-reasoning-pro"),
 }  # fmt: skip
 """Models that take different options, by provider."""
 

@@ -118,6 +118,8 @@ VOCABULARIES: dict[str, Callable[[], Vocabulary]] = {
     "mistral": partial(_stored, "mistral"),
     "cohere": partial(_stored, "cohere"),
     "groq": partial(_stored, "groq"),
+    "openrouter": partial(_stored, "openrouter"),
+    "perplexity": partial(_stored, "perplexity"),
 }
 """By provider."""
 
