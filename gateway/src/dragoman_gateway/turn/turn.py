@@ -260,7 +260,11 @@ class Turn:
         observers = (*effect.observers, self._note_headers)
         if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
             options = replace(options, output_schema=self._schema)
-        return (yield replace(effect, adapter=adapter, messages=messages, options=options, observers=observers))
+        return (
+            yield replace(
+                effect, adapter=adapter, messages=messages, options=options, observers=observers, joins_text=True
+            )
+        )
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
         """Let the policy judge the calls. The client runs them, so the only results are refusals.
