@@ -11,9 +11,10 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.runtime.pass_through import PassThrough
+from dragoman.runtime.pass_through import Admitted, PassThrough
 
 __all__ = [
+    "Admitted",
     "ClientToolIds",
     "LossKind",
     "PassThrough",

@@ -34,7 +34,7 @@ _EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
 }
 _TEXT_FRAME = re.compile(
     rb'event: content_block_delta\ndata: ?\{"type": ?"content_block_delta", ?"index": ?(?P<key>\d++, ?"delta": ?'
-    rb'\{"type": ?"(?:text_delta", ?"text|thinking_delta", ?"thinking)"): ?%b *+\} *+\} *+\n\n' % STRING
+    rb'\{"type": ?"(?:text_delta", ?"text|thinking_delta", ?"thinking)"): ?(?P<text>%b) *+\} *+\} *+\n\n' % STRING
 )
 
 

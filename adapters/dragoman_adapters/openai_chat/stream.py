@@ -48,7 +48,7 @@ _HEAD = (
 _EMPTY = rb'"(?:logprobs|finish_reason)": ?null'
 _TEXT_FRAME = re.compile(
     rb'data: ?\{(?:%b, ?)*+"choices": ?\[\{"index": ?0, ?(?:%b, ?)*+' % (_HEAD, _EMPTY)
-    + rb'"delta": ?\{"(?P<key>content|reasoning_content|reasoning)": ?%b\}' % STRING
+    + rb'"delta": ?\{"(?P<key>content|reasoning_content|reasoning)": ?(?P<text>%b)\}' % STRING
     + rb"(?:, ?%b)*+\}\](?:, ?%b)*+\}\n\n" % (_EMPTY, _HEAD)
 )
 

@@ -60,7 +60,7 @@ REPEATED_EVENTS = {
 _TEXT_FRAME = re.compile(
     rb'(?:event: response\.output_text\.delta\n)?+data: ?\{"type": ?"response\.output_text\.delta", ?'
     rb'(?:"sequence_number": ?\d++, ?)?+(?P<key>"item_id": ?%b, ?"output_index": ?\d++, ?"content_index": ?\d++), ?'
-    rb'"delta": ?%b(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*+\}\n\n'
+    rb'"delta": ?(?P<text>%b)(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*+\}\n\n'
     % (STRING, STRING, STRING)
 )
 

@@ -5,10 +5,10 @@ usage are read.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.adapter.context import RequestContext, bundled_prices
 from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
@@ -28,6 +28,23 @@ _READERS = ("policy", "limits", "events", "store", "router")
 _WHOLE, _STREAMED = AdapterOptions(), AdapterOptions(stream=True)
 
 
+class Admitted(Protocol):
+    """What one attempt of a request has reserved. It is settled or released once; later calls do nothing."""
+
+    async def settle(self, usage: Usage | None) -> None:
+        """Settle by the usage of a whole reply; None if the reply reported none."""
+        ...
+
+    async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
+        """Settle an attempt without a whole reply. ``usage`` is what was reported of it. ``began``: content had
+        arrived. ``counts``: it is a request of the caller, not a reply that the provider broke."""
+        ...
+
+    def release(self) -> None:
+        """End the reservation."""
+        ...
+
+
 class PassThrough:
     """One request, with one reply. It is retried as a session retries."""
 
@@ -39,9 +56,11 @@ class PassThrough:
         *,
         headers: Mapping[str, str] | None = None,
         stream: bool = False,
+        admit: Callable[[], Awaitable[Admitted]] | None = None,
     ) -> None:
         """``config`` is that of the client that sends, ``body`` has the name of the adapter's model. ``headers`` are
-        sent as well. ``stream``: the body asks for a stream.
+        sent as well. ``stream``: the body asks for a stream. ``admit`` is awaited before each attempt, and raises if it
+        may not be sent.
 
         Raises ConfigurationError if the client is closed, or if it is not possible (`is_possible`).
         """
@@ -53,6 +72,7 @@ class PassThrough:
         self._prices = config.prices if config.prices is not None else bundled_prices()
         self._transports: Transports[AsyncTransport] = config.connections.transports(asynchronous=True)
         self._adapter = adapter
+        self._admit = admit or _admit_all
         path = adapter.request_path(_STREAMED if stream else _WHOLE)
         self._request = WireRequest("POST", path, body, headers or {}, stream)
         self.headers: Mapping[str, str] = {}
@@ -69,26 +89,34 @@ class PassThrough:
         return not reads and isinstance(adapter, WireAdapter)
 
     async def send(self) -> WireResponse:
-        """Return the whole reply. Raises ProviderError, RequestError, MissingKeyError and ConfigurationError."""
+        """Return the whole reply. Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what
+        ``admit`` raises.
+        """
         adapter, retries = self._adapter, self._transports.new_retries(self._adapter)
         transport, arguments = self._connect(retries)
         while True:
-            context, error = self._new_context(), None
+            ticket = await self._admit()
+            context = self._new_context()
             try:
                 response = await transport.send(adapter, self._request, **arguments)
-            except ProviderError as raised:
-                error, wait = raised, retries.next_wait
-            else:
                 self.headers = response.headers
                 try:
                     usage = adapter.read_usage(response, context)
                 except ProviderError as raised:
                     error, wait = raised, retries.record_unusable(raised)
-                    self._count(raised.partial)
+                    await ticket.settle_failed(self._count(raised.partial), began=False, counts=False)
                 else:
                     if usage is not None:
                         self.usages.append(usage)
+                    await ticket.settle(usage)
                     return response
+            except (Exception, asyncio.CancelledError) as raised:
+                await ticket.settle_failed(None, began=False)
+                if not isinstance(raised, ProviderError):
+                    raise
+                error, wait = raised, retries.next_wait
+            finally:
+                ticket.release()
             if wait is None:
                 raise error
             await retries.timing.sleep_async(wait)
@@ -105,8 +133,10 @@ class PassThrough:
         received: list[bytes] = []
         while True:
             received.clear()
+            ticket = await self._admit()
             decoder = self._new_decoder(received)
             error: Exception | None = None
+            usage: Usage | None = None
             seen = arrived = False
             try:
                 async with transport.stream(adapter, self._request, **arguments) as reply:
@@ -117,13 +147,14 @@ class PassThrough:
                         async for events in batches:
                             last = events[-1]
                             if isinstance(last, MessageComplete):
-                                self._count(last.message)
+                                usage = self._count(last.message)
                                 self.complete = True
+                                await ticket.settle(usage)
                             elif isinstance(last, ErrorEvent):
                                 error = last.error
                                 if isinstance(error, ProviderError):
                                     error.partial = last.partial
-                                self._count(last.partial)
+                                usage = self._count(last.partial)
                             if not seen and (self.complete or _have_content(events)):
                                 seen = True
                                 self._request = replace(self._request, body=b"")  # it is not sent again
@@ -131,14 +162,18 @@ class PassThrough:
                             if seen and received:
                                 yield _take(received)
             except (GeneratorExit, asyncio.CancelledError):
-                self._abandon(decoder)
+                await ticket.settle_failed(self._abandon(decoder), began=seen)
                 raise
             except Exception as raised:
                 if self.complete:
                     return  # the connection broke behind the reply
                 error = raised
                 if arrived:
-                    self._abandon(decoder)
+                    usage = self._abandon(decoder)
+            finally:
+                if not self.complete:
+                    await ticket.settle_failed(usage, began=seen, counts=not arrived)
+                ticket.release()
             if self.complete:
                 return
             wait = None if seen else _wait(retries, error, arrived=arrived)
@@ -160,15 +195,38 @@ class PassThrough:
         decoder.skim()
         return decoder
 
-    def _count(self, reply: Message | None) -> None:
-        if reply is not None and reply.usage is not None:
-            self.usages.append(reply.usage)
+    def _count(self, reply: Message | None) -> Usage | None:
+        if reply is None or reply.usage is None:
+            return None
+        self.usages.append(reply.usage)
+        return reply.usage
 
-    def _abandon(self, decoder: StreamDecoder) -> None:
-        """Count what a reply used that nobody reads to its end."""
+    def _abandon(self, decoder: StreamDecoder) -> Usage | None:
+        """Count and return what a reply used that nobody reads to its end."""
         for event in decoder.fail(RequestCancelledError("the caller left the stream")):
             if isinstance(event, ErrorEvent):
-                self._count(event.partial)
+                return self._count(event.partial)
+        return None
+
+
+class _Unlimited:
+    """Stands for what was reserved if nothing is."""
+
+    async def settle(self, usage: Usage | None) -> None:
+        """Settle nothing."""
+
+    async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
+        """Settle nothing."""
+
+    def release(self) -> None:
+        """End nothing."""
+
+
+_UNLIMITED = _Unlimited()
+
+
+async def _admit_all() -> Admitted:
+    return _UNLIMITED
 
 
 def _take(received: list[bytes]) -> bytes:

@@ -88,6 +88,8 @@ class Send:
     stages: tuple[Stage, ...] = ()
     observers: tuple[Callable[[Mapping[str, str]], Perform], ...] = ()
     """Called with the headers of the response as soon as it begins; the driver performs what they return."""
+    joins_text: bool = False
+    """Text of a stream that arrives together may be one delta, if no stage filters the events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import openai
 import pytest
 from sqlalchemy import select
 
-from dragoman.testing.faults.server import RESET, HttpReply, Pause, ReceivedRequest, sse_reply
+from dragoman.testing.faults.server import RESET, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import spend
 from dragoman_gateway.keys.amounts import parse_budget
@@ -285,3 +285,49 @@ def test_a_gateway_that_stores_nothing_says_so(start: Start) -> None:
     assert setup.http().get(f"/v1/responses/{made.id}").status_code == 404
     assert ask(setup, "responses", setup.secrets[0], previous_response_id=made.id).status_code == 400
     assert ask(setup, "responses", setup.secrets[0], background=True).status_code == 400
+
+
+def unread(wire: str, secret: str, setup: Keyed, **more: Any) -> httpx.Response:
+    """Ask with content that only a provider of tomorrow knows."""
+    kind = "input_text" if wire == "responses" else "text"
+    content = [{"role": "user", "content": [{"type": kind, "text": 7}]}]
+    return ask(setup, wire, secret, **{"input" if wire == "responses" else "messages": content}, **more)
+
+
+@pytest.mark.parametrize("wire", PATHS)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_request_goes_through_unread_unless_an_estimate_needs_it(start: Start, wire: str, streamed: bool) -> None:
+    """A key without budgets and limits leaves its request to the provider, and is booked what the reply used; a budget
+    and a limit of tokens read it."""
+    setup = start(answer(wire), wire)
+    key_id, free = setup.create_key(name="free")
+    assert unread(wire, free, setup, stream=streamed, store=False).status_code == 200
+    tokens = USED[wire, streamed]
+    assert setup.spent(f"key:{key_id}") == Amount(CENT * tokens, tokens)
+    for secret in (setup.create_key("5")[1], setup.create_key(limits=("1000 tokens/minute",))[1]):
+        assert unread(wire, secret, setup, stream=streamed, store=False).status_code == 400
+    assert len(setup.server.requests) == 1
+
+
+def test_the_counts_of_a_stream_are_asked_for_and_hidden(start: Start) -> None:
+    """A stream of Chat Completions is booked exactly, and its client gets what it asked for."""
+    setup = start(answer("chat"))
+    key_id, secret = setup.create_key("5")
+    for asked, shown in (({}, False), ({"stream_options": {"include_usage": True}}, True)):
+        reply = ask(setup, "chat", secret, stream=True, **asked)
+        assert reply.text.endswith("data: [DONE]\n\n")
+        assert ('"usage":{"' in reply.text.replace(" ", "")) is shown
+        assert json.loads(setup.sent())["stream_options"] == {"include_usage": True}
+    assert setup.spent(f"key:{key_id}").tokens == 2 * USED["chat", True]
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_a_reply_without_counts_costs_its_estimated_input(start: Start, wire: str) -> None:
+    whole = {name: value for name, value in json.loads(whole_reply(wire).body or b"").items() if name != "usage"}
+    setup = start(lambda _: json_reply(whole), wire)
+    spent = []
+    for budgets in (("5",), ()):
+        key_id, secret = setup.create_key(*budgets, name=f"{len(budgets)}")
+        assert ask(setup, wire, secret, store=False).status_code == 200
+        spent.append(setup.spent(f"key:{key_id}").tokens)
+    assert spent[0] == spent[1] > 0

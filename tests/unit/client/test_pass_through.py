@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from dragoman.errors import (
     ServerError,
     StreamTruncatedError,
 )
+from dragoman.messages import Usage
 from dragoman.policy import PluginResult, Step, hook
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ServerAnswer, ServerScript, json_reply, sse_reply
 from dragoman.transport import RetryPolicy, Timing
@@ -174,3 +175,86 @@ def test_a_closed_client_sends_nothing() -> None:
     asyncio.run(client.close())
     with pytest.raises(ConfigurationError, match="closed"):
         pass_through(client)
+
+
+class Ticket:
+    """Notes how it ends, as the first call says."""
+
+    def __init__(self, ends: list[Any]) -> None:
+        self._ends = ends
+        self._open = True
+
+    def _end(self, *how: Any) -> None:
+        if self._open:
+            self._ends.append(how)
+        self._open = False
+
+    async def settle(self, usage: Usage | None) -> None:
+        self._end("whole", usage and usage.total_tokens > 0)
+
+    async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
+        self._end("failed", began, counts)
+
+    def release(self) -> None:
+        self._end("released")
+
+
+def settled(script: ServerScript | ServerAnswer, *, stream: bool, leaves: bool = False) -> list[Any]:
+    """Return how the tickets of all attempts ended."""
+    ends: list[Any] = []
+
+    async def admit() -> Ticket:
+        return Ticket(ends)
+
+    async def run() -> None:
+        async with client_before(server) as client:
+            adapter = get_adapter("openai-chat:gpt-5.2")
+            through = PassThrough(client.config, adapter, BODY, stream=stream, admit=admit)
+            with suppress(DragomanError):
+                if not stream:
+                    await through.send()
+                    return
+                async with aclosing(through.stream()) as chunks:
+                    async for _ in chunks:
+                        if leaves:
+                            break
+
+    with FaultyServer(script) as server:
+        asyncio.run(run())
+    return ends
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_attempt_is_admitted_and_settled(stream: bool) -> None:
+    good = sse_reply(*FRAMES) if stream else json_reply(WHOLE)
+    assert settled([json_reply({}, status=503), good], stream=stream) == [("failed", False, True), ("whole", True)]
+    refused = json_reply({"error": {"message": "no", "type": "invalid_request_error"}}, 400)
+    assert settled(refused, stream=stream) == [("failed", False, True)]
+
+
+def test_a_reply_that_the_provider_broke_is_no_request_of_the_caller() -> None:
+    assert settled(sse_reply(*FRAMES[:5]), stream=True) == [("failed", True, False)]
+    assert settled([sse_reply(FRAMES[0])] * 2, stream=True) == [("failed", False, False)] * 2
+    assert settled(json_reply({"choices": []}), stream=False) == [("failed", False, False)]
+
+
+def test_a_stream_that_the_caller_leaves_is_one() -> None:
+    begun = HttpReply(headers={"content-type": "text/event-stream"}, steps=FRAMES[:4])
+    assert settled(begun, stream=True, leaves=True) == [("failed", True, True)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refused_attempt_is_not_sent(stream: bool) -> None:
+    async def refuse() -> Ticket:
+        raise InvalidRequestError("no")
+
+    async def run() -> None:
+        async with client_before(server) as client:
+            adapter = get_adapter("openai-chat:gpt-5.2")
+            through = PassThrough(client.config, adapter, BODY, stream=stream, admit=refuse)
+            await (anext(through.stream()) if stream else through.send())
+
+    with FaultyServer(json_reply(WHOLE)) as server:
+        with pytest.raises(InvalidRequestError):
+            asyncio.run(run())
+        assert server.requests == []

@@ -1,13 +1,42 @@
 """Who may use the gateway: what a caller is, and what checks a request's key."""
 
-from collections.abc import Callable, Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
+from dragoman import Adapter, AdapterOptions, Message, ToolDefinition
+from dragoman.answers import Admitted
 from dragoman.limits import Budget, Limit
+from dragoman.messages import TokenUsage, Usage
 
 Middleware = Callable[[Generator[Any, Any, None]], Generator[Any, Any, None]]
 """Wraps a turn of a session, as `dragoman.session.effects` describes."""
+Question = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
+
+
+class Prices(Protocol):
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage: ...
+
+
+class AttemptMiddleware(ABC):
+    """A `Middleware` that also admits requests that go through without a session."""
+
+    @abstractmethod
+    def __call__(self, turn: Generator[Any, Any, None], /) -> Generator[Any, Any, None]: ...
+
+    @property
+    @abstractmethod
+    def watches_streams(self) -> bool:
+        """Whether a stream has to be read event by event, which only a session does."""
+
+    @abstractmethod
+    async def admit(self, adapter: Adapter, read: Callable[[], Question], prices: Prices) -> Admitted:
+        """Admit one attempt. ``read`` returns what is asked; reading costs time, so it is called only if that counts.
+
+        Raises what the client gets as an error.
+        """
 
 
 @dataclass(frozen=True, slots=True)

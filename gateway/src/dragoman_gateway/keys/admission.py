@@ -4,15 +4,16 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
-from dragoman.errors import LimitReachedError, UnpricedModelError
+from dragoman import Adapter, AdapterOptions, Message, ToolDefinition
+from dragoman.errors import DragomanError, LimitReachedError, UnpricedModelError
 from dragoman.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.pricing import price_table
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied, Send, SendOutcome, intercept
-from dragoman_gateway.access import Caller, Middleware
+from dragoman_gateway.access import AttemptMiddleware, Caller, Prices, Question
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
@@ -24,10 +25,6 @@ from dragoman_gateway.keys.rates import Grants, Rates
 _CHARACTERS_PER_TOKEN = 4
 _MORE = 2
 """How many times the output that a reservation holds grows when a stream exceeds it."""
-
-
-class Prices(Protocol):
-    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +92,39 @@ class Admission:
             raise
         return ticket
 
-    def middleware(self, caller: Caller) -> Middleware:
-        """Return the middleware of a session that admits each attempt of its requests."""
-        return partial(intercept, handle=partial(self._handle, caller))
+    def watches_streams(self, caller: Caller) -> bool:
+        """Whether a stream could have to reserve more while it runs."""
+        return self.output_cap is not None and any(each.budgets for each in self._cache.allowances_for(caller).values())
 
-    def _handle(self, caller: Caller, effect: Any) -> Generator[Any, Any, Any]:
+    def middleware(self, caller: Caller) -> "CallerAdmission":
+        """Return what admits each attempt of a caller's requests."""
+        return CallerAdmission(self, caller)
+
+
+class CallerAdmission(AttemptMiddleware):
+    """Admits each attempt of one caller's requests."""
+
+    def __init__(self, admission: Admission, caller: Caller) -> None:
+        self._admission = admission
+        self._caller = caller
+
+    def __call__(self, turn: Generator[Any, Any, None], /) -> Generator[Any, Any, None]:
+        return intercept(turn, self._handle)
+
+    @property
+    def watches_streams(self) -> bool:
+        return self._admission.watches_streams(self._caller)
+
+    async def admit(self, adapter: Adapter, read: Callable[[], Question], prices: Prices) -> "Ticket":
+        return await self._admission.admit(self._caller, lambda: max_use(adapter, *read()), prices)
+
+    def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
         if not isinstance(effect, Send):
             return (yield effect)
-        prices = effect.context.prices or price_table()
+        question = effect.messages, effect.tools, effect.options
+        admit = partial(self.admit, effect.adapter, lambda: question, effect.context.prices or price_table())
         try:
-            ticket: Ticket = yield Perform(_no_sync, partial(self.admit, caller, partial(max_use, effect), prices))
+            ticket: Ticket = yield Perform(_no_sync, admit)
         except LimitReachedError as error:  # another model may have room
             return Failed(error)
         settled = False
@@ -246,8 +266,14 @@ class Ticket:
         self._admission.ledger.book(self._id, self._scopes, amount)
         await self._admission.rates.settle(self.grants, usage, requests=requests)
 
-    def _lower_bound(self) -> Usage:
-        return self._prices.price(self.use.model, self.use.input, self._admission.clock())
+    def _lower_bound(self) -> Usage | None:
+        """Return the price of the estimated input; None if nothing had to be reserved and only the provider could read
+        the request."""
+        try:
+            use = self.use
+        except DragomanError:
+            return None
+        return self._prices.price(use.model, use.input, self._admission.clock())
 
 
 def scopes_of(caller: Caller) -> tuple[str, ...]:
@@ -260,16 +286,15 @@ def amount_of(usage: Usage) -> Amount:
     return Amount(usage.cost_usd or Amount().usd, usage.total_tokens)
 
 
-def max_use(send: Send) -> MaxUse:
+def max_use(
+    adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+) -> MaxUse:
     """Return what an attempt could use at most. Input that is written to a cache costs more than plain input."""
-    options = send.options
-    tokens = send.adapter.estimate_input_tokens(send.messages, send.tools)
+    tokens = adapter.estimate_input_tokens(messages, tools)
     buckets = ["input_tokens"] if options.prompt_cache is None else ["cache_creation_input_tokens"]
     if options.prompt_cache == "1h":
         buckets.append("cache_creation_1h_input_tokens")
-    return MaxUse(
-        str(send.adapter.model_id), TokenUsage(**dict.fromkeys(buckets, tokens)), send.adapter.output_limit(options)
-    )
+    return MaxUse(str(adapter.model_id), TokenUsage(**dict.fromkeys(buckets, tokens)), adapter.output_limit(options))
 
 
 def _no_sync() -> Any:

@@ -128,6 +128,8 @@ class _Answer:
 
     async def _pass_on(self, data: bytes, *, ends: bool) -> None:
         frames = self._frames.feed(data)
+        if self._turn.hides_usage:
+            frames = hide_usage(frames)
         if ends:
             self._turn.request.record.status = 200
             self.body.expect_last()

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeGuard
 
 from dragoman import (
     Adapter,
@@ -23,7 +23,9 @@ from dragoman.blocks import TextBlock, ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.messages import Role
 from dragoman.policy import Hook, PolicyDeniedError
+from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
+from dragoman_gateway.access import AttemptMiddleware, Middleware, Question
 from dragoman_gateway.errors import ClientError, ModelDeniedError, ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
@@ -89,15 +91,30 @@ class Turn:
 
     def _way_through(self, place: Deployment) -> PassThrough | None:
         request, means = self.request, self._means
-        # A key that counts each attempt, and an address of its own, need a session.
-        if means.admit is not None or self._path is not None or must_read(request, place.model):
+        # An address of its own, and an access that admits nothing but the turns of sessions, need a session.
+        if self._path is not None or must_read(request, place.model) or self._may_need_state():
+            return None
+        if means.admit is not None and not _admits_bytes(means.admit, request):
             return None
         config, adapter = means.client_for(place.client).config, get_adapter(place.model)
         if not PassThrough.is_possible(config, adapter) or (body := request.body_for(adapter)) is None:
             return None
+        if means.may_ask is not None and not means.may_ask(str(adapter.model_id)):
+            return None
         self._note_asked(adapter)
+        admit = None
+        if means.admit is not None:
+            self._counts = True
+            body = ask_for_usage(body, request.fields) if self.hides_usage else body
+            read = partial(_read_question, self.adapter, request.fields, means)
+            admit = partial(means.admit.admit, adapter, read, config.prices or price_table())
         headers = request.wire.headers.to_provider(request.headers)
-        return PassThrough(config, adapter, body, headers=headers, stream=request.stream)
+        return PassThrough(config, adapter, body, headers=headers, stream=request.stream, admit=admit)
+
+    def _may_need_state(self) -> bool:
+        """Whether a later place has another wire, for which a reading of the request finds the state of its calls."""
+        wire = f"{self.request.wire.provider}:"
+        return self._means.state_store is not None and not all(each.model.startswith(wire) for each in self._places)
 
     def _read(self) -> None:
         """Read the messages, tools and options of the request. Raises ClientError and RequestError."""
@@ -164,7 +181,7 @@ class Turn:
         self._start(self._places.pop(0))
         return True
 
-    @property
+    @cached_property
     def hides_usage(self) -> bool:
         """Whether the counts of a stream were asked for here, and not by the client."""
         return self._counts and self.request.wire.asks_for_usage and lacks_usage(self.request.fields)
@@ -243,7 +260,11 @@ class Turn:
         observers = (*effect.observers, self._note_headers)
         if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
             options = replace(options, output_schema=self._schema)
-        return (yield replace(effect, adapter=adapter, messages=messages, options=options, observers=observers))
+        return (
+            yield replace(
+                effect, adapter=adapter, messages=messages, options=options, observers=observers, joins_text=True
+            )
+        )
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
         """Let the policy judge the calls. The client runs them, so the only results are refusals.
@@ -264,6 +285,16 @@ class Turn:
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
         self._reply_headers = headers
         return _NOTHING
+
+
+def _admits_bytes(admit: Middleware, request: ClientRequest) -> TypeGuard[AttemptMiddleware]:
+    """Whether an access admits a request that goes through."""
+    return isinstance(admit, AttemptMiddleware) and not (request.stream and admit.watches_streams)
+
+
+def _read_question(adapter: Adapter, fields: dict[str, Any], means: Means) -> Question:
+    """Read a request that goes through, for an estimate of what it could use. Raises RequestError."""
+    return adapter.from_wire_request(fields, RequestContext(model=means.deployments.model, tool_ids=ClientToolIds()))
 
 
 def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:

@@ -63,6 +63,10 @@ class LineSplitter:
             return self._split(chunk)  # the usual case: too short to exceed the cap
         return self._split_within_caps(chunk)
 
+    def count(self, size: int) -> None:
+        """Count bytes of the reply that are not fed."""
+        self._total += size
+
     def _split_within_caps(self, chunk: bytes) -> Iterator[bytes]:
         over = self._total - self._body_cap
         for line in self._split(chunk[:-over] if over > 0 else chunk, skip=False):  # a comment may be too long
@@ -179,6 +183,11 @@ class SseDecoder(_CappedDecoder):
         self._event = b""
         self._data: list[bytes] = []
         self._size = 0
+        self.frame_cap = frame_cap
+
+    def count(self, size: int) -> None:
+        """Count bytes of the reply that are not fed."""
+        self._lines.count(size)
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):

@@ -100,6 +100,7 @@ class StreamDecoder(ABC):
         self.listener: Callable[[bytes], object] | None = None
         """Receives each chunk before it is decoded."""
         self._skimmer: TextSkimmer | None = None
+        self._joins = False
         self._framing = framing
         self._document: Document | None = None
         self._unknown: set[str] = set()
@@ -126,6 +127,11 @@ class StreamDecoder(ABC):
         empty delta together."""
         if self.text_frame is not None:
             self._skimmer = TextSkimmer(self.text_frame)
+
+    def join_text(self) -> None:
+        """Return text that arrives together as one delta, for a reader that passes it on at once."""
+        if self.text_frame is not None and isinstance(self._framing, SseDecoder):
+            self._skimmer, self._joins = TextSkimmer(self.text_frame), True
 
     def skip_unknown(self, kind: str) -> Iterable[StreamEvent]:
         """Ignore an event of an unknown type, with one warning for each stream and type."""
@@ -160,10 +166,7 @@ class StreamDecoder(ABC):
     def _skim(self, chunk: bytes, skimmer: TextSkimmer) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         while chunk and not self.done:
-            end, count = skimmer.skip(chunk)
-            if count:
-                self.frames_received += count
-                events.append(_SKIPPED)
+            if end := self._join(chunk, skimmer, events) if self._joins else self._skip(chunk, skimmer, events):
                 chunk = chunk[end:]
                 continue
             cut = skimmer.cut(chunk)
@@ -172,6 +175,24 @@ class StreamDecoder(ABC):
             skimmer.note(piece, decoded)
             events += decoded
         return events
+
+    def _skip(self, chunk: bytes, skimmer: TextSkimmer, events: list[StreamEvent]) -> int:
+        """Leave out the text at the start of the chunk, and return where it ends."""
+        end, count = skimmer.skip(chunk)
+        if count:
+            self.frames_received += count
+            events.append(_SKIPPED)
+        return end
+
+    def _join(self, chunk: bytes, skimmer: TextSkimmer, events: list[StreamEvent]) -> int:
+        """Decode the text at the start of the chunk as one frame, and return where it ends."""
+        assert isinstance(self._framing, SseDecoder)
+        end, piece, left_out = skimmer.join(chunk, self._framing.frame_cap)
+        if end:
+            self.frames_received += left_out
+            self._framing.count(end - len(piece))
+            events += self._decode(piece)
+        return end
 
     def _decode(self, chunk: bytes) -> list[StreamEvent]:
         events: list[StreamEvent] = []

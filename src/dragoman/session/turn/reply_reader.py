@@ -41,6 +41,8 @@ class ReplyReader:
         """The decoder of a streamed reply."""
         if self._decoder is None:
             self._decoder = self.send.adapter.reply_decoder(self.send.context)
+            if self.send.joins_text and not self.send.stages:
+                self._decoder.join_text()
         return self._decoder
 
     def receive(self, events: Sequence[StreamEvent]) -> None:

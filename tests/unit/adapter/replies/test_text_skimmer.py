@@ -1,6 +1,7 @@
 """A skimming decoder leaves text out, and finds the same counts, ids, end and errors."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from dragoman.adapter.contract import WireAdapter
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
 from dragoman.blocks import ToolUseBlock
 from dragoman.errors import MalformedReplyError, StreamTruncatedError
-from dragoman.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta
 from tests.benchmarks.wires import WIRES, arguments, words
 from tests.laws.streams.call_counts import calls_of
 
@@ -116,3 +117,81 @@ def test_text_of_a_block_that_was_not_opened_is_decoded() -> None:
     plain, skimmed = both("messages", frames)
     assert skimmed == plain
     assert plain[0] is MalformedReplyError
+
+
+def joined(name: str, chunks: list[bytes]) -> tuple[list[StreamEvent], StreamDecoder]:
+    decoder = decoder_of(name, skims=False)
+    decoder.join_text()
+    return replay(decoder, chunks), decoder
+
+
+def texts_of(events: Iterable[StreamEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, TextDelta)]
+
+
+def message_of(events: list[StreamEvent]) -> Any:
+    last = events[-1]
+    reply = (
+        last.partial if isinstance(last, ErrorEvent) else last.message if isinstance(last, MessageComplete) else None
+    )
+    if reply is None:
+        return None
+    meta = reply.metadata
+    usage = None if meta.usage is None else meta.usage.raw
+    error = str(last.error) if isinstance(last, ErrorEvent) else ""
+    return reply.content, meta.status, meta.stop_reason, meta.provider_raw, usage, error
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_joined_text_is_the_same_reply_in_fewer_deltas(name: str) -> None:
+    """Wherever the bytes are cut, with escapes and empty texts among the deltas."""
+    odd = ['é "data":\\n\n', "\u2028", "", "\U0001f600"]
+    frames = [*WIRES[name].text_stream([*words(DELTAS), *odd, *words(DELTAS)])]
+    stream = b"".join(frames)
+    usual = decoder_of(name, skims=False)
+    plain = replay(usual, frames)
+    for size in (1, 7, 100, 1000, len(stream)):
+        events, decoder = joined(name, [stream[start : start + size] for start in range(0, len(stream), size)])
+        assert message_of(events) == message_of(plain), size
+        assert "".join(texts_of(events)) == "".join(texts_of(plain))
+        assert decoder.frames_received == usual.frames_received
+    assert len(texts_of(joined(name, [b"".join(WIRES[name].text_stream(words(DELTAS)))])[0])) < 5
+    assert len(texts_of(joined(name, frames)[0])) == len(texts_of(plain))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_halves_of_characters_are_not_joined(name: str) -> None:
+    frames = [*WIRES[name].text_stream(words(DELTAS))]
+    for number, half in ((20, b"\\ud83d"), (21, b"\\ude00"), (25, b"\\ud83d")):
+        frames[number] = frames[number].replace(b"word", half)
+    plain, events = replay(decoder_of(name, skims=False), frames), joined(name, [b"".join(frames)])[0]
+    assert message_of(events) == message_of(plain)
+    assert texts_of(events) == texts_of(plain)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_frame_among_joined_text_is_an_error_after_the_text_before_it(name: str) -> None:
+    good = [*WIRES[name].text_stream(words(DELTAS))]
+    middle = good[DELTAS // 2]
+    for wrong in (middle.replace(b"word", b"wor\\d"), middle.replace(b"word", b"wor\xff")):
+        stream = b"".join([*good[: DELTAS // 2], wrong, *good[DELTAS // 2 + 1 :]])
+        plain, events = replay(decoder_of(name, skims=False), [stream]), joined(name, [stream])[0]
+        assert message_of(events) == message_of(plain)
+        assert "".join(texts_of(events)) == "".join(texts_of(plain))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_joined_text_keeps_the_caps(name: str) -> None:
+    """The body cap counts the bytes that arrived, and a joined frame is no larger than one frame may be."""
+    frames = [*WIRES[name].text_stream(words(DELTAS))]
+    stream, adapter = b"".join(frames), get_adapter(WIRES[name].model)
+    assert isinstance(adapter, WireAdapter)
+    settings: list[dict[str, Any]] = [{"body_cap": len(stream) // 2}, {"frame_cap": max(map(len, frames))}]
+    for caps in settings:
+        ends = []
+        for joins in (False, True):
+            decoder = adapter.reply_decoder(replace(RequestContext.for_model(WIRES[name].model), **caps))
+            if joins:
+                decoder.join_text()
+            ends.append(known(replay(decoder, [stream])))
+        assert ends[0] == ends[1], caps
