@@ -21,7 +21,7 @@ ToolChoice = Literal["auto", "none", "required"] | NamedTool
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterOptions:
     """The options of a request. None leaves an option to the provider. Only an output limit has a default of
-    ours, for the wires that require one (docs/reference/contract.md, A3)."""
+    ours, for the wires that require one (docs/reference/contract.md#members)."""
 
     max_output_tokens: int | None = None
     temperature: float | None = None

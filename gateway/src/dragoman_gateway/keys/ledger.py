@@ -116,6 +116,8 @@ class Ledger:
         self._watch = watch
         self._queue = Bookings(_MAX_QUEUED)
         self._clean_at = clock() + _CLEAN_EVERY
+        self._storing: set[asyncio.Future[None]] = set()
+        """Transactions that store bookings now."""
         self._active: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -139,11 +141,19 @@ class Ledger:
 
         Raises SpentBudgetError if too little is left, NoRoomError, and DatabaseUnavailableError.
         """
-        now = self._clock()
-        await self._transact(
-            lambda connection: _reserve(connection, request_id, budgets, concurrency, needed, now),
-            locks={*budgets, *concurrency},
-        )
+        now, scopes = self._clock(), {*budgets, *concurrency}
+
+        def work(connection: Connection) -> None:
+            _reserve(connection, request_id, budgets, concurrency, needed, now)
+
+        storing = [*self._storing]
+        try:
+            await self._transact(work, locks=scopes)
+        except (SpentBudgetError, NoRoomError):
+            if not storing:
+                raise
+            await asyncio.wait(storing)  # what has ended on this replica makes room, and may be stored just now
+            await self._transact(work, locks=scopes)
         self._active.add(request_id)
         self._work()
 
@@ -201,6 +211,9 @@ class Ledger:
         """
         batches, scopes = self._queue.take(), sorted(locks)
         watched, now = self._watched(batches), self._clock()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if batches:
+            self._storing.add(stored)
 
         def both(connection: Connection) -> tuple[Sequence[Crossing], Result]:
             for scope in scopes:  # in order, so that two requests never wait for each other
@@ -213,6 +226,9 @@ class Ledger:
             self._queue.put_back(batches)
             self._work()
             raise
+        finally:
+            self._storing.discard(stored)
+            stored.set_result(None)
         for crossing in crossings:
             assert self._watch is not None
             self._watch.report(crossing)
