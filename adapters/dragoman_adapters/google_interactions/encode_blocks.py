@@ -65,11 +65,15 @@ def encode_tool_result(block: ToolResultBlock, call: Call, wire_id: str) -> dict
     """
     texts = [each.text for each in block.content if isinstance(each, TextBlock)]
     media = [encode_block(each) for each in block.content if not isinstance(each, TextBlock)]
-    text = "\n".join(texts)
+    answer: Any = "\n".join(texts)
     if call.action is not None and not block.is_error:
-        text = wirejson.dumps_text(encode_blocks.action_answer(texts, call.action, confirmed=True))
-    answer: Any = text
-    if media:
-        answer = [*([{"type": "text", "text": text}] if text else []), *media]
+        answer = wirejson.dumps_text(encode_blocks.action_answer(texts, call.action, confirmed=True))
+        if media:
+            answer = [{"type": "text", "text": answer}, *media]
+    elif media:  # in its order
+        kept = [each for each in block.content if not isinstance(each, TextBlock) or each.text]
+        answer = [
+            {"type": "text", "text": each.text} if isinstance(each, TextBlock) else encode_block(each) for each in kept
+        ]
     encoded: dict[str, Any] = {"type": "function_result", "call_id": wire_id, "name": call.name, "result": answer}
     return encoded | ({"is_error": True} if block.is_error else {})

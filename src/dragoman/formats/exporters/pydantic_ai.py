@@ -1,5 +1,6 @@
 """pydantic-ai's message history, as its `ModelMessagesTypeAdapter` validates it (version 2)."""
 
+import re
 from collections.abc import Sequence
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -40,7 +41,7 @@ _FINISH = {
     StopReason.REFUSAL: "content_filter",
     StopReason.ERROR: "error",
 }
-_FILE_OWNERS = ("anthropic", "openai", "google", "google-gla", "google-cloud", "bedrock", "xai")
+_FILE_OWNERS = re.compile("anthropic|openai|google(-gla|-cloud)?|bedrock|xai")
 """pydantic-ai's names of the providers that keep uploaded files: it accepts no others."""
 _MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 
@@ -135,7 +136,7 @@ class _Writer(LibraryWriter):
     def _file_owner(self, block: Media) -> str | None:
         owner = block.source.provider
         named = library_provider(self.library, owner) if owner is not None else None
-        return named if named in _FILE_OWNERS else None
+        return named if named is not None and _FILE_OWNERS.fullmatch(named) else None
 
     def response(self, message: Message) -> Entry:
         self.check_message(message)
