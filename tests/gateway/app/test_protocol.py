@@ -27,7 +27,7 @@ class Recorded:
         self.closed = True
 
 
-async def written_after(*steps: Any) -> Recorded:
+async def record_writes(*steps: Any) -> Recorded:
     """Do the steps: bytes are written, None lets the event loop go on, and ``close`` closes."""
     recorded = Recorded()
     transport = _JoiningTransport(recorded, asyncio.get_running_loop())  # type: ignore[arg-type]  # a part of one
@@ -52,7 +52,7 @@ async def written_after(*steps: Any) -> Recorded:
     ],
 )
 def test_writes_are_joined(steps: tuple[Any, ...], written: list[bytes]) -> None:
-    assert asyncio.run(written_after(*steps)).written == written
+    assert asyncio.run(record_writes(*steps)).written == written
 
 
 def test_replies_arrive_whole_and_in_order() -> None:

@@ -41,10 +41,10 @@ def _redis(fleet: Fleet, what: str, *, reset: bool) -> Iterator[Row]:
         refused, _ = _statuses(fleet, closed)
         spent, _ = _statuses(fleet, spends)
     back = _after(lambda: _ask(fleet, 1, closed)[0] == 200 and _ask(fleet, 1, opened)[0] == 429)
-    yield Row(f"{what}: a limit", f"{_shown(passed)}, {slow:.1f} s at most", f"all 200, {_LONGEST:g} s",
+    yield Row(f"{what}: a limit", f"{_count_statuses(passed)}, {slow:.1f} s at most", f"all 200, {_LONGEST:g} s",
               before == [200, 200] and set(passed) == {200} and slow < _LONGEST)  # fmt: skip
-    yield Row(f"{what}: a limit that is closed", _shown(refused), "all 503", set(refused) == {503})
-    yield Row(f"{what}: a spent budget", _shown(spent), "all 429", set(spent) == {429})
+    yield Row(f"{what}: a limit that is closed", _count_statuses(refused), "all 503", set(refused) == {503})
+    yield Row(f"{what}: a spent budget", _count_statuses(spent), "all 429", set(spent) == {429})
     yield Row(f"{what}: limits afterwards", f"counted {'again' if back else 'no more'}", "counted again", back)
 
 
@@ -64,10 +64,10 @@ def _postgres(fleet: Fleet, what: str, *, reset: bool) -> Iterator[Row]:
         requests += passed.count(200)
     back = _after(lambda: all(_ask(fleet, number, closed)[0] == 200 for number in range(len(fleet.replicas))))
     booked = _after(lambda: _booked(fleet, key) == requests)
-    yield Row(f"{what}: a key without a budget", f"{_shown(known)}, {slow:.1f} s at most", f"all 200, {_LONGEST:g} s",
+    yield Row(f"{what}: a key without a budget", f"{_count_statuses(known)}, {slow:.1f} s at most", f"all 200, {_LONGEST:g} s",
               set(known) == {200} and slow < _LONGEST)  # fmt: skip
-    yield Row(f"{what}: a budget", _shown(refused), "all 503", set(refused) == {503})
-    yield Row(f"{what}: a budget that is open", _shown(passed), "all 200", set(passed) == {200})
+    yield Row(f"{what}: a budget", _count_statuses(refused), "all 503", set(refused) == {503})
+    yield Row(f"{what}: a budget that is open", _count_statuses(passed), "all 200", set(passed) == {200})
     yield Row(f"{what}: budgets afterwards", f"{'counted' if back else 'not counted'}, {_booked(fleet, key)} requests "
               "booked", f"counted, {requests} booked", back and booked)  # fmt: skip
 
@@ -108,5 +108,5 @@ def _booked(fleet: Fleet, key: str) -> int:
     return fleet.database.run(lambda connection: sum(connection.execute(query).scalars()), writes=False)
 
 
-def _shown(statuses: list[int]) -> str:
+def _count_statuses(statuses: list[int]) -> str:
     return ", ".join(f"{count} x {status}" for status, count in sorted(Counter(statuses).items()))

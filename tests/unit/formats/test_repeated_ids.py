@@ -68,7 +68,7 @@ _HANDWRITTEN = {
 }  # fmt: skip
 
 
-def _written_with_one_id(name: str) -> str:
+def _write_with_one_id(name: str) -> str:
     """Return the history in a format, with the id of the first result also on the second: its last id."""
     data = _WRITERS[name](_HISTORY).data if name in _WRITERS else to_native(name, _HISTORY).data
     text = data if isinstance(data, str) else json.dumps(data)
@@ -90,7 +90,7 @@ def _answers(messages: list[Message]) -> list[tuple[str, str]]:
 @each_row("name", _OWN)
 def test_formats_of_histories_keep_their_ids(name: str) -> None:
     """They hold histories of ours as they are: the loss names the result, and the document is written again."""
-    document = _HANDWRITTEN[name] if name in _HANDWRITTEN else json.loads(_written_with_one_id(name))
+    document = _HANDWRITTEN[name] if name in _HANDWRITTEN else json.loads(_write_with_one_id(name))
     found = read(document, name)
     first = next(call.id for message in found.messages for call in message.tool_uses)
     assert _answers(found.messages) == [(first, "first."), (first, "second.")]
@@ -104,7 +104,7 @@ def test_formats_of_histories_keep_their_ids(name: str) -> None:
 @each_row("name", [name for name in (*_PROVIDERS, *_WRITERS, *_HANDWRITTEN) if name not in _OWN])
 def test_a_result_with_an_answered_id_belongs_to_the_next_open_call(name: str) -> None:
     """It is no second result of the first call, and a writer has nothing to repair."""
-    document = _HANDWRITTEN[name] if name in _HANDWRITTEN else _written_with_one_id(name)
+    document = _HANDWRITTEN[name] if name in _HANDWRITTEN else _write_with_one_id(name)
     found = read(document, name)
     calls = [call.id for message in found.messages for call in message.tool_uses]
     assert _answers(found.messages) == list(zip(calls, ("first.", "second."), strict=True))

@@ -145,7 +145,7 @@ def set_limits(
 def list_limits(config: Config = None, as_json: AsJson = False) -> None:
     """Lists the budgets and limits of users and teams."""
     rows = [
-        {"scope": scope, "budgets": list(map(str, each.budgets)), "limits": each.shown_limits()}
+        {"scope": scope, "budgets": list(map(str, each.budgets)), "limits": each.describe_limits()}
         for scope, each in _store(config).allowances().items()
     ]
     _print_rows(rows, ("scope", "budgets", "limits"), as_json=as_json)
@@ -189,14 +189,14 @@ def _describe(key: VirtualKey, now: datetime) -> dict[str, Any]:
         "models": list(key.models),
         "endpoints": list(key.endpoints),
         "budgets": list(map(str, key.allowance.budgets)),
-        "limits": key.allowance.shown_limits(),
+        "limits": key.allowance.describe_limits(),
         "created_at": key.created_at.isoformat(),
         "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
     }
 
 
 def _describe_allowance(allowance: Allowance) -> str:
-    return ", ".join([*map(str, allowance.budgets), *allowance.shown_limits()])
+    return ", ".join([*map(str, allowance.budgets), *allowance.describe_limits()])
 
 
 def _sum_spend(connection: Connection, first_day: int, scope: str | None) -> dict[str, tuple[Decimal, int, int]]:

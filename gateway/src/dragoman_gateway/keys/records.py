@@ -26,7 +26,7 @@ class Allowance:
     limits: tuple[KeyLimit, ...] = ()
     concurrency: Concurrency | None = None
 
-    def shown_limits(self) -> list[str]:
+    def describe_limits(self) -> list[str]:
         """Return all limits but the budgets, as people write them."""
         return list(map(str, (*self.limits, *(() if self.concurrency is None else (self.concurrency,)))))
 

@@ -34,7 +34,7 @@ def _entry(scope: str, statement: Statement, allowance: Allowance) -> dict[str, 
             }
             for budget, spent, reset_at in statement.periods
         ],
-        "limits": allowance.shown_limits(),
+        "limits": allowance.describe_limits(),
     }
 
 

@@ -23,7 +23,7 @@ USAGE = {"total_input_tokens": 10, "total_output_tokens": 5, "total_tokens": 15}
 POLL, CANCEL = "GET /v1_1", "POST /v1_1/cancel"
 
 
-def said(text: str) -> dict[str, Any]:
+def text_step(text: str) -> dict[str, Any]:
     return {"type": "model_output", "content": [{"type": "text", "text": text}]}
 
 
@@ -50,7 +50,7 @@ class Provider:
             return httpx.Response(404, json={"error": error})
         number = len(self.bodies)
         calls = body.get("tools") and number == 1
-        status, step = ("requires_action", CALL) if calls else ("completed", said(f"{number}"))
+        status, step = ("requires_action", CALL) if calls else ("completed", text_step(f"{number}"))
         return httpx.Response(200, json=interaction(number, status, step, usage=USAGE))
 
     @property
@@ -144,7 +144,7 @@ class Worker:
         fields: dict[str, Any] = {
             "completed": {"usage": USAGE}, "failed": {"errors": [{"code": "internal", "message": "boom"}]}
         }.get(state, {})  # fmt: skip
-        steps = [said("Done.")] if state == "completed" else []
+        steps = [text_step("Done.")] if state == "completed" else []
         return httpx.Response(200, json=interaction(1, state, *steps, **fields))
 
 
@@ -206,7 +206,7 @@ def test_a_reply_that_stopped_at_a_limit_is_resumed_by_its_token(driver: Driver,
     def answer(request: httpx.Request) -> httpx.Response:
         bodies.append(json.loads(request.content))
         number = len(bodies)
-        reply = interaction(number, "completed", said(f" part {number}"), usage=USAGE)
+        reply = interaction(number, "completed", text_step(f" part {number}"), usage=USAGE)
         if number < 3:
             reply |= {"status": "requires_continuation", "continuation_token": f"token_{number}"}
         return httpx.Response(200, json=reply if stored else {**reply, "id": ""})
