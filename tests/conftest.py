@@ -4,6 +4,7 @@
 others each time. HYPOTHESIS_PROFILE names another one.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -23,7 +24,7 @@ os.environ.setdefault("DRAGOMAN_ENGINE", "httpx")
 # The strategies build whole histories: drawing them takes longer than checking most laws.
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-for _name, _examples in (("sample", 15), ("ci", 100)):
+for _name, _examples in (("sample", 10), ("ci", 100)):
     settings.register_profile(
         _name,
         derandomize=True,
@@ -37,6 +38,12 @@ settings.register_profile("nightly", deadline=None, max_examples=10_000, suppres
 
 def _is_exhaustive(config: pytest.Config) -> bool:
     return config.getoption("markexpr") == "exhaustive"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes for each core, at most four: two fifths of the time, tests wait for servers and deadlines."""
+    return min(2 * (os.cpu_count() or 1), 4)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,9 +96,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Returns all objects to the garbage collector, so that the interpreter ends as usual."""
+    """Collects what the tests have left, once: pytest does so ten more times, and would visit millions of objects."""
     gc.enable()  # also after a collection that failed
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # It has reported everything. Taking its modules apart lasts longer than pytest-xdist waits for its end.
+        atexit.register(os._exit, 0)
+    else:
+        atexit.register(gc.unfreeze)  # extension modules complain if they are not collected in the end
 
 
 @pytest.fixture

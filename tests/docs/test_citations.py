@@ -29,16 +29,19 @@ def test_every_cited_page_and_heading_exists() -> None:
     assert broken == []
 
 
+@pytest.mark.exhaustive
 def test_no_rule_is_cited_by_a_section_that_is_not_here() -> None:
     """A section of a specification is of no use to readers who do not have it: cite the page under docs/reference."""
     assert [line for each in passages() for line in describe(each, citations.find_unfollowable(each))] == []
 
 
+@pytest.mark.exhaustive
 def test_every_url_is_well_formed() -> None:
     """Public addresses are https. No network is used."""
     assert [line for each in passages() for line in describe(each, citations.find_bad_urls(each))] == []
 
 
+@pytest.mark.exhaustive
 def test_the_passages_are_those_of_the_whole_repository() -> None:
     """An empty search would find no fault."""
     cited = {

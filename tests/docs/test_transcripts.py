@@ -13,6 +13,7 @@ from tests.unit.local.live.wording import reword_within, table
 PAGE = ROOT / "docs" / "cli.md"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live_local
 @pytest.mark.skipif(os.name != "posix", reason="the page is for a shell of POSIX")
 def test_the_first_day_goes_as_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

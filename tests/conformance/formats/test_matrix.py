@@ -9,6 +9,7 @@ from tests.conformance.formats.matrix import build_matrix, sample_conversations
 from tests.conformance.formats.round_trips import FORMATS
 
 
+@pytest.mark.exhaustive
 def test_the_samples_pass_through_every_format(caplog: pytest.LogCaptureFixture) -> None:
     """`python -m tests.conformance.formats.matrix` prints the table."""
     caplog.set_level(logging.CRITICAL, "dragoman")

@@ -11,7 +11,7 @@ from tests.exchanges import load_or_skip
 
 _SOURCES = ("anthropic", "openai-responses", "openai-chat", "google", "bedrock")
 _GENERATED = 3
-_ONE_IN = 25
+_ONE_IN = 50
 
 
 @cache

@@ -68,6 +68,10 @@ class Browser:
             raise AssertionError(result["exceptionDetails"])
         return result["result"].get("value")
 
+    def wait_for_frame(self) -> None:
+        """Waits until the page has been drawn: only then has a field with ``autofocus`` the focus."""
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     def press(self, key: str) -> None:
         """Presses a key as a person does."""
         text = {"text": key} if len(key) == 1 else {}

@@ -64,8 +64,8 @@ def _postgres(fleet: Fleet, what: str, *, reset: bool) -> Iterator[Row]:
         requests += passed.count(200)
     back = _after(lambda: all(_ask(fleet, number, closed)[0] == 200 for number in range(len(fleet.replicas))))
     booked = _after(lambda: _booked(fleet, key) == requests)
-    yield Row(f"{what}: a key without a budget", f"{_count_statuses(known)}, {slow:.1f} s at most", f"all 200, {_LONGEST:g} s",
-              set(known) == {200} and slow < _LONGEST)  # fmt: skip
+    yield Row(f"{what}: a key without a budget", f"{_count_statuses(known)}, {slow:.1f} s at most",
+              f"all 200, {_LONGEST:g} s", set(known) == {200} and slow < _LONGEST)  # fmt: skip
     yield Row(f"{what}: a budget", _count_statuses(refused), "all 503", set(refused) == {503})
     yield Row(f"{what}: a budget that is open", _count_statuses(passed), "all 200", set(passed) == {200})
     yield Row(f"{what}: budgets afterwards", f"{'counted' if back else 'not counted'}, {_booked(fleet, key)} requests "

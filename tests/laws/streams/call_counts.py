@@ -1,5 +1,6 @@
 """Counts the work of a function instead of timing it, so that a loaded machine makes no difference."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -14,11 +15,7 @@ def calls_of(work: Callable[[], object]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
-    sys.setprofile(watch)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
+    _run_watched(work, watch)
     return count
 
 
@@ -32,9 +29,18 @@ def bytes_touched(work: Callable[[], object]) -> int:
             owner = getattr(argument, "__self__", None)
             touched += len(owner) if isinstance(owner, (bytes, bytearray)) else 1
 
+    _run_watched(work, watch)
+    return touched
+
+
+def _run_watched(work: Callable[[], object], watch: Callable[[FrameType, str, Any], None]) -> None:
+    """Without garbage collection: it would call what other tests have left behind."""
+    collects = gc.isenabled()
+    gc.disable()
     sys.setprofile(watch)
     try:
         work()
     finally:
         sys.setprofile(None)
-    return touched
+        if collects:
+            gc.enable()
