@@ -43,7 +43,8 @@ def _is_exhaustive(config: pytest.Config) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Two processes for each core, at most four: two fifths of the time, tests wait for servers and deadlines."""
-    return min(2 * (os.cpu_count() or 1), 4)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(2 * cores, 4)
 
 
 def pytest_configure(config: pytest.Config) -> None:
