@@ -1,8 +1,7 @@
 """Requests are stored behind their answers: what is new in each, many in one transaction, and none is waited for."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from dragoman_gateway import GatewaySettings
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.generation import Gateway, Generation
+from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
@@ -79,6 +79,26 @@ def test_what_waits_is_written_when_the_database_is_back(store: Store) -> None:
     behind.close()
     assert behind.dropped == 0
     assert len(store.list().sessions) == 10
+
+
+def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(store: Store) -> None:
+    """Else the gateway would wait for its writer for half a minute."""
+
+    class Wake(threading.Event):
+        def clear(self) -> None:
+            """Let the gateway end between the writer's last look and its sleep."""
+            ending.start()
+            ending.join(0.1)
+            super().clear()
+
+    behind = StoreBehind(store)
+    behind._wake = Wake()
+    ending = threading.Thread(target=behind.close)
+    behind.create("a:m", [Message.user("question")], session_id="s1")
+    wait_until(lambda: ending.ident is not None)
+    ending.join(10)
+    assert not ending.is_alive()
+    assert len(store.list().sessions) == 1
 
 
 def test_a_gateway_that_must_store_answers_nothing_without_its_store(store: Store) -> None:
@@ -157,12 +177,6 @@ def test_a_place_that_broke_off_and_the_one_that_answered_are_both_stored(store:
     assert [message.text for message in records["anthropic:second"].messages] == ["Where is Bern?", "In Switzerland."]
     assert len(records["anthropic:first"].attempts) == 1
     assert 'dragoman_dropped{kind="request"} 0.0' in page
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def test_the_cost_of_a_store_by_key_and_tag(start: Start, store: Store, tmp_path: Path) -> None:

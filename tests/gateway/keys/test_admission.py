@@ -120,6 +120,37 @@ def test_a_failed_stream_costs_its_lower_bound(database: Database, charges: bool
     run(scenario())
 
 
+@pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the answer of the database is lost"])
+def test_a_reservation_that_nobody_waits_for_any_more_ends(
+    database: Database, monkeypatch: pytest.MonkeyPatch, *, leaves: bool
+) -> None:
+    """It may be stored although its request was never sent."""
+    write = database.write
+
+    async def scenario() -> None:
+        setup, stored = Setup(database, Allowance((parse_budget("1.10"),))), asyncio.Event()
+
+        async def store_in_silence(work: Any) -> Any:
+            monkeypatch.setattr(database, "write", write)
+            await write(work)
+            stored.set()
+            if not leaves:
+                raise DatabaseUnavailableError("gone")
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(database, "write", store_in_silence)
+        left = asyncio.create_task(setup.admit())
+        await stored.wait()
+        if leaves:
+            left.cancel()
+        with pytest.raises(asyncio.CancelledError if leaves else UncountedError):
+            await left
+        await (await setup.admit()).settle(usage(7))
+        await setup.ledger.close()
+
+    run(scenario())
+
+
 def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_stream(database: Database) -> None:
     """With a cap on what is reserved at first, a long stream reserves more while it runs, until the budget ends."""
 

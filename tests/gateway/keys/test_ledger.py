@@ -6,12 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger, SpentBudgetError
 from tests.gateway.keys.clock import Clock
+from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 CENT = Amount(Decimal("0.01"), 100)
 
@@ -168,10 +170,103 @@ def test_spend_that_could_not_be_stored_is_counted(database: Database, monkeypat
         ledger = Ledger(database)
         monkeypatch.setattr(database, "write", fail)
         ledger.book("one", ["key:a"], CENT)
-        await ledger.close()
+        await ledger.close(seconds=0)
         return ledger.dropped
 
     assert run(scenario()) == 1
+
+
+def test_spend_that_waits_at_the_end_is_stored_when_the_database_is_back(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is away at that moment may answer a second later."""
+    answers = iter((False, True))
+    write = database.write
+
+    async def fail_once(work: Any) -> Any:
+        if not next(answers):
+            raise DatabaseUnavailableError("gone")
+        return await write(work)
+
+    async def scenario() -> tuple[int, Amount]:
+        ledger = Ledger(database)
+        ledger.book("one", ["key:a"], CENT)
+        with monkeypatch.context() as outage:
+            outage.setattr(database, "write", fail_once)
+            outage.setattr("dragoman_gateway.database.database._RETRY_SECONDS", 0.01)
+            await ledger.close()
+        return ledger.dropped, await ledger.spent("key:a")
+
+    assert run(scenario()) == (0, CENT)
+
+
+@pytest.mark.parametrize("reserves", [False, True])
+def test_spend_that_is_being_stored_when_the_gateway_ends_is_stored(
+    database: Database, monkeypatch: pytest.MonkeyPatch, *, reserves: bool
+) -> None:
+    """The transaction is the regular one, or that of a request: the end interrupts the first, and waits for both."""
+    write = database.write
+
+    async def scenario() -> Amount:
+        begun = asyncio.Event()
+
+        async def write_slowly(work: Any) -> Any:
+            monkeypatch.setattr(database, "write", write)
+            begun.set()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            raise DatabaseUnavailableError("gone")
+
+        ledger = Ledger(database)
+        monkeypatch.setattr(database, "write", write_slowly)
+        requests = [asyncio.create_task(ledger.reserve("two", budgets("1"), CENT))] if reserves else []
+        ledger.book("one", ["key:a"], CENT)
+        await begun.wait()
+        await ledger.close()
+        await asyncio.gather(*requests, return_exceptions=True)
+        return await ledger.spent("key:a")
+
+    assert run(scenario()) == CENT
+
+
+def test_spend_that_is_booked_meanwhile_counts_once() -> None:
+    """PostgreSQL shows each statement what was committed before it: a reservation that becomes spend between two of
+    them would count twice, or not at all.
+    """
+    server = postgres_url()
+    if server is None:
+        pytest.skip(SKIP_REASON)
+    with postgres_place(server) as url:
+        here, elsewhere = Database(url, timeout=10), Database(url, timeout=10)
+
+        async def scenario() -> None:
+            ledger, other = Ledger(here), Ledger(elsewhere)
+            await asyncio.gather(*(other.reserve(f"open{number}", budgets("1"), CENT) for number in range(2)))
+            await ledger.spent("key:a")  # its database is open
+            loop, to_book = asyncio.get_running_loop(), ["open0"]
+
+            async def book(request_id: str) -> None:
+                other.book(request_id, ["key:a"], CENT)
+                await other.flush()
+
+            def book_behind(*execution: Any) -> None:
+                """Book an open request behind the first statement that reads amounts."""
+                if to_book and execution[2].startswith("SELECT") and "usd" in execution[2]:
+                    asyncio.run_coroutine_threadsafe(book(to_book.pop()), loop).result(10)
+
+            event.listen(here._engine, "after_cursor_execute", book_behind)
+            statement = (await ledger.statements(budgets("1")))["key:a"]
+            assert statement.total + statement.reserved == CENT + CENT
+            assert [spent for _, spent, _ in statement.periods] == [statement.total]
+            to_book.append("open1")
+            assert await admitted(ledger, "new", budgets("0.03"))
+            assert to_book == []
+            await ledger.close()
+            await other.close()
+
+        run(scenario())
+        here.close()
+        elsewhere.close()
 
 
 def test_spend_is_booked_once_if_the_answer_of_the_database_is_lost(

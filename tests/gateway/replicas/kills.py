@@ -32,13 +32,10 @@ def rows(fleet: Fleet, kills: int, seed: int) -> Iterator[Row]:
             replica = chance.choice(fleet.replicas)
             replica.kill()
             replica.start()
-    received = Counter(
-        text for each in fleet.upstream.requests[first:] for text in re.findall(r"budget-\d+-", each.raw.decode())[:1]
-    )
     yield conversations(fleet, clients, f"{kills} kills", first)
     yield responses(fleet, clients)
     yield revocations(clients)
-    yield from _budgets(fleet, clients, received)
+    yield from _budgets(fleet, clients, _count_by_budget(fleet, first))
 
 
 def conversations(fleet: Fleet, clients: Clients, during: str, first: int) -> Row:
@@ -78,6 +75,27 @@ def revocations(clients: Clients) -> Row:
     found = f"last passes {clients.latest_use:.1f} s later"
     holds = clients.revoked > 0 and clients.latest_use < REVOKED_SECONDS
     return Row(f"{clients.revoked} keys revoked meanwhile", found, "5 s", holds)
+
+
+def bookings(fleet: Fleet, clients: Clients, during: str, first: int) -> Row:
+    """Replicas that end in order book what the provider counts, which is what clients received."""
+    counted = _count_by_budget(fleet, first)
+    provider = booked = reserved = wrong = 0
+    for budget in clients.budgets:
+        spent, left = settled(fleet, f"key:{budget.key}")
+        requests = counted[budget.marker]
+        wrong += spent != requests * _EACH or requests != budget.received
+        provider, booked, reserved = provider + requests * _EACH, booked + spent, reserved + left
+    found = f"the provider counts {provider}, booked are {booked}, reserved {reserved}"
+    holds = provider == booked > 0 and reserved == wrong == 0
+    return Row(f"{len(clients.budgets)} budgets during {during}", found, "all booked", holds)
+
+
+def _count_by_budget(fleet: Fleet, first: int) -> Counter[str]:
+    """Return how many requests the provider has received under each budget, by its marker."""
+    return Counter(
+        text for each in fleet.upstream.requests[first:] for text in re.findall(r"budget-\d+-", each.raw.decode())[:1]
+    )
 
 
 def _budgets(fleet: Fleet, clients: Clients, received: Counter[str]) -> Iterator[Row]:

@@ -25,7 +25,7 @@ from dragoman_gateway.database.tables import HEAD, VERSION_TABLE
 from tests.gateway.replicas import sharing
 from tests.gateway.replicas.clients import Clients
 from tests.gateway.replicas.fleet import Fleet, fleet
-from tests.gateway.replicas.kills import conversations, responses, revocations
+from tests.gateway.replicas.kills import bookings, conversations, responses, revocations
 from tests.gateway.replicas.rows import Row, print_rows
 from tests.gateway.replicas.sharing import counted
 from tests.gateway.scripted import Answer, Received
@@ -88,13 +88,15 @@ def roll(running: Fleet, old: Sequence[Path], new: Sequence[Path], *, starts_old
             codes.append(running.replicas[1].replace(old))
     yield _served(clients, f"from {before} to {mixed}", codes)
     yield conversations(running, clients, "the update", first)
+    yield bookings(running, clients, "the update", first)
     yield responses(running, clients)
     yield revocations(clients)
     yield from sharing.rows(running)  # the first replica is new, and the others are old
-    clients = Clients(running, seed=2)
+    first, clients = len(running.upstream.requests), Clients(running, seed=2)
     with clients.asking(_slowly):
         codes = [replica.replace(new) for replica in running.replicas[1:]]
     yield _served(clients, f"all to {mixed}", codes)
+    yield bookings(running, clients, "the end of the update", first)
 
 
 def _served(clients: Clients, what: str, codes: Sequence[int]) -> Row:

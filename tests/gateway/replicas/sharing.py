@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from dragoman_gateway.database.tables import reservations, spend
 from tests.gateway.cases.talk import PATHS, Talk, again, question, tool
@@ -195,12 +195,16 @@ def counted(request: Received, pause: float = 0.02) -> Answer:
 
 
 def settled(fleet: Fleet, scope: str, seconds: float = 10.0) -> tuple[int, int]:
-    """Return the tokens that are booked and reserved, when all that can be booked is."""
+    """Return the tokens that are booked and reserved, when all that can be booked is.
+
+    One statement reads both: between two of them, the last reservation could become spend that neither has seen.
+    """
+    tables = (spend, reservations)
+    sums = [select(func.sum(each.c.tokens)).where(each.c.scope == scope).scalar_subquery() for each in tables]
 
     def work(connection: Connection) -> tuple[int, int]:
-        booked = connection.execute(select(spend.c.tokens).where(spend.c.scope == scope)).scalars()
-        reserved = connection.execute(select(reservations.c.tokens).where(reservations.c.scope == scope)).scalars()
-        return sum(booked), sum(reserved)
+        booked, reserved = connection.execute(select(*sums)).one()
+        return int(booked or 0), int(reserved or 0)
 
     deadline = time.monotonic() + seconds
     while True:

@@ -150,7 +150,35 @@ def test_a_response_waits_for_a_database_that_comes_back(database: Database, mon
         with monkeypatch.context() as outage:
             outage.setattr(database, "write", fail)
             await store.save(StoredResponse(id="resp_3", owner="me", response={"id": 3}))
-            await store.close()
+            await store.close(seconds=0)
         assert store.dropped == 2
 
     asyncio.run(scenario())
+
+
+def test_a_response_that_is_being_stored_when_the_gateway_ends_is_stored(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_gateway.stored.response_store._LATE_SECONDS", 0)
+    write = database.write
+
+    async def scenario() -> StoredResponse | None:
+        late = asyncio.Event()
+
+        async def fail(_: Any) -> Any:
+            raise DatabaseUnavailableError("gone")
+
+        async def hang(_: Any) -> Any:
+            monkeypatch.setattr(database, "write", write)
+            late.set()
+            await asyncio.Event().wait()
+
+        store = ResponseStore(database)
+        monkeypatch.setattr(database, "write", fail)
+        await store.save(StoredResponse(id="resp_1", owner="me", response={"id": "resp_1"}))
+        monkeypatch.setattr(database, "write", hang)
+        await late.wait()
+        await store.close()
+        return await store.find("resp_1", "me")
+
+    assert asyncio.run(scenario()) is not None

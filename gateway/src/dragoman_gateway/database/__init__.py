@@ -1,5 +1,5 @@
 """The gateway's own tables, which its replicas share: keys, spend, stored responses, owners of ids."""
 
-from dragoman_gateway.database.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
 
-__all__ = ["Database", "DatabaseUnavailableError"]
+__all__ = ["END_SECONDS", "Database", "DatabaseUnavailableError", "retry_for"]

@@ -9,7 +9,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +30,9 @@ _THREADS = 4
 _RETRY_CODES = {"40001", "40P01"}
 """PostgreSQL's codes of a serialization failure and of a deadlock: run the transaction again."""
 _MAX_TRIES = 5
+END_SECONDS = 10.0
+"""How long a gateway that ends waits for a database that does not answer."""
+_RETRY_SECONDS = 1.0
 _OF_VALUES = (DataError, IntegrityError)
 """Errors of one transaction, which say nothing about the database."""
 
@@ -174,6 +177,18 @@ class Database:
             )
         except ImportError:
             raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
+
+
+async def retry_for(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Try until the database answers. Raises DatabaseUnavailableError if it does not in that time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await work()
+        except DatabaseUnavailableError:
+            if time.monotonic() + _RETRY_SECONDS > deadline:
+                raise
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def default_url() -> str:

@@ -73,12 +73,14 @@ class Endpoint:
         await self._answer(exchange, turn, exchange.receive, services.recording(turn.request, exchange.send))
 
     async def _answer(self, exchange: Exchange, turn: Turn, receive: Receive, send: Send) -> None:
-        if turn.request.stream:
-            turn.request.record.stream = True
-            await answer_streamed(turn, exchange.generation.settings, receive, send)
-        else:
-            await answer_whole(turn, receive, send)
-        turn.note_end()
+        try:
+            if turn.request.stream:
+                turn.request.record.stream = True
+                await answer_streamed(turn, exchange.generation.settings, receive, send)
+            else:
+                await answer_whole(turn, receive, send)
+        finally:  # the server may cut it off
+            turn.note_end()
 
     async def _start(self, exchange: Exchange, stored: StoredTurn, turn: Turn) -> None:
         """Run the turn in the background, and answer with its response as it is now, or with its events."""

@@ -1,5 +1,6 @@
 """Admission: what a request may spend is reserved before it is sent, and settled by what it spent."""
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -82,7 +83,11 @@ class Admission:
         if self.concurrency is not None and caller.key_id is not None:
             concurrency.setdefault(f"key:{caller.key_id}", self.concurrency)
         ticket = Ticket(self, scopes_of(caller), use, prices, budgets, concurrency)
-        await ticket.reserve()
+        try:
+            await ticket.reserve()
+        except (asyncio.CancelledError, UncountedError):  # the database may have stored it all the same
+            ticket.release()
+            raise
         try:
             if limits:
                 tokens = ticket.use.input.total_tokens

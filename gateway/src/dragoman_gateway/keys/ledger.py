@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, null, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.errors import BudgetExceededError, LimitReachedError
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
 from dragoman_gateway.database.tables import booked, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.bookings import Amount, Batch, Booking, Bookings
@@ -52,6 +52,17 @@ class Statement:
     reserved: Amount
     periods: tuple[tuple[PeriodBudget, Amount, datetime | None], ...]
     """Each budget with what was spent in its period, and when the next one begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Balance:
+    """What a scope has spent on each day, and what is reserved, at one moment."""
+
+    days: Sequence[tuple[int, Amount]]
+    reserved: Amount
+
+    def spent(self, first_day: int = 1) -> Amount:
+        return sum((amount for day, amount in self.days if day >= first_day), Amount())
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +194,17 @@ class Ledger:
             if cleans:
                 self._clean_at = now + _CLEAN_EVERY
 
-    async def close(self) -> None:
-        """Store what is left, if the database answers."""
+    async def close(self, seconds: float = END_SECONDS) -> None:
+        """Store what is left. A database that does not answer has some seconds to come back."""
         self._closed = True
+        ending = {*self._storing}
         if self._task is not None:
             self._task.cancel()
+            ending.add(self._task)
+        if ending:  # transactions that end now may put their bookings back
+            await asyncio.wait(ending)
         try:
-            await self.flush()
+            await retry_for(seconds, self.flush)
         except DatabaseUnavailableError:
             self.dropped += len(self._queue)
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
@@ -312,9 +327,12 @@ def _reserve(
     for scope in scopes:
         if is_new and scope in concurrency and _in_flight(connection, scope) >= concurrency[scope].requests:
             raise NoRoomError(scope, concurrency[scope])
-        reserved = _reserved(connection, scope)
-        for budget in budgets.get(scope, ()):
-            spent = _spent(connection, scope, budget.period.first_day(now))
+        first_days = [(budget, budget.period.first_day(now)) for budget in budgets.get(scope, ())]
+        if not first_days:
+            continue
+        balance = _read_balance(connection, scope, min(day for _, day in first_days))
+        for budget, first_day in first_days:
+            spent, reserved = balance.spent(first_day), balance.reserved
             total = spent + reserved + needed
             over = (budget.usd is not None and total.usd > budget.usd) or (
                 budget.tokens is not None and total.tokens > budget.tokens
@@ -355,11 +373,9 @@ def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:
 
 
 def _statement(connection: Connection, scope: str, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
-    periods = [
-        (budget, _spent(connection, scope, budget.period.first_day(now)), budget.period.reset_at(now))
-        for budget in budgets
-    ]
-    return Statement(_spent(connection, scope, 1), _reserved(connection, scope), tuple(periods))
+    balance = _read_balance(connection, scope)
+    periods = [(each, balance.spent(each.period.first_day(now)), each.period.reset_at(now)) for each in budgets]
+    return Statement(balance.spent(), balance.reserved, tuple(periods))
 
 
 def _lock(connection: Connection, scope: str) -> None:
@@ -414,7 +430,14 @@ def _in_flight(connection: Connection, scope: str) -> int:
     return connection.execute(query).scalar_one()
 
 
-def _reserved(connection: Connection, scope: str) -> Amount:
-    query = select(reservations.c.usd, reservations.c.tokens).where(reservations.c.scope == scope)
-    rows = connection.execute(query).all()
-    return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))
+def _read_balance(connection: Connection, scope: str, first_day: int = 1) -> _Balance:
+    """Read what is spent since a day, and what is reserved, in one statement. PostgreSQL shows each statement what was
+    committed before it: a reservation that became spend between two of them would count twice, or not at all.
+    """
+    spent = select(spend.c.day, spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= first_day)
+    reserved = select(null(), reservations.c.usd, reservations.c.tokens).where(reservations.c.scope == scope)
+    amounts = [(row.day, Amount(row.usd, row.tokens)) for row in connection.execute(spent.union_all(reserved))]
+    return _Balance(
+        tuple((day, amount) for day, amount in amounts if day is not None),
+        sum((amount for day, amount in amounts if day is None), Amount()),
+    )

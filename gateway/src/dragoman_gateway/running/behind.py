@@ -85,8 +85,9 @@ class StoreBehind:
 
     def close(self) -> None:
         """Write what is noted, for some seconds at most."""
-        self._ended = True
-        self._wake.set()
+        with self._lock:  # the writer goes to sleep under it
+            self._ended = True
+            self._wake.set()
         if self._writer is not None:
             self._writer.join(_END_SECONDS)
         self._drop(len(self._notes))

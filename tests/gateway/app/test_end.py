@@ -1,0 +1,138 @@
+"""The end of a gateway: a signal, the drain, and what is booked and stored of requests that take longer."""
+
+import asyncio
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from weakref import WeakSet
+
+import httpx
+import pytest
+import uvicorn
+from sqlalchemy import select
+from starlette.applications import Starlette
+
+from dragoman import AsyncClient, Store
+from dragoman.testing.faults.server import STALL, FaultyServer, sse_reply
+from dragoman_gateway import GatewaySettings, create_app
+from dragoman_gateway.database import Database
+from dragoman_gateway.database.tables import reservations, spend
+from dragoman_gateway.keys.amounts import parse_budget
+from dragoman_gateway.keys.bookings import Amount
+from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.records import Allowance
+from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.server import process
+from dragoman_gateway.server.process import Server
+from dragoman_gateway.server.protocol import Protocol
+from tests.gateway.app.test_bad_night import cut
+from tests.gateway.keyed import Cents
+from tests.gateway.upstream import PATHS, question
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other gateway of the test run ends with this one, and its garbage collection stays as it is."""
+    monkeypatch.setattr(Gateway, "running", WeakSet())
+    monkeypatch.setattr(process, "_relax_collector", lambda: None)
+
+
+def new_server(app: Starlette) -> Server:
+    return Server(
+        uvicorn.Config(app, http=Protocol, ws="none", lifespan="on", log_level="critical", timeout_graceful_shutdown=0)
+    )
+
+
+async def end_while_it_streams(app: Starlette, path: str, body: Any, headers: dict[str, str]) -> bytes:
+    """Send the signal to end when a stream has begun, and return what its client gets until the server has ended."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server, received = new_server(app), b""
+    ended = asyncio.create_task(server.serve([listener]))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}{path}"
+    async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+        with suppress(httpx.RemoteProtocolError):
+            async with client.stream("POST", url, json=body, headers=headers) as reply:
+                async for data in reply.aiter_raw():
+                    if not received:
+                        server.handle_exit(signal.SIGTERM, None)
+                    received += data
+    await ended
+    return received
+
+
+@pytest.mark.parametrize(
+    ("wire", "stores"), [("messages", False), ("chat", False), ("messages", True)], ids=["through", "read", "stored"]
+)
+def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
+    tmp_path: Path, *, wire: str, stores: bool
+) -> None:
+    """What the provider had reported is the lower bound of what it bills."""
+    place = f"sqlite:///{tmp_path / 'gateway.db'}"
+    database = Database(place, timeout=10)
+    key, secret = KeyStore(database).create(allowance=Allowance((parse_budget("100000"),)))
+    with FaultyServer(sse_reply(cut("messages"), STALL)) as provider, Store(f"sqlite:///{tmp_path / 's.db'}") as store:
+        client = AsyncClient(
+            providers={"anthropic": {"base_url": provider.url, "api_key": "sk"}},
+            prices=Cents(),
+            store=store if stores else None,
+        )
+        settings = GatewaySettings(models={"house": "anthropic:m"}, database=place, drain_seconds=0.01)
+        app = create_app(settings, client=client)
+        body, headers = question(wire, "house", stream=True), {"authorization": f"Bearer {secret}"}
+        received = asyncio.run(end_while_it_streams(app, PATHS[wire], body, headers))
+        sessions = len(store.list().sessions)
+    rows = database.run(lambda connection: connection.execute(select(spend).where(spend.c.day > 0)).all())
+    left = database.run(lambda connection: connection.execute(select(reservations)).all())
+    database.close()
+    assert b"word3" in received
+    assert [(row.scope, row.requests, row.tokens > 0) for row in rows] == [(f"key:{key.id}", 1, True)]
+    assert left == []
+    assert sessions == stores
+
+
+def test_the_gateway_closes_when_the_requests_that_were_cut_have_ended(tmp_path: Path) -> None:
+    """The server does not wait for them, and some take a while to leave their provider."""
+    database = f"sqlite:///{tmp_path / 'gateway.db'}"
+    gateway = create_app(GatewaySettings(database=database), client=AsyncClient()).state.gateway
+
+    async def scenario() -> None:
+        cut_off = gateway.enter()
+        ended = asyncio.create_task(gateway.close())
+        await asyncio.sleep(0.02)
+        gateway.services.admission.ledger.book("one", ["key:a"], Amount(tokens=7))
+        await cut_off.leave()
+        await ended
+
+    asyncio.run(scenario())
+    opened = Database(database)
+    assert opened.run(lambda connection: connection.execute(select(spend.c.tokens)).scalars().all()) == [7]
+    opened.close()
+
+
+def test_a_gateway_without_requests_takes_none_after_the_signal() -> None:
+    """One that began then would be cut long before the end of the drain."""
+    app = create_app(GatewaySettings(), client=AsyncClient())
+    server = new_server(app)
+    server.handle_exit(signal.SIGTERM, None)
+    assert app.state.gateway.draining
+    assert asyncio.run(server.on_tick(1))
+
+
+def test_a_signal_that_arrives_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal sends it to the whole group of processes, and the first one passes it on to its workers."""
+    now = [100.0]
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    app = create_app(GatewaySettings(), client=AsyncClient())
+    app.state.gateway.current.in_flight = 1
+    server = new_server(app)
+    for _ in range(2):
+        server.handle_exit(signal.SIGINT, None)
+    assert not asyncio.run(server.on_tick(1))
+    assert not server.force_exit
+    now[0] += 2
+    server.handle_exit(signal.SIGINT, None)
+    assert asyncio.run(server.on_tick(1))
+    assert server.force_exit
