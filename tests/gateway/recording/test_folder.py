@@ -34,7 +34,7 @@ def test_exchanges_return_in_their_order_and_with_allowed_headers_only(tmp_path:
     found = [reader.find("POST", "http://elsewhere" + URL[18:], question("Hi")) for _ in range(3)]
     assert [json.loads(each.body)["choices"][0]["message"]["content"] for each in found] == ["one", "two", "two"]
     assert found[0].headers == {"content-type": "application/json"}
-    with pytest.raises(CassetteMissError):
+    with pytest.raises(CassetteMissError, match="'Hi' -> 'Ho'"):  # all were replayed, and may be again
         reader.find("POST", URL, question("Ho"))
     (first, *_) = sorted((tmp_path / "tapes").iterdir())
     assert first.name == "00001-completions.yaml"

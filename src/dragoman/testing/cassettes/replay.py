@@ -4,7 +4,7 @@ They replace the socket only, so a replay runs the same code as a live call.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -81,18 +81,17 @@ class Cassette:
                     return number
         if allow_repeats and fitting:
             return fitting[-1]
-        raise CassetteMissError(self._explain_miss(request, len(fitting)))
+        raise CassetteMissError(self._explain_miss(request, len(fitting), set() if allow_repeats else self._played))
 
-    def _explain_miss(self, request: RecordedRequest, played: int) -> str:
+    def _explain_miss(self, request: RecordedRequest, played: int, used: Set[int]) -> str:
+        """Say how a request differs from the nearest exchange that is not used up."""
         if played:
             times = "once" if played == 1 else f"{played} times"
             return f"{self.name}: this request was recorded {times}, but is sent again"
-        if not self.unplayed:
+        left = [(differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in used]
+        if not left:
             return f"{self.name} has no exchange left: {request.method} {request.path} is one request too many"
-        found, number = min(
-            ((differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in self._played),
-            key=lambda pair: (len(pair[0]), pair[1]),
-        )
+        found, number = min(left, key=lambda pair: (len(pair[0]), pair[1]))
         more = f"\n  and {len(found) - _MAX_DIFFERENCES_SHOWN} more" if len(found) > _MAX_DIFFERENCES_SHOWN else ""
         return (
             f"{self.name}, exchange {number + 1}: the request differs from the recorded one:\n  "
