@@ -218,14 +218,19 @@ def chat_call(index: int, arguments: str, *, call_id: str | None = None, name: s
 CHAT_USAGE = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
 
 
+def provider_bases(address: str) -> dict[str, str]:
+    """Return the base URLs of all providers, which are one server."""
+    bases = dict.fromkeys(("openai", "openai-chat", "mistral", "deepseek"), f"{address}/v1")
+    return {**bases, "anthropic": address, "google": address}
+
+
 @contextmanager
 def gateway_before(upstream: Upstream, **settings: Any) -> Iterator[str]:
     """Yield the address of a gateway whose models are all the script's."""
     with serving(upstream) as provider:
-        bases = dict.fromkeys(("openai", "openai-chat", "mistral", "deepseek"), f"{provider}/v1")
-        bases |= {"anthropic": provider, "google": provider}
         providers: Any = {
-            name: {"base_url": base, "api_key": f"sk-provider-{name}", "max_retries": 0} for name, base in bases.items()
+            name: {"base_url": base, "api_key": f"sk-provider-{name}", "max_retries": 0}
+            for name, base in provider_bases(provider).items()
         }
         client = AsyncClient(providers=providers)
         with serving(create_app(GatewaySettings(models=MODELS, **settings), client=client)) as address:

@@ -8,17 +8,17 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "DRAGOMAN_AGENTS"
 HERE = Path(__file__).parent
 PROMPT = "Read the file notes.txt in this folder and tell me the secret word."
-NPM = (
-    "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai", "openai", "@anthropic-ai/sdk", "ai@6",
-    "@ai-sdk/openai@3", "@ai-sdk/anthropic@3", "@ai-sdk/openai-compatible@2", "zod@4", "@google/gemini-cli",
-    "@google/genai", "ollama",
+NPM_AGENTS = ("@anthropic-ai/claude-code", "@openai/codex", "opencode-ai", "@google/gemini-cli")
+NPM_LIBRARIES = (
+    "openai", "@anthropic-ai/sdk", "ai@6", "@ai-sdk/openai@3", "@ai-sdk/anthropic@3", "@ai-sdk/openai-compatible@2",
+    "zod@4", "@google/genai", "ollama",
 )  # fmt: skip
 ENVIRONMENTS = {
     "python": ("langchain-openai", "langchain-anthropic", "pydantic-ai-slim[openai,anthropic]", "llm"),
@@ -35,6 +35,8 @@ LIBRARIES = {
     "google-js-google": "google", "ollama-js-ollama": "ollama",
 }  # fmt: skip
 """The cases of libraries.py and libraries.mjs, with the client's wire."""
+NODE_LIBRARIES = tuple(name for name in LIBRARIES if "-js-" in name or name.startswith("ai-sdk-"))
+"""Those of libraries.mjs."""
 CLIENTS = {
     "claude-code": "messages", "codex": "responses", "opencode-chat": "chat", "opencode-messages": "messages",
     "opencode-responses": "responses", "aider-chat": "chat", "aider-messages": "messages", "gemini": "google",
@@ -60,14 +62,19 @@ def folder() -> Path | None:
 
 def install(into: Path) -> None:
     """Install the newest clients with npm and uv."""
-    (into / "npm").mkdir(parents=True, exist_ok=True)
-    (into / "npm" / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-    quiet = ("--no-audit", "--no-fund", "--loglevel=error")
-    subprocess.run(["npm", "install", *quiet, *NPM], cwd=into / "npm", check=True)
+    install_npm(into, (*NPM_AGENTS, *NPM_LIBRARIES))
     for name, packages in ENVIRONMENTS.items():
         subprocess.run(["uv", "venv", "-q", "--clear", "--python", "3.11", str(into / name)], check=True)
         interpreter = str(into / name / "bin" / "python")
         subprocess.run(["uv", "pip", "install", "-q", "--python", interpreter, *packages], check=True)
+
+
+def install_npm(into: Path, packages: Sequence[str]) -> None:
+    """Install the newest packages with npm."""
+    (into / "npm").mkdir(parents=True, exist_ok=True)
+    (into / "npm" / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+    quiet = ("--no-audit", "--no-fund", "--loglevel=error")
+    subprocess.run(["npm", "install", *quiet, *packages], cwd=into / "npm", check=True)
 
 
 def missing(client: str, installed: Path) -> str | None:
@@ -82,10 +89,9 @@ def _file(client: str, installed: Path) -> Path:
         return installed / "npm" / "node_modules" / ".bin" / kind
     if kind == "aider":
         return installed / "aider" / "bin" / "aider"
-    if client.startswith(("openai-js", "anthropic-js", "ai-sdk")):
-        return installed / "npm" / "node_modules" / ("openai" if kind == "openai" else "ai")
-    if client.startswith(("google-js", "ollama-js")):
-        return installed / "npm" / "node_modules" / ("@google/genai" if kind == "google" else "ollama")
+    if client in NODE_LIBRARIES:
+        names = {"anthropic": "@anthropic-ai/sdk", "google": "@google/genai"}
+        return installed / "npm" / "node_modules" / names.get(kind, kind)
     environment = "litellm" if kind == "litellm" else "python"
     return installed / environment / "bin" / ("llm" if kind == "llm" else "python")
 

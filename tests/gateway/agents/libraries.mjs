@@ -1,6 +1,6 @@
-// One library of npm as a client: node libraries.mjs CASE, with BASE and MODEL in the environment.
+// One library of npm as a client: node libraries.mjs CASE, with BASE, MODEL and perhaps KEY in the environment.
 import { z } from 'zod';
-const { BASE, MODEL } = process.env;
+const { BASE, MODEL, KEY = 'none' } = process.env;
 const PROMPT = 'What is the weather in Oslo?';
 const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false };
 
@@ -22,7 +22,7 @@ async function aiSdk(model) {
 const cases = {
   async 'openai-js-chat'() {
     const { default: OpenAI } = await import('openai');
-    const client = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: 'none', maxRetries: 0 });
+    const client = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: KEY, maxRetries: 0 });
     const runner = client.chat.completions.runTools({
       model: MODEL, stream: true, messages: [{ role: 'user', content: PROMPT }],
       tools: [{ type: 'function', function: {
@@ -32,7 +32,7 @@ const cases = {
   },
   async 'openai-js-responses'() {
     const { default: OpenAI } = await import('openai');
-    const client = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: 'none', maxRetries: 0 });
+    const client = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: KEY, maxRetries: 0 });
     const tools = [{ type: 'function', name: 'get_weather', parameters: schema, strict: true }];
     const first = client.responses.stream({ model: MODEL, input: PROMPT, tools });
     const { output } = await first.finalResponse();
@@ -44,7 +44,7 @@ const cases = {
   },
   async 'anthropic-js-messages'() {
     const { default: Anthropic } = await import('@anthropic-ai/sdk');
-    const client = new Anthropic({ baseURL: BASE, apiKey: 'none', maxRetries: 0 });
+    const client = new Anthropic({ baseURL: BASE, apiKey: KEY, maxRetries: 0 });
     const tools = [{ name: 'get_weather', input_schema: schema }];
     const messages = [{ role: 'user', content: PROMPT }];
     const ask = () => client.messages.stream({ model: MODEL, max_tokens: 100, messages, tools }).finalMessage();
@@ -57,19 +57,19 @@ const cases = {
   },
   async 'ai-sdk-chat'() {
     const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
-    return aiSdk(createOpenAICompatible({ name: 'gateway', baseURL: `${BASE}/v1`, apiKey: 'none' })(MODEL));
+    return aiSdk(createOpenAICompatible({ name: 'gateway', baseURL: `${BASE}/v1`, apiKey: KEY })(MODEL));
   },
   async 'ai-sdk-responses'() {
     const { createOpenAI } = await import('@ai-sdk/openai');
-    return aiSdk(createOpenAI({ baseURL: `${BASE}/v1`, apiKey: 'none' })(MODEL));
+    return aiSdk(createOpenAI({ baseURL: `${BASE}/v1`, apiKey: KEY })(MODEL));
   },
   async 'ai-sdk-messages'() {
     const { createAnthropic } = await import('@ai-sdk/anthropic');
-    return aiSdk(createAnthropic({ baseURL: `${BASE}/v1`, apiKey: 'none' })(MODEL));
+    return aiSdk(createAnthropic({ baseURL: `${BASE}/v1`, apiKey: KEY })(MODEL));
   },
   async 'google-js-google'() {
     const { GoogleGenAI } = await import('@google/genai');
-    const ai = new GoogleGenAI({ apiKey: 'none', httpOptions: { baseUrl: BASE } });
+    const ai = new GoogleGenAI({ apiKey: KEY, httpOptions: { baseUrl: BASE } });
     const config = { tools: [{ functionDeclarations: [{ name: 'get_weather', parametersJsonSchema: schema }] }] };
     const contents = [{ role: 'user', parts: [{ text: PROMPT }] }];
     const ask = async () => {

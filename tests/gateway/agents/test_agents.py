@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.gateway.agents.clients import CLIENTS, VARIABLE, folder, missing
+from tests.gateway.agents.clients import CLIENTS, NODE_LIBRARIES, VARIABLE, folder, missing
 from tests.gateway.agents.quickstart import run_quickstart
+from tests.gateway.agents.recorded import record_and_replay
 from tests.gateway.agents.report import OTHER_WIRES, run
 from tests.gateway.agents.two_vendors import CLIENT, compare
 
@@ -22,6 +23,18 @@ def test_a_client_ends_its_task(client: str) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("client", NODE_LIBRARIES)
+def test_a_library_gets_its_recorded_conversation_without_a_provider(client: str) -> None:
+    """A program of JavaScript records with `dragoman serve --record`, and replays with `--replay`."""
+    installed = folder()
+    if installed is None:
+        pytest.skip(f"no clients are installed: python -m tests.gateway.agents.recorded --install FOLDER ({VARIABLE})")
+    if reason := missing(client, installed):
+        pytest.skip(reason)
+    assert record_and_replay(client, installed).problem == ""
+
+
+@pytest.mark.exhaustive
 @pytest.mark.live_local
 def test_the_command_of_the_quickstart_gets_an_answer() -> None:
     """Claude Code before the embedded model, with the options that docs/gateway.md names."""
@@ -32,15 +45,18 @@ def test_the_command_of_the_quickstart_gets_an_answer() -> None:
     assert problem == ""
 
 
-@pytest.mark.parametrize("client", ["anthropic", pytest.param(CLIENT, marks=pytest.mark.exhaustive)])
-def test_a_conversation_on_two_vendors_costs_the_same_everywhere(client: str) -> None:
-    """In the page, in the ledger of the keys, in the store, and by the providers' own counts."""
+@pytest.mark.parametrize(
+    ("client", "stores"),
+    [("anthropic", True), ("anthropic", False), pytest.param(CLIENT, True, marks=pytest.mark.exhaustive)],
+)
+def test_a_conversation_on_two_vendors_costs_the_same_everywhere(client: str, *, stores: bool) -> None:
+    """In the page, in the metrics, in the ledger of the keys, in the store, and by the providers' own counts."""
     installed = folder()
     if client == CLIENT and (installed is None or missing(client, installed)):
         pytest.skip(
             f"Claude Code is not installed: python -m tests.gateway.agents --install FOLDER, and set {VARIABLE}"
         )
-    costs = compare(client)
+    costs = compare(client, stores=stores)
     assert costs.agree, costs
     assert costs.carried
     assert len(costs.requests) == 2

@@ -1,8 +1,8 @@
 """``python -m tests.gateway.agents.two_vendors``: one conversation on two vendors, and what it costs.
 
 It starts in Claude Code on a model of Anthropic, goes on in Claude Code on one of OpenAI, and its cost is compared in
-the page, in the ledger of the keys, in the store, and by the providers' own counts. Without Claude Code in the folder
-DRAGOMAN_AGENTS, Anthropic's SDK has the same conversation.
+the page, in `/metrics`, in the ledger of the keys, in the store, and by the providers' own counts. Without Claude Code in
+the folder DRAGOMAN_AGENTS, Anthropic's SDK has the same conversation.
 """
 
 import json
@@ -85,8 +85,10 @@ class Costs:
 
     providers: Decimal
     page: Decimal
+    metrics: Decimal
     ledger: Decimal
-    store: Decimal
+    store: Decimal | None
+    """None without a store: then requests go through to the provider of the client's wire, without a session."""
     requests: dict[str, int]
     """The requests that each provider answered."""
     carried: bool
@@ -94,40 +96,49 @@ class Costs:
 
     @property
     def agree(self) -> bool:
-        """Whether all say the same. The page shows six digits."""
-        return self.providers == self.ledger == self.store > 0 and self.page == round(self.providers, 6)
+        """Whether all say the same. The page shows six digits, and the metrics are floats."""
+        exact = self.providers == self.ledger > 0 and self.store in (None, self.providers)
+        return exact and self.page == round(self.providers, 6) and round(self.metrics - self.providers, 9) == 0
 
 
-def compare(client: str) -> Costs:
+def compare(client: str, *, stores: bool = True) -> Costs:
     """Have the conversation. Raises AssertionError if the client does not end it."""
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         providers = Providers(scratch / "work")
-        with _gateway(providers, scratch) as (address, keys):
+        with _gateway(providers, scratch, stores=stores) as (address, keys):
             if client == CLIENT:
                 _ask_claude_code(address, keys["client"], scratch)
             else:
                 _ask_sdk(address, keys["client"])
             spend = _get(f"{address}/gateway/spend", keys["admin"]).json()
             page = _Texts(_get(f"{address}/gateway/", keys["admin"]).text).text
-        shown = CliRunner().invoke(command, ["cost", str(scratch / "chats.db"), "--by", "key", "--json"])
-        assert shown.exit_code == 0, shown.output
+            metrics = _get(f"{address}/metrics", keys["admin"]).text
+        stored = _read_store(scratch / "chats.db") if stores else None
     found = re.search(r"key client key_\w+ [\d,]+ [\d,]+ \$([\d.,]+)", page)
     assert found is not None, page
     history = providers.histories["openai"]
     return Costs(
         providers=providers.bill(),
         page=Decimal(found[1].replace(",", "")),
+        metrics=sum(map(Decimal, re.findall(r"^dragoman_cost_usd_total\{.*\} (\S+)$", metrics, re.M)), Decimal(0)),
         ledger=sum((Decimal(each["spent"]["usd"]) for each in spend["data"]), Decimal(0)),
-        store=sum((Decimal(line["cost_usd"]) for line in json.loads(shown.stdout)["lines"]), Decimal(0)),
+        store=stored,
         requests={wire: counted["requests"] for wire, counted in providers.counted.items()},
         carried=PROMPT in history and WORD in history and AGAIN in history,
     )
 
 
+def _read_store(path: Path) -> Decimal:
+    """Return what `dragoman cost` reports of a store."""
+    shown = CliRunner().invoke(command, ["cost", str(path), "--by", "key", "--json"])
+    assert shown.exit_code == 0, shown.output
+    return sum((Decimal(line["cost_usd"]) for line in json.loads(shown.stdout)["lines"]), Decimal(0))
+
+
 @contextmanager
-def _gateway(providers: Providers, scratch: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the address of a gateway before both vendors, with a key and an admin key. It has a store."""
+def _gateway(providers: Providers, scratch: Path, *, stores: bool) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the address of a gateway before both vendors, with a key and an admin key."""
     upstream = Upstream()
     upstream.script = providers
     database = f"sqlite:///{scratch / 'gateway.db'}"
@@ -136,7 +147,7 @@ def _gateway(providers: Providers, scratch: Path) -> Iterator[tuple[str, dict[st
         keys = Database(database, timeout=10)
         stack.callback(keys.close)
         created = {name: KeyStore(keys).create(name=name, admin=name == "admin")[1] for name in ("client", "admin")}
-        store = stack.enter_context(Store(f"sqlite:///{scratch / 'chats.db'}"))
+        store = stack.enter_context(Store(f"sqlite:///{scratch / 'chats.db'}")) if stores else None
         settings: dict[str, Any] = {"api_key": "sk-of-the-provider", "max_retries": 0}
         bases = {"anthropic": base, "openai": f"{base}/v1"}
         client = AsyncClient(
@@ -210,7 +221,7 @@ def main() -> int:
     asked = ", ".join(f"{number} of {wire}" for wire, number in costs.requests.items())
     print(f"client: {client}; requests: {asked}; history carried: {'yes' if costs.carried else 'NO'}")
     print("| who | US dollars |\n| --- | ---: |")
-    for name in ("providers", "ledger", "store", "page"):
+    for name in ("providers", "ledger", "store", "metrics", "page"):
         print(f"| {name} | {getattr(costs, name)} |")
     return 0 if costs.agree and costs.carried else 1
 

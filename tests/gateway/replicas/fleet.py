@@ -23,7 +23,7 @@ from dragoman_gateway.keys.key_store import KeyStore
 from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key
 from tests.gateway.replicas.relay import Relay
-from tests.gateway.scripted import MODELS, Upstream
+from tests.gateway.scripted import MODELS, Upstream, provider_bases
 from tests.gateway.serving import serving
 from tests.store.databases import postgres_place
 from tests.unit.limits.redis_server import own_name
@@ -170,9 +170,8 @@ def fleet(
 
 
 def _configuration(provider: str, database: str, keys: Mapping[str, Any]) -> str:
-    bases = dict.fromkeys(("openai", "openai-chat", "mistral", "deepseek"), f"{provider}/v1")
-    bases |= {"anthropic": provider, "google": provider}
-    lines = [f"[providers.{name}]\nbase_url = {json.dumps(base)}\nmax_retries = 0" for name, base in bases.items()]
+    bases = provider_bases(provider).items()
+    lines = [f"[providers.{name}]\nbase_url = {json.dumps(base)}\nmax_retries = 0" for name, base in bases]
     lines += ["[gateway]", "port = 0", "drain_seconds = 30", f"database = {json.dumps(database)}"]
     lines += ["[gateway.keys]", *(f"{name} = {json.dumps(value)}" for name, value in keys.items())]
     lines += ["[gateway.models]", *(f"{json.dumps(name)} = {json.dumps(model)}" for name, model in MODELS.items())]
