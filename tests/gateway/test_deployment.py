@@ -106,6 +106,13 @@ def test_the_configuration_names_the_services(compose: dict[str, Any]) -> None:
     assert VARIABLE in compose["services"]["gateway"]["environment"]
 
 
+def test_the_gateway_is_not_killed_before_it_has_booked_what_it_answered(compose: dict[str, Any]) -> None:
+    """Behind the drain, streams are cut, and what waits is stored."""
+    minutes = re.fullmatch(r"(\d+)m", compose["services"]["gateway"]["stop_grace_period"])
+    assert minutes is not None
+    assert 60 * int(minutes[1]) >= read_settings(FOLDER / "dragoman.toml").drain_seconds + 60
+
+
 def test_every_variable_that_is_needed_is_in_the_example() -> None:
     needed = set(re.findall(r"\$\{(\w+)", (FOLDER / "compose.yaml").read_text()))
     lines = (FOLDER / "example.env").read_text().splitlines()

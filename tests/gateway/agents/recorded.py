@@ -1,7 +1,7 @@
 """``python -m tests.gateway.agents.recorded [client ...] [--install FOLDER]``: libraries of npm, recorded and replayed.
 
-Each has a conversation with a tool call through `dragoman serve --record`, with another wire behind. Then the provider is
-gone, and the same program has it again through `dragoman serve --replay`.
+Each has a conversation with a tool call through `dragoman serve --record`, with another wire behind. Then the provider
+is gone, and the same program has it again through `dragoman serve --replay`.
 """
 
 import argparse

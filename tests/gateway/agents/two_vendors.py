@@ -1,8 +1,8 @@
 """``python -m tests.gateway.agents.two_vendors``: one conversation on two vendors, and what it costs.
 
 It starts in Claude Code on a model of Anthropic, goes on in Claude Code on one of OpenAI, and its cost is compared in
-the page, in `/metrics`, in the ledger of the keys, in the store, and by the providers' own counts. Without Claude Code in
-the folder DRAGOMAN_AGENTS, Anthropic's SDK has the same conversation.
+the page, in `/metrics`, in the ledger of the keys, in the store, and by the providers' own counts. Without Claude Code
+in the folder DRAGOMAN_AGENTS, Anthropic's SDK has the same conversation.
 """
 
 import json
@@ -121,7 +121,7 @@ def compare(client: str, *, stores: bool = True) -> Costs:
     return Costs(
         providers=providers.bill(),
         page=Decimal(found[1].replace(",", "")),
-        metrics=sum(map(Decimal, re.findall(r"^dragoman_cost_usd_total\{.*\} (\S+)$", metrics, re.M)), Decimal(0)),
+        metrics=sum(map(Decimal, re.findall(r"\ndragoman_cost_usd_total\{.*\} (\S+)", metrics)), Decimal(0)),
         ledger=sum((Decimal(each["spent"]["usd"]) for each in spend["data"]), Decimal(0)),
         store=stored,
         requests={wire: counted["requests"] for wire, counted in providers.counted.items()},

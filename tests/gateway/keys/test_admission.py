@@ -63,7 +63,7 @@ class Setup:
 
     async def spent(self) -> Amount:
         await self.ledger.flush()
-        return await self.ledger.spent(self.scope)
+        return await self.ledger.total_spend(self.scope)
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -85,7 +85,11 @@ def test_a_reply_costs_what_it_used_for_key_user_and_team(database: Database) ->
         await ticket.settle(usage(7))
         await ticket.settle(usage(7))
         assert await setup.spent() == Amount(Decimal("0.07"), 7)
-        assert await setup.ledger.spent("user:ann") == await setup.ledger.spent("team:research") == await setup.spent()
+        assert (
+            await setup.ledger.total_spend("user:ann")
+            == await setup.ledger.total_spend("team:research")
+            == await setup.spent()
+        )
         await setup.ledger.close()
 
     run(scenario())

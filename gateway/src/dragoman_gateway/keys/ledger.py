@@ -61,7 +61,7 @@ class _Balance:
     days: Sequence[tuple[int, Amount]]
     reserved: Amount
 
-    def spent(self, first_day: int = 1) -> Amount:
+    def spend_since(self, first_day: int = 1) -> Amount:
         return sum((amount for day, amount in self.days if day >= first_day), Amount())
 
 
@@ -90,17 +90,15 @@ class SpentBudgetError(BudgetExceededError):
 
     def __init__(self, scope: str, budget: PeriodBudget, spent: Amount, reserved: Amount, needed: Amount,
                  reset_at: datetime | None) -> None:  # fmt: skip
-        kind, _, name = scope.partition(":")
         unit = "usd" if budget.usd is not None and spent.usd + reserved.usd + needed.usd > budget.usd else "tokens"
         amounts = [getattr(each, unit) for each in (spent, reserved, needed)]
-        super().__init__(kind, unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2])
+        super().__init__(scope.partition(":")[0], unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2])
         self.reset_at = reset_at
         shown = [f"${each:.4f}" if unit == "usd" else f"{each:,} tokens" for each in amounts]
-        whose = "this key" if kind == "key" else f"the {kind} {name}"
         again = f"; it begins again at {reset_at:%Y-%m-%d %H:%M} UTC" if reset_at else ""
         message = (
-            f"the budget of {whose} is {budget}: {shown[0]} are spent, {shown[1]} are reserved for requests in flight,"
-            f" and this request could take {shown[2]}{again}"
+            f"the budget of {_owner(scope)} is {budget}: {shown[0]} are spent, {shown[1]} are reserved for requests in"
+            f" flight, and this request could take {shown[2]}{again}"
         )
         self.args = (message,)
 
@@ -109,13 +107,21 @@ class NoRoomError(LimitReachedError):
     """A key, a user or a team has as many requests in flight as it may."""
 
     def __init__(self, scope: str, concurrency: Concurrency) -> None:
-        kind, _, name = scope.partition(":")
-        whose = "this key" if kind == "key" else f"the {kind} {name}"
-        message = f"{whose} may have {concurrency}, and has as many requests in flight: ask again when one has ended"
+        message = (
+            f"{_owner(scope)} may have {concurrency}, and has as many requests in flight: ask again when one has ended"
+        )
         super().__init__(message, status=429, retry_after=_ROOM_AFTER)
 
 
+def _owner(scope: str) -> str:
+    """Return how a client reads of a scope."""
+    kind, _, name = scope.partition(":")
+    return "this key" if kind == "key" else f"the {kind} {name}"
+
+
 class Ledger:
+    """``watch`` reports budgets of which a share is spent."""
+
     def __init__(
         self,
         database: Database,
@@ -166,7 +172,7 @@ class Ledger:
             await asyncio.wait(storing)  # what has ended on this replica makes room, and may be stored just now
             await self._transact(work, locks=scopes)
         self._active.add(request_id)
-        self._work()
+        self._start_flushing()
 
     def book(self, request_id: str, scopes: Iterable[str], amount: Amount, *, requests: int = 1) -> None:
         """Store what a request spent, behind the answer, and end its reservation."""
@@ -175,7 +181,7 @@ class Ledger:
         if self._queue.add(Booking(request_id, tuple(scopes), day, amount, requests)):
             self.dropped += 1
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
-        self._work()
+        self._start_flushing()
 
     async def flush(self) -> None:
         """Store all bookings now. Raises DatabaseUnavailableError, and keeps them."""
@@ -216,16 +222,16 @@ class Ledger:
             lambda connection: {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
         )
 
-    async def spent(self, scope: str, first_day: int = 1) -> Amount:
-        """Return what a scope has spent since a day."""
-        return await self._database.read(lambda connection: _spent(connection, scope, first_day))
+    async def total_spend(self, scope: str) -> Amount:
+        """Return what a scope has spent in all. Raises DatabaseUnavailableError."""
+        return await self._database.read(lambda connection: _read_spend(connection, scope))
 
     async def _transact(self, work: Callable[[Connection], Result], locks: Iterable[str] = ()) -> Result:
         """Store all bookings and do more in one transaction. Raises DatabaseUnavailableError, and what `work` raises;
         then the bookings wait again.
         """
         batches, scopes = self._queue.take(), sorted(locks)
-        watched, now = self._watched(batches), self._clock()
+        watched, now = self._watched_budgets(batches), self._clock()
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if batches:
             self._storing.add(stored)
@@ -239,7 +245,7 @@ class Ledger:
             crossings, result = await self._database.write(both)
         except BaseException:
             self._queue.put_back(batches)
-            self._work()
+            self._start_flushing()
             raise
         finally:
             self._storing.discard(stored)
@@ -249,7 +255,7 @@ class Ledger:
             self._watch.report(crossing)
         return result
 
-    def _work(self) -> None:
+    def _start_flushing(self) -> None:
         if not self._closed and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._flush_regularly())
 
@@ -268,7 +274,7 @@ class Ledger:
             await asyncio.sleep(pause)
             idle += pause
 
-    def _watched(self, batches: Sequence[Batch]) -> Mapping[str, Sequence[PeriodBudget]]:
+    def _watched_budgets(self, batches: Sequence[Batch]) -> Mapping[str, Sequence[PeriodBudget]]:
         """Return the budgets whose spend the bookings change, if crossings are reported."""
         if self._watch is None:
             return {}
@@ -285,7 +291,7 @@ class Ledger:
         """Store the bookings, and return which shares of budgets are spent by them. The rows that they change are
         locked, so one transaction of one replica sees each crossing.
         """
-        bookings = _unstored(connection, batches, now)
+        bookings = _take_unstored(connection, batches, now)
         _add_up(connection, bookings)
         if self._watch is None:
             return ()
@@ -298,7 +304,7 @@ class Ledger:
         ]
 
 
-def _unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[Booking]:
+def _take_unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[Booking]:
     """Return the bookings of the batches that no earlier transaction stored, and note their batches as stored."""
     if not batches:
         return []
@@ -325,14 +331,14 @@ def _reserve(
     )
     is_new = not connection.execute(delete(reservations).where(reservations.c.id == request_id)).rowcount
     for scope in scopes:
-        if is_new and scope in concurrency and _in_flight(connection, scope) >= concurrency[scope].requests:
+        if is_new and scope in concurrency and _count_in_flight(connection, scope) >= concurrency[scope].requests:
             raise NoRoomError(scope, concurrency[scope])
         first_days = [(budget, budget.period.first_day(now)) for budget in budgets.get(scope, ())]
         if not first_days:
             continue
         balance = _read_balance(connection, scope, min(day for _, day in first_days))
         for budget, first_day in first_days:
-            spent, reserved = balance.spent(first_day), balance.reserved
+            spent, reserved = balance.spend_since(first_day), balance.reserved
             total = spent + reserved + needed
             over = (budget.usd is not None and total.usd > budget.usd) or (
                 budget.tokens is not None and total.tokens > budget.tokens
@@ -358,7 +364,7 @@ def _crossings(
     now: datetime,
 ) -> Iterator[Crossing]:
     first_day = budget.period.first_day(now)
-    spent = _spent(connection, scope, first_day)
+    spent = _read_spend(connection, scope, first_day)
     added = sum((each.amount for each in batch if scope in each.scopes and each.day >= first_day), Amount())
     before = Amount(spent.usd - added.usd, spent.tokens - added.tokens)
     for share in shares:
@@ -374,8 +380,8 @@ def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:
 
 def _statement(connection: Connection, scope: str, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
     balance = _read_balance(connection, scope)
-    periods = [(each, balance.spent(each.period.first_day(now)), each.period.reset_at(now)) for each in budgets]
-    return Statement(balance.spent(), balance.reserved, tuple(periods))
+    periods = [(each, balance.spend_since(each.period.first_day(now)), each.period.reset_at(now)) for each in budgets]
+    return Statement(balance.spend_since(), balance.reserved, tuple(periods))
 
 
 def _lock(connection: Connection, scope: str) -> None:
@@ -419,13 +425,13 @@ def _add(connection: Connection, scope: str, day: int, amount: Amount, requests:
     )
 
 
-def _spent(connection: Connection, scope: str, first_day: int) -> Amount:
-    query = select(spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= max(first_day, 1))
+def _read_spend(connection: Connection, scope: str, first_day: int = 1) -> Amount:
+    query = select(spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= first_day)
     rows = connection.execute(query).all()
     return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))
 
 
-def _in_flight(connection: Connection, scope: str) -> int:
+def _count_in_flight(connection: Connection, scope: str) -> int:
     query = select(func.count()).select_from(reservations).where(reservations.c.scope == scope)
     return connection.execute(query).scalar_one()
 
