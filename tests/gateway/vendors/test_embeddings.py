@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from array import array
 
 import httpx
@@ -13,6 +14,8 @@ from google.genai import types
 
 from dragoman import Budget
 from dragoman.policy import Pipeline
+from dragoman.testing.faults.server import json_reply
+from tests.gateway.keyed import Start
 from tests.gateway.upstream import gateway_before
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider
 from tests.unit.session.middleware.policy_plugins import DenyingPlugin
@@ -160,3 +163,16 @@ def test_budgets_policy_and_counts_hold_for_embeddings() -> None:
     assert spent.status_code == 429
     assert spent.json()["error"]["code"] == "insufficient_quota"
     assert 'dragoman_tokens_total{kind="input_tokens",model="openai:text-embedding-3-small"} 3.0' in counts
+
+
+def test_a_request_that_fails_half_way_costs_the_same_in_the_metrics_and_for_its_key(start: Start) -> None:
+    """Inputs beyond those that the provider takes at once are a request of their own, which may fail."""
+    answers = iter((Provider().reply, lambda _: json_reply({"message": "no"}, 400)))
+    setup = start(lambda request: next(answers)(request), models={"embed": "cohere:embed-v4.0"})
+    key, secret = setup.create_key()
+    failed = setup.http(secret).post("/v1/embeddings", json={"model": "embed", "input": ["Bern"] * 97})
+    counts = setup.bare.get("/metrics").text
+    assert failed.status_code == 400
+    charged = setup.spent(f"key:{key}").tokens
+    assert charged > 0
+    assert re.findall(r'dragoman_tokens_total{kind="input_tokens",.*} (.+)', counts) == [f"{charged:.1f}"]

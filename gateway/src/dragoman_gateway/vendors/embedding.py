@@ -73,7 +73,7 @@ async def _embed_at(call: Call, place: Deployment, client: AsyncClient, request:
             extra=dict(request.native) if known else {},
         )
     except BaseException as error:
-        await _settle_partial(ticket, getattr(error, "embedded", None))
+        await _settle_partial(call, ticket, getattr(error, "embedded", None))
         raise
     if ticket is not None:
         await ticket.settle(embeddings.usage)
@@ -98,11 +98,11 @@ async def _admit(call: Call, model: str, client: AsyncClient, request: Embedding
     return await call.gateway.services.admission.admit(call.caller, find_use, prices)
 
 
-async def _settle_partial(ticket: Ticket | None, done: PartialEmbeddings | None) -> None:
-    """Charge what the requests used that had ended before one failed."""
-    if ticket is None:
-        return
+async def _settle_partial(call: Call, ticket: Ticket | None, done: PartialEmbeddings | None) -> None:
+    """Count and charge what the requests used that had ended before one failed."""
     if done is not None and done.usage.total_tokens:
-        await ticket.settle(done.usage)
-    else:
+        call.record.usages = (*call.record.usages, done.usage)
+        if ticket is not None:
+            await ticket.settle(done.usage)
+    elif ticket is not None:
         ticket.release()
