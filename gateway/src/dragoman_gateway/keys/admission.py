@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
@@ -129,14 +130,14 @@ class CallerAdmission(AttemptMiddleware):
         question = effect.messages, effect.tools, effect.options
         admit = partial(self.admit, effect.adapter, lambda: question, effect.context.prices or price_table())
         try:
-            ticket: Ticket = yield Perform(_no_sync, admit)
+            ticket: Ticket = yield Perform(_refuse_sync, admit)
         except LimitReachedError as error:  # another model may have room
             return Failed(error)
         settled = False
         try:
             stages = (*effect.stages, ticket.watch) if ticket.may_grow else effect.stages
             outcome: SendOutcome = yield replace(effect, stages=stages)
-            yield Perform(_no_sync, partial(ticket.settle_outcome, outcome))
+            yield Perform(_refuse_sync, partial(ticket.settle_outcome, outcome))
             settled = True
             return outcome
         finally:
@@ -217,7 +218,7 @@ class Ticket:
             self._characters += len(event.partial_json)
         if self._characters <= self.reserved_output * _CHARACTERS_PER_TOKEN:
             return (event,)
-        return Perform(_no_sync, partial(self._grow, event))
+        return Perform(_refuse_sync, partial(self._grow, event))
 
     async def _grow(self, event: StreamEvent) -> Sequence[StreamEvent]:
         await self.grow()
@@ -288,7 +289,7 @@ def scopes_of(caller: Caller) -> tuple[str, ...]:
 
 
 def amount_of(usage: Usage) -> Amount:
-    return Amount(usage.cost_usd or Amount().usd, usage.total_tokens)
+    return Amount(usage.cost_usd or Decimal(0), usage.total_tokens)
 
 
 def max_use(
@@ -302,5 +303,5 @@ def max_use(
     return MaxUse(str(adapter.model_id), TokenUsage(**dict.fromkeys(buckets, tokens)), adapter.output_limit(options))
 
 
-def _no_sync() -> Any:
+def _refuse_sync() -> Any:
     raise RuntimeError("the gateway asks in an event loop")

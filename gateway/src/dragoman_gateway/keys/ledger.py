@@ -39,7 +39,7 @@ _MAX_QUEUED = 10_000
 _LOCK_DAY = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO = Decimal(0)
-_NONE: Mapping[str, Concurrency] = {}
+_NO_CONCURRENCY: Mapping[str, Concurrency] = {}
 _ROOM_AFTER = 1.0
 """Seconds after which a request that found no room may try again. When one ends is not known."""
 
@@ -114,7 +114,7 @@ class NoRoomError(LimitReachedError):
 
 
 def _owner(scope: str) -> str:
-    """Return how a client reads of a scope."""
+    """Return how an error names a key, a user or a team."""
     kind, _, name = scope.partition(":")
     return "this key" if kind == "key" else f"the {kind} {name}"
 
@@ -151,7 +151,7 @@ class Ledger:
         request_id: str,
         budgets: Mapping[str, Sequence[PeriodBudget]],
         needed: Amount,
-        concurrency: Mapping[str, Concurrency] = _NONE,
+        concurrency: Mapping[str, Concurrency] = _NO_CONCURRENCY,
     ) -> None:
         """Reserve an amount under all budgets of all scopes, and a place under each concurrency, or nothing. A second
         call with the same id replaces the first reservation, and keeps its places.

@@ -303,7 +303,7 @@ def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
 
 
 def _has_unsigned_thinking(message: Message) -> bool:
-    """Whether a message holds thinking that no provider of the wire has signed, and each refuses."""
+    """Whether a message holds thinking without a signature, which every provider of the wire refuses."""
     if message.role is not Role.ASSISTANT:
         return False
     return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)
