@@ -40,6 +40,7 @@ def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         assert process.stderr is not None
         try:
@@ -56,7 +57,7 @@ def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int
             with ThreadPoolExecutor(1) as pool:
                 begun = pool.submit(ask_to_the_end, url, "messages", question("messages", "after", stream=True))
                 wait_until(lambda: len(server.requests) == 1)
-                process.send_signal(signal.SIGTERM)
+                os.killpg(process.pid, signal.SIGTERM)  # each process gets it, as from systemd
                 received, in_order = begun.result()
             assert in_order
             assert b"message_stop" in received
