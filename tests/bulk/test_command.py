@@ -2,12 +2,16 @@
 
 import json
 import random
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from dragoman.bulk import Progress
 from dragoman.cli.app import app
+from dragoman.cli.bulk import progress_line
 from tests.bulk.mock_provider import mock_provider
 from tests.bulk.scale import run_disturbed, write_rows
 
@@ -27,6 +31,17 @@ def test_the_command_writes_answers_and_resumes(tmp_path: Path, monkeypatch: pyt
     assert "$0.002600" in rich.output
     lines = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(40)]
+
+
+def test_progress_is_one_line() -> None:
+    """What is not known yet is left out."""
+    early = Progress(total=1200, done=0, errors=0, in_flight=4, rate=None, cost_usd=None, projected_cost_usd=None,
+                     seconds_left=None, stopped=None)  # fmt: skip
+    assert progress_line(early) == "0 of 1,200"
+    later = replace(early, done=300, errors=2, rate=12.0, cost_usd=Decimal("0.5"), projected_cost_usd=Decimal(2),
+                    seconds_left=75.0)  # fmt: skip
+    shown = "300 of 1,200 · 2 errors · 12.0 per second · $0.5000 · about $2.0000 at the end · 1:15 left"
+    assert progress_line(later) == shown
 
 
 def test_answers_obey_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

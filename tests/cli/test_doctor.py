@@ -82,6 +82,11 @@ def test_what_is_wrong_is_named_with_what_to_do(
     assert "not checked: https://api.anthropic.com" in done.output
 
 
+def test_certificates_that_can_be_read_are_named(bare_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_DIR", str(bare_environment))
+    assert f"ok       certificates   SSL_CERT_DIR: {bare_environment}" in doctor("--no-connect").output
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_keys_that_others_can_read_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that corrects it is in the message."""

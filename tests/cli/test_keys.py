@@ -47,6 +47,10 @@ def test_a_key_is_read_from_a_pipe_listed_and_removed(keys_file: Path, monkeypat
     assert all(SECRET not in each.output for each in (done, listed, also_set, replaced, removed))
 
 
+def test_a_user_without_keys_reads_how_to_store_one() -> None:
+    assert "dragoman keys set PROVIDER" in run("list").output
+
+
 @pytest.mark.parametrize(
     ("words", "line", "error", "message"),
     [

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.exchanges
 
 OWN_EQUAL = 0.995
 SAMPLED = ("anthropic", "openai-chat", "openai-responses", "google", "ollama", "bedrock", "mistral")
-_FEW = 4
+_FEW = 8
 """How many replies of a provider the default run takes."""
 _STEP = 10
 """The exhaustive run takes one reply of so many."""
