@@ -33,9 +33,9 @@ class OpenConnections:
         reset_after_fork(self)
 
     def add(self, owner: Any, connection: Any) -> None:
-        """Note a connection, which has a ``fileno``, for as long as its owner exists."""
+        """Note a connection, which has a ``fileno``, for as long as its owner exists. It may be its own owner."""
         if connection is not None:
-            self._sockets[owner] = connection
+            self._sockets[owner] = None if connection is owner else connection  # a value that is its key never goes
 
     def __len__(self) -> int:
         return len(self._sockets)
@@ -44,9 +44,9 @@ class OpenConnections:
         """Put an empty file in the place of each connection: its number stays taken, so nobody closes another one."""
         with contextlib.suppress(OSError):
             nothing = os.open(os.devnull, os.O_RDWR)
-            for connection in list(self._sockets.values()):
+            for owner, connection in list(self._sockets.items()):
                 with contextlib.suppress(OSError, ValueError):
-                    if (number := connection.fileno()) >= 0:
+                    if (number := (connection or owner).fileno()) >= 0:
                         os.dup2(nothing, number, inheritable=False)
             os.close(nothing)
         self._sockets = WeakKeyDictionary()

@@ -28,6 +28,7 @@ from dragoman.testing.faults.server import (
     sse_reply,
 )
 from dragoman.transport import AsyncHttpTransport, RetryPolicy
+from dragoman.transport.engines.network import open_connections
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -373,3 +374,16 @@ def test_recordings_of_aiohttp_are_played(tmp_path: Path) -> None:
             with vcr.use_cassette(str(tmp_path / "cassette.yaml"), record_mode="once"):
                 assert asyncio.run(main()) == [b'{"ok": 1}', b"data: 1\n\ndata: 2\n\n"]
     assert len(server.requests) == 2
+
+
+@every_driver
+def test_a_closed_connection_is_forgotten(driver: Driver) -> None:
+    """A server that runs for months opens and closes millions of them."""
+    with FaultyServer(json_reply({"ok": 1})) as server:
+        driver.call(base_url=server.url)
+        gc.collect()
+        before = len(open_connections)
+        for _ in range(3):
+            driver.call(base_url=server.url)
+        gc.collect()
+    assert len(open_connections) <= before
