@@ -1,5 +1,5 @@
 """What a program needs to answer clients in their own wires: ids that return, state of providers that travels, and
-requests that go through as bytes.
+requests that go without a session.
 
 The methods themselves are the adapter's: `Adapter.from_wire_request`, `to_wire_response` and `encode_stream`
 (docs/answers.md).
@@ -11,11 +11,14 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.runtime.pass_through import Admitted, PassThrough
+from dragoman.runtime.attempts import Admitted
+from dragoman.runtime.direct_request import DirectRequest
+from dragoman.runtime.pass_through import PassThrough
 
 __all__ = [
     "Admitted",
     "ClientToolIds",
+    "DirectRequest",
     "LossKind",
     "PassThrough",
     "Relay",

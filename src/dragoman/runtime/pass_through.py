@@ -8,44 +8,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Protocol
 
-from dragoman.adapter.context import RequestContext, bundled_prices
-from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
-from dragoman.adapter.errors import ConfigurationError, MalformedReplyError, ProviderError, RequestCancelledError
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_batches_async
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import Usage
+from dragoman.runtime.attempts import Admitted, Attempts
 from dragoman.runtime.config import ClientConfig
-from dragoman.runtime.transports import Transports
-from dragoman.transport import AsyncTransport
 from dragoman.transport.retry import RetryState
 
-_READERS = ("policy", "limits", "events", "store", "router")
-"""The settings of a client that read conversations."""
 _WHOLE, _STREAMED = AdapterOptions(), AdapterOptions(stream=True)
 
 
-class Admitted(Protocol):
-    """What one attempt of a request has reserved. It is settled or released once; later calls do nothing."""
-
-    async def settle(self, usage: Usage | None) -> None:
-        """Settle by the usage of a whole reply; None if the reply reported none."""
-        ...
-
-    async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
-        """Settle an attempt without a whole reply. ``usage`` is what was reported of it. ``began``: content had
-        arrived. ``counts``: it is a request of the caller, not a reply that the provider broke."""
-        ...
-
-    def release(self) -> None:
-        """End the reservation."""
-        ...
-
-
-class PassThrough:
+class PassThrough(Attempts):
     """One request, with one reply. It is retried as a session retries."""
 
     def __init__(
@@ -64,62 +43,20 @@ class PassThrough:
 
         Raises ConfigurationError if the client is closed, or if it is not possible (`is_possible`).
         """
-        if not isinstance(adapter, WireAdapter) or not self.is_possible(config, adapter):
-            raise ConfigurationError(
-                "the adapter or the client's settings have to read the conversation: use a session"
-            )
-        config.lifetime.check()
-        self._prices = config.prices if config.prices is not None else bundled_prices()
-        self._transports: Transports[AsyncTransport] = config.connections.transports(asynchronous=True)
-        self._adapter = adapter
-        self._admit = admit or _admit_all
-        path = adapter.request_path(_STREAMED if stream else _WHOLE)
+        super().__init__(config, adapter, admit)
+        path = self._adapter.request_path(_STREAMED if stream else _WHOLE)
         self._request = WireRequest("POST", path, body, headers or {}, stream)
-        self.headers: Mapping[str, str] = {}
-        """The headers of the reply."""
-        self.usages: list[Usage] = []
-        """What was used, also by replies that broke off or could not be read."""
         self.complete = False
         """Whether a stream has its end. It is set before the last bytes are yielded."""
-
-    @staticmethod
-    def is_possible(config: ClientConfig, adapter: Adapter) -> bool:
-        """Whether nothing in the settings of a client reads conversations, and the wire is one of JSON bodies."""
-        reads = config.budgets or any(getattr(config, name) is not None for name in _READERS)
-        return not reads and isinstance(adapter, WireAdapter)
 
     async def send(self) -> WireResponse:
         """Return the whole reply. Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what
         ``admit`` raises.
         """
-        adapter, retries = self._adapter, self._transports.new_retries(self._adapter)
-        transport, arguments = self._connect(retries)
-        while True:
-            ticket = await self._admit()
-            context = self._new_context()
-            try:
-                response = await transport.send(adapter, self._request, **arguments)
-                self.headers = response.headers
-                try:
-                    usage = adapter.read_usage(response, context)
-                except ProviderError as raised:
-                    error, wait = raised, retries.record_unusable(raised)
-                    await ticket.settle_failed(self._count(raised.partial), began=False, counts=False)
-                else:
-                    if usage is not None:
-                        self.usages.append(usage)
-                    await ticket.settle(usage)
-                    return response
-            except (Exception, asyncio.CancelledError) as raised:
-                await ticket.settle_failed(None, began=False)
-                if not isinstance(raised, ProviderError):
-                    raise
-                error, wait = raised, retries.next_wait
-            finally:
-                ticket.release()
-            if wait is None:
-                raise error
-            await retries.timing.sleep_async(wait)
+        return await self._send(lambda _: self._request, self._read)
+
+    def _read(self, response: WireResponse, context: RequestContext) -> tuple[Usage | None, WireResponse]:
+        return self._adapter.read_usage(response, context), response
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a streamed reply as they arrive. After the end of the reply, it waits a moment for the
@@ -181,25 +118,11 @@ class PassThrough:
                 raise error or MalformedReplyError("the stream ended without an end", provider=adapter.provider)
             await retries.timing.sleep_async(wait)
 
-    def _connect(self, retries: RetryState) -> tuple[AsyncTransport, dict[str, Any]]:
-        return self._transports.get(self._adapter), self._transports.arguments(self._adapter, retries)
-
-    def _new_context(self) -> RequestContext:
-        context = RequestContext(model=str(self._adapter.model_id), prices=self._prices)
-        context.started_at = context.clock()
-        return context
-
     def _new_decoder(self, received: list[bytes]) -> StreamDecoder:
         decoder = self._adapter.reply_decoder(self._new_context())
         decoder.listener = received.append
         decoder.skim()
         return decoder
-
-    def _count(self, reply: Message | None) -> Usage | None:
-        if reply is None or reply.usage is None:
-            return None
-        self.usages.append(reply.usage)
-        return reply.usage
 
     def _abandon(self, decoder: StreamDecoder) -> Usage | None:
         """Count and return what a reply used that nobody reads to its end."""
@@ -207,26 +130,6 @@ class PassThrough:
             if isinstance(event, ErrorEvent):
                 return self._count(event.partial)
         return None
-
-
-class _Unlimited:
-    """Stands for what was reserved if nothing is."""
-
-    async def settle(self, usage: Usage | None) -> None:
-        """Settle nothing."""
-
-    async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
-        """Settle nothing."""
-
-    def release(self) -> None:
-        """End nothing."""
-
-
-_UNLIMITED = _Unlimited()
-
-
-async def _admit_all() -> Admitted:
-    return _UNLIMITED
 
 
 def _take(received: list[bytes]) -> bytes:

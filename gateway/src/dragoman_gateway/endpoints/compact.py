@@ -65,7 +65,7 @@ class CompactEndpoint(Endpoint):
 
 
 def _compaction(turn: Turn, sealer: StateSealer | None) -> dict[str, Any]:
-    message = turn.session.messages[-1]
+    message = turn.reply
     written = turn.adapter.to_wire_response(message, turn.context)
     return {
         "id": f"resp_{message.id}",

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from dragoman import Adapter, AdapterOptions, Loss, Message, Role, TextBlock
+from dragoman import Adapter, AdapterOptions, Loss, Message, Role, TextBlock, ToolDefinition
 from dragoman.answers import LossKind, Severity
 from dragoman.errors import InvalidRequestError
 from dragoman.messages import CostStatus, TokenUsage
-from dragoman.pricing import price_table
-from dragoman.session.effects import Send
+from dragoman_gateway.access import Prices
 from dragoman_gateway.wires import Wire
 from dragoman_gateway.wires.shared_fields import shared_fields
 
@@ -61,35 +60,38 @@ class OtherWire:
             raise InvalidRequestError("this model takes no system message after the first message of the user")
         return (*sent[:first], *map(_mark_if_late, sent[first:]))
 
-    def options(self, effect: Send) -> AdapterOptions:
+    def options(
+        self, options: AdapterOptions, adapter: Adapter, tools: Sequence[ToolDefinition], prices: Prices
+    ) -> AdapterOptions:
         """Return the options: with the fields that the provider has as well, and with the output limit of a model whose
         limit is known."""
-        adapter, options = effect.adapter, effect.options
         if shared := shared_fields(self._wire.name, adapter.provider, self._fields):
             extra = {**shared, **options.extra.get(adapter.provider, {})}
             options = replace(options, extra={**options.extra, adapter.provider: extra})
             self._losses[:] = [each for each in self._losses if each.reason.partition(":")[0] not in shared]
-        if _allows_some_tools(self._fields.get("tool_choice")) and effect.tools:
+        if _allows_some_tools(self._fields.get("tool_choice")) and tools:
             reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
             self._note(Loss(LossKind.OPTION, "", -1, reason))
         if names := ", ".join(_named_speakers(self._fields.get("messages"))):
             reason = f"the names of speakers, {names:.200}: the wire has none"
             self._note(Loss(LossKind.FIELD, "", -1, reason, Severity.INFO))
-        if (strict := ", ".join(_strict_tools(self._fields.get("tools")))) and effect.tools:
+        if (strict := ", ".join(_strict_tools(self._fields.get("tools")))) and tools:
             reason = f"strict of the tools {strict:.200}: the provider is not asked to hold the arguments to the schema"
             self._note(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
         limit, wanted = adapter.capabilities.max_output_tokens, options.max_output_tokens
-        if not self._settings.cap_output or wanted is None or wanted <= limit or not _is_known(effect):
+        if not self._settings.cap_output or wanted is None or wanted <= limit or not _is_known(adapter, prices):
             return options
         reason = f"max_output_tokens {wanted}: the model writes {limit} at most"
         self._note(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
         return replace(options, max_output_tokens=limit)
 
-    def start_tokens(self, adapter: Adapter, effect: Send, messages: Sequence[Message]) -> int | None:
+    def start_tokens(
+        self, options: AdapterOptions, adapter: Adapter, tools: Sequence[ToolDefinition], messages: Sequence[Message]
+    ) -> int | None:
         """Return the input tokens for the start of a stream; None to announce none."""
-        if not (self._settings.estimate_start and self._wire.announces_tokens and effect.options.stream):
+        if not (self._settings.estimate_start and self._wire.announces_tokens and options.stream):
             return None
-        return adapter.estimate_input_tokens(messages, effect.tools)
+        return adapter.estimate_input_tokens(messages, tools)
 
     def _note(self, loss: Loss | None) -> None:
         if loss is not None and loss not in self._losses:
@@ -128,8 +130,7 @@ def _named_speakers(messages: Any) -> list[str]:
     return sorted({each["name"] for each in speakers if isinstance(each.get("name"), str)})
 
 
-def _is_known(effect: Send) -> bool:
+def _is_known(adapter: Adapter, prices: Prices) -> bool:
     """Whether the model is in the price table: any other model has the limits of its family."""
-    prices = effect.context.prices or price_table()
-    priced = prices.price(str(effect.adapter.model_id), TokenUsage(), datetime.now(UTC))
+    priced = prices.price(str(adapter.model_id), TokenUsage(), datetime.now(UTC))
     return priced.cost_status is CostStatus.PRICED

@@ -1,8 +1,10 @@
 """Decides whether the gateway has to read the messages of a request, or may leave that to the provider."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from dragoman import AdapterOptions, Message, TextBlock, ToolDefinition
 from dragoman.answers import holds_state
 from dragoman_gateway.turn.request import HISTORIES, ClientRequest
 
@@ -21,6 +23,17 @@ def must_read(request: ClientRequest, model: str) -> bool:
         or any(fields.get(name) is not None for name in wire.server_state)
         or (wire.signs_thinking and _THINKING.search(request.body) is not None)
         or holds_state(request.body)
+    )
+
+
+def is_plain(messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions) -> bool:
+    """Whether a request asks for a reply to texts and no more: then it needs nothing that only a session does, such as
+    running tools, reading files and going on without an expired container."""
+    return (
+        not tools
+        and options.server_state is None
+        and options.background is None
+        and all(type(block) is TextBlock for message in messages for block in message.content)
     )
 
 

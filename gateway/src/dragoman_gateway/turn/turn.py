@@ -1,6 +1,6 @@
 """A request as one turn of a session."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 from dragoman import (
     Adapter,
     AdapterOptions,
+    AsyncClient,
     AsyncSession,
     Loss,
     Message,
@@ -18,9 +19,9 @@ from dragoman import (
     WireRequest,
     get_adapter,
 )
-from dragoman.answers import ClientToolIds, PassThrough, Relay, holds_state
+from dragoman.answers import Admitted, ClientToolIds, DirectRequest, PassThrough, Relay, holds_state
 from dragoman.blocks import TextBlock, ThinkingBlock
-from dragoman.errors import DragomanError, InvalidRequestError
+from dragoman.errors import DragomanError, InvalidRequestError, TurnLimitError
 from dragoman.messages import Role
 from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.pricing import price_table
@@ -30,7 +31,7 @@ from dragoman_gateway.errors import ClientError, ModelDeniedError, ServerStateEr
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.other_wire import OtherWire
-from dragoman_gateway.turn.reading import must_read
+from dragoman_gateway.turn.reading import is_plain, must_read
 from dragoman_gateway.turn.replies import Headers
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
@@ -44,7 +45,9 @@ class Turn:
     """
 
     session: AsyncSession
-    """The session that asks the present place."""
+    """The session that asks the present place, unless the request goes without one."""
+    reply: Message
+    """The last whole reply that was read."""
 
     def __init__(self, request: ClientRequest, means: Means, *, path: str | None = None) -> None:
         """``path`` is the address at a provider of the client's wire, if it is not the usual one."""
@@ -61,6 +64,8 @@ class Turn:
         self._earlier: list[Usage] = []
         place = self._places.pop(0)
         self._place = place
+        self._direct: DirectRequest | None = None
+        """Asks the present place without a session; None if the request needs one."""
         self.through = self._way_through(place)
         """Sends the client's bytes without a session; None if anything but the provider reads the messages."""
         if self.through is not None:
@@ -94,22 +99,34 @@ class Turn:
         # An address of its own, and an access that admits nothing but the turns of sessions, need a session.
         if self._path is not None or must_read(request, place.model) or self._may_need_state():
             return None
-        if means.admit is not None and not _admits_bytes(means.admit, request):
-            return None
-        config, adapter = means.client_for(place.client).config, get_adapter(place.model)
-        if not PassThrough.is_possible(config, adapter) or (body := request.body_for(adapter)) is None:
-            return None
-        if means.may_ask is not None and not means.may_ask(str(adapter.model_id)):
+        client, adapter = means.client_for(place.client), get_adapter(place.model)
+        if not self._goes_without_session(client, adapter) or (body := request.body_for(adapter)) is None:
             return None
         self._note_asked(adapter)
-        admit = None
         if means.admit is not None:
             self._counts = True
             body = ask_for_usage(body, request.fields) if self.hides_usage else body
-            read = partial(_read_question, self.adapter, request.fields, means)
-            admit = partial(means.admit.admit, adapter, read, config.prices or price_table())
+        admit = self._admission(client, adapter, partial(_read_question, self.adapter, request.fields, means))
         headers = request.wire.headers.to_provider(request.headers)
-        return PassThrough(config, adapter, body, headers=headers, stream=request.stream, admit=admit)
+        return PassThrough(client.config, adapter, body, headers=headers, stream=request.stream, admit=admit)
+
+    def _goes_without_session(self, client: AsyncClient, adapter: Adapter) -> bool:
+        """Whether nothing reads what is asked and answered. A session refuses models that the caller may not ask."""
+        means, model = self._means, str(adapter.model_id)
+        return (
+            (means.admit is None or _admits_bytes(means.admit, self.request))
+            and PassThrough.is_possible(client.config, adapter)
+            and (means.may_ask is None or means.may_ask(model))
+        )
+
+    def _admission(
+        self, client: AsyncClient, adapter: Adapter, read: Callable[[], Question]
+    ) -> Callable[[], Awaitable[Admitted]] | None:
+        """Return what admits each attempt that goes without a session; None if all may be sent."""
+        admit = self._means.admit
+        if not isinstance(admit, AttemptMiddleware):
+            return None
+        return partial(admit.admit, adapter, read, client.config.prices or price_table())
 
     def _may_need_state(self) -> bool:
         """Whether a later place has another wire, for which a reading of the request finds the state of its calls."""
@@ -137,11 +154,23 @@ class Turn:
         self._history = messages
 
     def _start(self, place: Deployment, session_id: str | None = None) -> None:
-        """Make the session that asks a place. Each place has a session of its own, so that each can be stored."""
-        caller, means = self.request.caller, self._means
+        """Prepare to ask a place. Each place has a session of its own, so that each can be stored."""
+        means = self._means
         client = means.client_for(place.client)
+        config = client.config
         self._place = place
-        self.session = client.session(
+        self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
+        policy = config.policy
+        self.judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
+        self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
+        self.context.prices = config.prices or price_table()
+        self._direct = self._start_direct(place, client)
+        if self._direct is None:
+            self.session = self._start_session(place, client, session_id)
+
+    def _start_session(self, place: Deployment, client: AsyncClient, session_id: str | None) -> AsyncSession:
+        caller, admit = self.request.caller, self._means.admit
+        return client.session(
             place.model,
             messages=self._history,
             tools=self._tools,
@@ -149,16 +178,55 @@ class Turn:
             tool_ids=self.context.tool_ids,
             session_id=session_id,
             max_rounds=1,
-            middleware=(self._follow,) if means.admit is None else (self._follow, means.admit),
+            middleware=(self._follow,) if admit is None else (self._follow, admit),
             user_id=caller.user,
             team_id=caller.team,
         )
-        self.context.prices = self.session.prices
-        config = client.config
-        self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
-        policy = config.policy
-        self.judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
-        self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
+
+    def _start_direct(self, place: Deployment, client: AsyncClient) -> DirectRequest | None:
+        """Return what asks a provider of another wire without a session; None if a session has something to do."""
+        request, adapter = self.request, get_adapter(place.model)
+        if request.stream or adapter.provider == request.wire.provider or not self._passes or self.prompt is None:
+            return None
+        if request.caller.user is not None or request.caller.team is not None:  # a session checks these names
+            return None
+        question = [*self._history, self.prompt], self._tools, self._options
+        if not (is_plain(*question) and self._goes_without_session(client, adapter)):
+            return None
+        return DirectRequest(
+            client.config,
+            adapter,
+            partial(self._encode, adapter, *question),
+            session_id=self.context.session_id,
+            tool_ids=self.context.tool_ids,
+            admit=self._admission(client, adapter, lambda: question),
+        )
+
+    def _encode(
+        self,
+        adapter: Adapter,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        options: AdapterOptions,
+        context: RequestContext,
+    ) -> WireRequest:
+        """Encode an attempt that goes without a session. Raises InvalidRequestError."""
+        self._note_asked(adapter)
+        adapter, messages, options = self._adapt(adapter, messages, tools, options)
+        return adapter.to_wire(messages, tools, options.with_context(context))
+
+    async def ask(self) -> tuple[Message, tuple[Loss, ...]]:
+        """Return the whole reply of the present place, and what the request for it lost."""
+        if self._direct is not None:
+            self.reply = await self._direct.send()
+            return self.reply, self._direct.losses
+        try:
+            reply = await self.session.ask(self.prompt)
+        except TurnLimitError:  # the provider pauses, and the client goes on
+            self.reply, losses = self.session.messages[-1], ()
+        else:
+            self.reply, losses = reply.message, reply.losses
+        return self.reply, losses
 
     @property
     def may_pass(self) -> bool:
@@ -221,8 +289,8 @@ class Turn:
         return (*self.context.losses, *asked)
 
     def _usages(self) -> list[Usage]:
-        if self.through is not None:
-            return self.through.usages
+        if (direct := self.through or self._direct) is not None:
+            return direct.usages
         last = self.session.messages[-1:]
         return [each.usage for each in (*last, *self.session.attempts) if each.usage is not None]
 
@@ -244,27 +312,34 @@ class Turn:
         if self._means.may_ask is not None and not self._means.may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
         self._note_asked(adapter)
-        wire, messages, options = self.request.wire, effect.messages, effect.options
-        if adapter.provider == wire.provider:
-            adapter = self.relay.adapter(adapter, effect.tools)
-        else:
-            other = OtherWire(self._means.other_wire, wire, self.request.fields, self.context.losses)
-            try:
-                messages = other.messages(messages, adapter)
-            except InvalidRequestError as error:
-                return Failed(error)
-            options = other.options(effect)
-            if self._means.strict:
-                adapter = self.relay.adapter(adapter, effect.tools)
-            self.context.estimated_input_tokens = other.start_tokens(adapter, effect, messages)
+        try:
+            adapter, messages, options = self._adapt(adapter, effect.messages, effect.tools, effect.options)
+        except InvalidRequestError as error:
+            return Failed(error)
         observers = (*effect.observers, self._note_headers)
-        if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
-            options = replace(options, output_schema=self._schema)
         return (
             yield replace(
                 effect, adapter=adapter, messages=messages, options=options, observers=observers, joins_text=True
             )
         )
+
+    def _adapt(
+        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[Adapter, Sequence[Message], AdapterOptions]:
+        """Return what is sent, and what writes it. Raises InvalidRequestError."""
+        means, wire = self._means, self.request.wire
+        if adapter.provider == wire.provider:
+            adapter = self.relay.adapter(adapter, tools)
+        else:
+            other = OtherWire(means.other_wire, wire, self.request.fields, self.context.losses)
+            messages = other.messages(messages, adapter)
+            options = other.options(options, adapter, tools, self.context.prices or price_table())
+            if means.strict:
+                adapter = self.relay.adapter(adapter, tools)
+            self.context.estimated_input_tokens = other.start_tokens(options, adapter, tools, messages)
+        if self._schema is not None:  # the client checks the answer: a session that knew the schema would ask again
+            options = replace(options, output_schema=self._schema)
+        return adapter, messages, options
 
     def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
         """Let the policy judge the calls. The client runs them, so the only results are refusals.

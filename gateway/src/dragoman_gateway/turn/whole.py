@@ -4,8 +4,6 @@ import asyncio
 
 from starlette.types import Receive, Send
 
-from dragoman import Loss, Message
-from dragoman.errors import TurnLimitError
 from dragoman_gateway.turn.errors import encoded_headers, error_response
 from dragoman_gateway.turn.heads import named, reply_head
 from dragoman_gateway.turn.replies import Departure, Response
@@ -61,7 +59,7 @@ async def _ask(turn: Turn) -> Response:
     if turn.through is not None:
         passed = await turn.through.send()
         return Response(passed.status, [*reply_head(turn, ()), _JSON], passed.body)
-    message, asked = await _request_reply(turn)
+    message, asked = await turn.ask()
     if turn.passes_reply and turn.relay.response is not None:
         return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)
     turn.begin_reply()
@@ -69,11 +67,3 @@ async def _ask(turn: Turn) -> Response:
     losses = turn.request.record.losses = turn.losses(asked)
     head = reply_head(turn, losses)
     return Response(written.status, [*head, *encoded_headers(written, head)], written.body)
-
-
-async def _request_reply(turn: Turn) -> tuple[Message, tuple[Loss, ...]]:
-    try:
-        reply = await turn.session.ask(turn.prompt)
-    except TurnLimitError:  # the provider pauses, and the client goes on
-        return turn.session.messages[-1], ()
-    return reply.message, reply.losses
