@@ -1,6 +1,7 @@
 """The adapter for Anthropic's Messages API."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -9,6 +10,7 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -17,7 +19,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman_adapters.anthropic import decode, encode, errors
-from dragoman_adapters.anthropic.options import decode_options
+from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 
 if TYPE_CHECKING:
@@ -79,7 +81,9 @@ class AnthropicAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+        tools, target, context = decode.decode_tools(native, self.provider), self.target, reader.context
+        decode_new = partial(decode_options, native, target, context)
+        return tools, read_options(native, target, context, CONVERSATION, decode_new)
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

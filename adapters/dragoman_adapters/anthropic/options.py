@@ -11,6 +11,8 @@ from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
+CONVERSATION = ("model", "messages", "system", "tools")
+"""The fields of a request that are no options."""
 SAMPLING = ("temperature", "top_p", "top_k")
 OPTIONS = OptionTable(
     {

@@ -1,6 +1,7 @@
 """The adapter for Chat Completions: OpenAI's own, and the base of all other endpoints with this wire."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -9,6 +10,7 @@ from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabil
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -18,7 +20,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_chat import decode, encode, errors
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
-from dragoman_adapters.openai_chat.options import decode_options
+from dragoman_adapters.openai_chat.options import CONVERSATION, decode_options
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
@@ -104,7 +106,9 @@ class ChatAdapter(WireAdapter):
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
         tools = decode.decode_tools(native, self.provider)
-        return tools, decode_options(native, self.target, reader.context, self.dialect)
+        target, context = self.target, reader.context
+        decode_new = partial(decode_options, native, target, context, self.dialect)
+        return tools, read_options(native, target, context, CONVERSATION, decode_new)
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

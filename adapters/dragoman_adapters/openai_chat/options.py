@@ -15,6 +15,8 @@ from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
+CONVERSATION = ("model", "messages", "tools", "functions")
+"""The fields of a request that are no options."""
 SCHEMA_NAME = "answer"
 """The wire requires a name for a schema; it has no meaning."""
 

@@ -1,6 +1,7 @@
 """The adapter for OpenAI's Responses API."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from dragoman.adapter.operations.steps import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -20,7 +22,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_responses import decode, encode, errors
-from dragoman_adapters.openai_responses.options import decode_options
+from dragoman_adapters.openai_responses.options import CONVERSATION, decode_options
 from dragoman_adapters.openai_responses.stream import ResponsesStreamDecoder
 
 if TYPE_CHECKING:
@@ -117,7 +119,9 @@ class ResponsesAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+        tools, target, context = decode.decode_tools(native, self.provider), self.target, reader.context
+        decode_new = partial(decode_options, native, target, context)
+        return tools, read_options(native, target, context, CONVERSATION, decode_new)
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

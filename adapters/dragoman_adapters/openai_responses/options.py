@@ -106,6 +106,10 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
     return {"format": {"type": "json_schema", "name": name, "schema": sent_schema, "strict": strict is not None}}
 
 
+CONVERSATION = ("model", "instructions", "input", "tools")
+"""The fields of a request that are no options."""
+
+
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     reasoning = native.get("reasoning") or {}

@@ -115,13 +115,14 @@ class Adapter(ABC):
     @property
     def target(self) -> Target:
         """The model as the target of a request."""
+        capabilities = self.capabilities
         return Target(
             self.provider,
             self.model,
-            self.capabilities,
+            capabilities,
             cache_key=(type(self), self.model),
             server_tools=self.server_tools,
-            marks_cache=self.marks_cache and bool(self.capabilities.supports_prompt_caching),
+            marks_cache=self.marks_cache and bool(capabilities.supports_prompt_caching),
             cites_documents=self.cites_documents,
         )
 
@@ -342,7 +343,7 @@ class WireAdapter(Adapter):
     ) -> Usage | None:
         """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
         with wrap_malformed(self.provider):
-            return ReplyBuilder(context, self.provider).build_usage(decode(self._parse(response)))
+            return ReplyBuilder(context, self.provider, "").build_usage(decode(self._parse(response)))
 
     def _parse(self, response: WireResponse) -> dict[str, Any]:
         if response.status >= 400:

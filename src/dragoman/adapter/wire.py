@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from dragoman.adapter.losses import Loss
 
@@ -22,8 +22,18 @@ class Headers(Mapping[str, str]):
         else:
             self._items = {name.lower(): value for name, value in (items or {}).items()}
 
+    @classmethod
+    def from_lower(cls, items: dict[str, str]) -> Self:
+        """Return the headers of a dictionary whose names are in lower case. It must not change afterwards."""
+        headers = cls.__new__(cls)
+        headers._items = items
+        return headers
+
     def __getitem__(self, name: str) -> str:
         return self._items[name.lower()]
+
+    def get(self, name: str, default: Any = None) -> Any:  # that of Mapping takes three calls
+        return self._items.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

@@ -18,8 +18,6 @@ from dragoman.runtime.transports import Transports
 from dragoman.transport import AsyncTransport
 from dragoman.transport.retry import RetryState
 
-_READERS = ("policy", "limits", "events", "store", "router")
-"""The settings of a client that read conversations."""
 ReplyT = TypeVar("ReplyT")
 
 
@@ -64,8 +62,14 @@ class Attempts:
     @staticmethod
     def is_possible(config: ClientConfig, adapter: Adapter) -> bool:
         """Whether nothing in the settings of a client reads conversations, and the wire is one of JSON bodies."""
-        reads = config.budgets or any(getattr(config, name) is not None for name in _READERS)
-        return not reads and isinstance(adapter, WireAdapter)
+        return isinstance(adapter, WireAdapter) and not (
+            config.budgets
+            or config.policy is not None
+            or config.limits is not None
+            or config.events is not None
+            or config.store is not None
+            or config.router is not None
+        )
 
     async def _send(
         self,

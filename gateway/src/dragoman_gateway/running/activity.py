@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 from dragoman import Usage
 from dragoman_gateway.running.metrics import RequestRecord
@@ -89,8 +90,7 @@ class Figures:
             self.usd = usd if self.usd is None else self.usd + usd
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Group:
+class Group(NamedTuple):
     """What requests are counted by: the day in UTC, the model that was asked, and the id of the key."""
 
     day: date
@@ -116,9 +116,12 @@ class Activity:
         day = self._clock().date()
         model = record.asked or (record.model if record.status < 400 else "")
         group = Group(day, model, record.key_id or "")
-        if group not in self._groups and len(self._groups) >= _MAX_GROUPS:
-            group = Group(day, _OTHER, _OTHER)
-        self._groups.setdefault(group, Figures()).add(record, time.perf_counter() - record.started_at)
+        figures = self._groups.get(group)
+        if figures is None:
+            if len(self._groups) >= _MAX_GROUPS:
+                group = Group(day, _OTHER, _OTHER)
+            figures = self._groups.setdefault(group, Figures())
+        figures.add(record, time.perf_counter() - record.started_at)
 
     def total(self) -> Figures:
         return _merge(self._groups.values())

@@ -139,7 +139,8 @@ class Gateway:
     @property
     def in_flight(self) -> int:
         """The requests that are being answered, those of earlier generations too."""
-        return self.current.in_flight + sum(each.in_flight for each in self._old)
+        running = self.current.in_flight
+        return running + sum(each.in_flight for each in self._old) if self._old else running
 
     @property
     def dropped(self) -> dict[str, int]:

@@ -32,7 +32,6 @@ from dragoman_gateway.stored.turn import StoredTurn, read_turn
 from dragoman_gateway.turn.request import ClientRequest
 
 _IN_MEMORY = "sqlite://"
-_MAY_NAME = (b"cntr_", b"container_", b"file-", b"file_", b"cfile_")
 
 
 class Services:
@@ -156,12 +155,17 @@ class RequestServices:
         if self.state is not None and self.state.written and services.states is not None:
             await services.states.store(self.state, caller.owner)
             self.state.written = {}
-        if any(mark in body for mark in _MAY_NAME) and (new := find_made_ids(body) - self._made):
+        if _may_name_ids(body) and (new := find_made_ids(body) - self._made):
             self._made |= new
             try:
                 await services.owned.record(caller, new)
             except DatabaseUnavailableError:
                 services.owned.dropped += len(new)
+
+
+def _may_name_ids(body: bytes) -> bool:
+    """Whether bytes of a reply may name ids that `find_made_ids` finds. It is asked for each piece of each stream."""
+    return b"file_" in body or b"file-" in body or b"cntr_" in body or b"container_" in body
 
 
 def requires_keys(settings: GatewaySettings) -> bool:

@@ -87,6 +87,7 @@ class Turn:
         caller, means = self.request.caller, self._means
         return RequestContext(
             model=means.deployments.model,
+            request_id=self.request.request_id,
             tool_ids=ClientToolIds(),
             client_query=self.request.query,
             state_store=means.state_store,
@@ -148,7 +149,8 @@ class Turn:
         request, check = self.request, _refuse_losses if self._means.strict else None
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
-        self._options, self._schema = replace(options, output_schema=None), options.output_schema
+        self._schema = options.output_schema
+        self._options = options if self._schema is None else replace(options, output_schema=None)
         self.relay = Relay(self._body_for, messages, options, path=self._path, check=check)
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages

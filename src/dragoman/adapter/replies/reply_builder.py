@@ -50,10 +50,11 @@ class ReplyBuilder:
     A stream needs a call's id when the call starts and again when the message is built; both get it here.
     """
 
-    def __init__(self, context: RequestContext, provider: str) -> None:
+    def __init__(self, context: RequestContext, provider: str, message_id: str | None = None) -> None:
+        """``message_id`` is that of the reply; None for a new one."""
         self.context = context
         self.provider = provider
-        self.message_id = context.new_id()
+        self.message_id = context.new_id() if message_id is None else message_id
         self._calls: dict[Hashable, str] = {}
 
     def call_id(self, position: Hashable, native: str | None) -> str:

@@ -44,8 +44,9 @@ def prepare_request(
 def _rename_tools(
     target: Target, tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Tools, AdapterOptions]:
-    rule = target.capabilities.tool_name_rule
-    legal_names = make_legal_names(tools, rule, target.provider)
+    if not tools:
+        return tools, options
+    legal_names = make_legal_names(tools, target.capabilities.tool_name_rule, target.provider)
     if not legal_names:
         return tools, options
     for own, name in legal_names.items():

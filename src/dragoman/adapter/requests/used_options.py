@@ -34,7 +34,7 @@ class UsedOptions:
     def take_set(self, names: Collection[str]) -> list[str]:
         """Take the named options. Returns the names of those that are set and were not taken before."""
         left = self._left
-        if left.isdisjoint(names):
+        if not left or left.isdisjoint(names):
             return []
         found = [name for name in names if name in left]
         left.difference_update(found)

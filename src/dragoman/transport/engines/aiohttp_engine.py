@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
 from dragoman.transport.call import AsyncResponse, Call
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
@@ -285,15 +286,15 @@ def _take_buffered(stream: Any) -> bytes:
     return remaining
 
 
-def _headers(response: Any) -> dict[str, str]:
-    """Lower-case names; values of the same name are joined, as httpx does."""
+def _headers(response: Any) -> Headers:
+    """Return the headers; values of the same name are joined, as httpx does."""
     headers: dict[str, str] = {}
     # A response that vcrpy replays has no raw headers.
     for name, value in response.raw_headers or _encode_items(response.headers.items()):
         lower = name.decode("latin-1").lower()
         text = _decode_value(value)
         headers[lower] = f"{headers[lower]}, {text}" if lower in headers else text
-    return headers
+    return Headers.from_lower(headers)
 
 
 def _encode_items(items: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:

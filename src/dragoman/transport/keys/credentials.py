@@ -77,8 +77,8 @@ class Credentials:
         if self._key is not None:
             return self._key
         for variable in endpoint.key_variables:
-            if self._environ.get(variable, "").strip():
-                return validate_key(ApiKey(self._environ[variable]), f"the API key in {variable}")
+            if key := self._environ.get(variable, "").strip():
+                return validate_key(ApiKey(key), f"the API key in {variable}")
         if self._environ is os.environ and takes_key(endpoint) and (stored := StoredKeys().get(provider)):
             return stored
         if endpoint.key_required:

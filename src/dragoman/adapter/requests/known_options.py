@@ -1,0 +1,57 @@
+"""Remembers the options of requests of clients: a client sends the same ones with each of its requests.
+
+Reading them includes writing them again, to find the fields that have no option. That takes longer than the rest of a
+short request.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.context import RequestContext
+from dragoman.adapter.errors import RequestError
+from dragoman.adapter.options import AdapterOptions
+from dragoman.adapter.requests.projection import Target
+
+_MAX_KNOWN = 512
+_MAX_KEY = 1000
+"""Bytes. Longer options hold schemas, or what a program made up for one request."""
+
+_known: dict[Hashable, AdapterOptions] = {}
+
+
+def read_options(
+    native: Mapping[str, Any],
+    target: Target,
+    context: RequestContext,
+    conversation: Collection[str],
+    decode: Callable[[], AdapterOptions],
+) -> AdapterOptions:
+    """Return the options of a request. ``decode`` reads them if no request with the same ones is known.
+    ``conversation`` names the fields that are no options: to the options it only matters whether they are there.
+    """
+    options = {name: value for name, value in native.items() if name not in conversation or not value}
+    try:
+        written = wirejson.dumps(options)
+    except RequestError:
+        return decode()
+    if len(written) > _MAX_KEY:
+        return decode()
+    # Besides the fields, the result depends on the adapter and the model, and on the limits of the model, which an
+    # update may change while a program runs. As JSON, 1 and true differ, and an absent field and an empty one do.
+    limits = target.capabilities.max_context_tokens, target.capabilities.max_output_tokens
+    key = (target.cache_key, limits, written, *(bool(native.get(name)) for name in conversation))
+    if (known := _known.get(key)) is not None:
+        return known.with_context(context)
+    found = decode()
+    if _is_shareable(found):
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = replace(found, context=None)
+    return found
+
+
+def _is_shareable(options: AdapterOptions) -> bool:
+    """Whether nothing inside can change: objects of a request belong to it alone."""
+    return not (options.extra or options.headers or options.metadata or options.output_schema)
