@@ -1,6 +1,6 @@
 """Requests and replies in bytes: adapters encode and decode them, transports send them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -34,6 +34,9 @@ class Headers(Mapping[str, str]):
 
     def get(self, name: str, default: Any = None) -> Any:  # that of Mapping takes three calls
         return self._items.get(name.lower(), default)
+
+    def items(self) -> ItemsView[str, str]:
+        return self._items.items()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

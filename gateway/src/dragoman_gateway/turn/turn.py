@@ -107,7 +107,7 @@ class Turn:
         if means.admit is not None:
             self._counts = True
             body = ask_for_usage(body, request.fields) if self.hides_usage else body
-        admit = self._admission(client, adapter, partial(_read_question, self.adapter, request.fields, means))
+        admit = self._admission(client, adapter, self._read_question)
         headers = request.wire.headers.to_provider(request.headers)
         return PassThrough(client.config, adapter, body, headers=headers, stream=request.stream, admit=admit)
 
@@ -128,6 +128,11 @@ class Turn:
         if not isinstance(admit, AttemptMiddleware):
             return None
         return partial(admit.admit, adapter, read, client.config.prices or price_table())
+
+    def _read_question(self) -> Question:
+        """Read a request that goes through, for an estimate of what it could use. Raises RequestError."""
+        context = RequestContext(model=self._means.deployments.model, tool_ids=ClientToolIds())
+        return self.adapter.from_wire_request(self.request.fields, context)
 
     def _may_need_state(self) -> bool:
         """Whether a later place has another wire, for which a reading of the request finds the state of its calls."""
@@ -367,11 +372,6 @@ class Turn:
 def _admits_bytes(admit: Middleware, request: ClientRequest) -> TypeGuard[AttemptMiddleware]:
     """Whether an access admits a request that goes through."""
     return isinstance(admit, AttemptMiddleware) and not (request.stream and admit.watches_streams)
-
-
-def _read_question(adapter: Adapter, fields: dict[str, Any], means: Means) -> Question:
-    """Read a request that goes through, for an estimate of what it could use. Raises RequestError."""
-    return adapter.from_wire_request(fields, RequestContext(model=means.deployments.model, tool_ids=ClientToolIds()))
 
 
 def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
+from dragoman.adapter.json_path import lookup_path
+
 logger = logging.getLogger("dragoman.adapter")
 
 MAX_COUNT = 10**12
@@ -108,14 +110,7 @@ class UsageReader:
         return tuple(self._unread)
 
     def _find(self, path: str) -> Any:
-        if "." not in path:  # most paths
-            return self.native.get(path)
-        value: Any = self.native
-        for name in path.split("."):
-            if not isinstance(value, dict):
-                return None
-            value = value.get(name)
-        return value
+        return self.native.get(path) if "." not in path else lookup_path(self.native, path)
 
     def _count(self, path: str, value: Any) -> int | None:
         """Return a count: a whole number that is not negative, which some providers write as 12.0. None for other

@@ -105,7 +105,7 @@ class RequestBuilder:
             prefix=prefix,
             instruction_turns=0 if whole else _count_turns_of(instructions, projection.turns),
             uncached=() if whole else uncached,
-            encoder_state=deepcopy(dict(prefix.encoder_state)),
+            encoder_state=deepcopy(dict(prefix.encoder_state)) if prefix.encoder_state else {},
         )
 
     def encode_history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> EncodedHistory:

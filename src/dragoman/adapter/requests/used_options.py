@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 from dataclasses import fields
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from dragoman.adapter.options import AdapterOptions
@@ -20,11 +22,9 @@ class UsedOptions:
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
-        self._left = {
-            name
-            for name in _defaults_of(type(options))
-            if (value := getattr(options, name)) is not None and value not in _EMPTY
-        }
+        names, read = _reader_of(type(options))
+        values = zip(names, read(options), strict=True)
+        self._left = {name for name, value in values if value is not None and value not in _EMPTY}
 
     def take(self, name: str) -> Any:
         """Return the value of an option. The caller sends it, or records why not."""
@@ -45,6 +45,13 @@ class UsedOptions:
         options = self._options
         defaults = _defaults_of(type(options))
         return [name for name in self.take_set(defaults) if getattr(options, name) != defaults[name]]
+
+
+@cache
+def _reader_of(kind: type[AdapterOptions]) -> tuple[tuple[str, ...], "attrgetter[Any]"]:
+    """Return the names of the options for the model, and what reads all of them at once."""
+    names = tuple(_defaults_of(kind))
+    return names, attrgetter(*names)
 
 
 _DEFAULTS: dict[type[AdapterOptions], dict[str, Any]] = {}

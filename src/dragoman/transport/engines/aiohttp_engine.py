@@ -264,6 +264,8 @@ class AiohttpResponse:
             if chunk:
                 yield chunk
                 chunk = b""  # a stream that pauses holds none
+                if stream.at_eof() and stream.exception() is None:  # as for most whole replies
+                    return
             elif broken is None:
                 return
         raise broken
