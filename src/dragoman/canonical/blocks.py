@@ -57,15 +57,6 @@ class FrozenModel(BaseModel):
         fields.pop("provider_raw", None)
         return fields
 
-    def __copy__(self) -> Self:
-        """Copy as pydantic does, in half the time: canonical data has no private attributes."""
-        copied, extra, change = type(self).__new__(type(self)), self.__pydantic_extra__, object.__setattr__
-        change(copied, "__dict__", self.__dict__.copy())
-        change(copied, "__pydantic_extra__", None if extra is None else extra.copy())
-        change(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__.copy())
-        change(copied, "__pydantic_private__", None)
-        return copied
-
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy as pydantic does, but validate the updates. Raises pydantic.ValidationError."""
         if not update:

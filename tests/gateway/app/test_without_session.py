@@ -1,0 +1,86 @@
+"""Texts for a provider of another wire need no session: what is sent and answered is as with one."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman import AsyncClient, Budget
+from dragoman.testing.faults.server import ServerScript, json_reply
+from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, whole_reply
+from tests.tables import each_row
+
+WITH_SESSION = {"budgets": [Budget(tokens=10**9)]}
+"""A setting that only sessions obey."""
+LATE_SYSTEM = {"messages": [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be brief."}]}
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {}}}}
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {"temperature": 0.5, "max_tokens": 10**7, "seed": 3}, {"response_format": SCHEMA},
+    {"messages": [{"role": "user", "name": "Ada", "content": "Hi"}]}, LATE_SYSTEM,
+)  # fmt: skip
+_VARYING = ("id", "created", "created_at", "request_id")
+REFUSED = json_reply({"error": {"type": "invalid_request_error", "message": "no"}}, status=400)
+
+
+def exchanges(script: ServerScript, wire: str, other: str, asked: list[dict[str, Any]], **settings: Any) -> list[Any]:
+    """Return what the client got for each request, apart from ids and times, and what was sent and counted."""
+    with gateway_before(script, models={"house": f"{PROVIDERS[other]}:some-model"}, **settings) as (url, server):
+        replies = [httpx.post(url + PATHS[wire], json=each) for each in asked]
+        sent = [(request.path, request.body) for request in server.requests]
+        page = httpx.get(f"{url}/metrics").text
+    counts = [line for line in page.splitlines() if line.startswith(("dragoman_tokens_total", "dragoman_losses_total"))]
+    got = [(each.status_code, each.headers.get("x-dragoman-losses"), content_of(each)) for each in replies]
+    return [got, sent, counts]
+
+
+def content_of(reply: httpx.Response) -> dict[str, Any]:
+    fields = {name: value for name, value in reply.json().items() if name not in _VARYING}
+    if isinstance(fields.get("output"), list):
+        fields["output"] = [{**item, "id": ""} for item in fields["output"]]
+    return fields
+
+
+@each_row(
+    ("wire", "other"),
+    [("chat", "messages"), ("chat", "responses"), ("messages", "chat"), ("responses", "messages")],
+)
+def test_replies_and_errors_are_those_of_a_session(wire: str, other: str) -> None:
+    script = [whole_reply(other), REFUSED, json_reply({}, status=503), json_reply({"choices": []})]
+    asked = [question(wire, "house")] * len(script)
+    direct, session = (exchanges(script, wire, other, asked, client=client) for client in ({}, WITH_SESSION))
+    assert direct == session
+    assert [status for status, *_ in direct[0]][:2] == [200, 400]
+
+
+@each_row("strict", [False, True])
+def test_losses_are_those_of_a_session(strict: bool) -> None:
+    asked = [{**question("chat", "house"), **each} for each in OPTIONS]
+    script = [whole_reply("messages")] * len(asked)
+    direct, session = (
+        exchanges(script, "chat", "messages", asked, strict=strict, client=client) for client in ({}, WITH_SESSION)
+    )
+    assert direct == session
+    assert any(losses for _, losses, _ in direct[0])
+
+
+def test_no_session_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a session was made")
+
+    monkeypatch.setattr(AsyncClient, "session", refuse)
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    asked = [question("chat", "house"), question("chat", "house", tools=[tool])]
+    got, *_ = exchanges([whole_reply("messages")], "chat", "messages", asked)
+    assert [status for status, *_ in got] == [200, 500]
+
+
+def test_the_next_place_is_asked_as_with_a_session() -> None:
+    places = [{"model": "anthropic:m"}, {"model": "openai:m", "weight": 0}]
+    script = [json_reply({}, status=503), whole_reply("responses")]
+    found = []
+    for client in ({}, WITH_SESSION):
+        with gateway_before(script, models={"house": places}, client=client) as (url, server):
+            reply = httpx.post(url + PATHS["chat"], json=question("chat", "house"))
+            found.append((reply.status_code, reply.json()["choices"], [each.path for each in server.requests]))
+    assert found[0] == found[1]
+    assert len(found[0][2]) == 2
