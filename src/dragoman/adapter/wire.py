@@ -2,9 +2,11 @@
 
 from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from dragoman.adapter.losses import Loss
+
+DefaultT = TypeVar("DefaultT")
 
 WireChunk = bytes
 """Bytes exactly as they arrived, cut anywhere."""
@@ -32,8 +34,14 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._items[name.lower()]
 
-    def get(self, name: str, default: Any = None) -> Any:  # that of Mapping takes three calls
-        return self._items.get(name.lower(), default)
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+
+    @overload
+    def get(self, name: str, /, default: str | DefaultT) -> str | DefaultT: ...
+
+    def get(self, name: str, /, default: object = None) -> object:
+        return self._items.get(name.lower(), default)  # that of Mapping takes three calls
 
     def items(self) -> ItemsView[str, str]:
         return self._items.items()

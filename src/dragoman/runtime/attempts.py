@@ -113,9 +113,7 @@ class Attempts:
 
     def _new_context(self) -> RequestContext:
         """Return the context of an attempt that begins now. There is no session, so it has no ids."""
-        context = RequestContext(
-            model=str(self._adapter.model_id), session_id="", request_id="", prices=self._prices
-        )
+        context = RequestContext(model=str(self._adapter.model_id), session_id="", request_id="", prices=self._prices)
         context.started_at = context.clock()
         return context
 

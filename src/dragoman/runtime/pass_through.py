@@ -15,7 +15,6 @@ from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestC
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_batches_async
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
-from dragoman.canonical.message import Message
 from dragoman.canonical.usage import Usage
 from dragoman.runtime.attempts import Admitted, Attempts
 from dragoman.runtime.config import ClientConfig

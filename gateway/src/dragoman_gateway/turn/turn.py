@@ -230,10 +230,10 @@ class Turn:
         try:
             reply = await self.session.ask(self.prompt)
         except TurnLimitError:  # the provider pauses, and the client goes on
-            self.reply, losses = self.session.messages[-1], ()
-        else:
-            self.reply, losses = reply.message, reply.losses
-        return self.reply, losses
+            self.reply = self.session.messages[-1]
+            return self.reply, ()
+        self.reply = reply.message
+        return self.reply, reply.losses
 
     @property
     def may_pass(self) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import fields
-from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -22,8 +21,8 @@ class UsedOptions:
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
-        names, read = _reader_of(type(options))
-        values = zip(names, read(options), strict=True)
+        defaults, read = _defaults_of(type(options))
+        values = zip(defaults, read(options), strict=True)
         self._left = {name for name, value in values if value is not None and value not in _EMPTY}
 
     def take(self, name: str) -> Any:
@@ -43,22 +42,16 @@ class UsedOptions:
     def take_rest(self) -> list[str]:
         """Take all options that were not taken. Returns the names of those that are set."""
         options = self._options
-        defaults = _defaults_of(type(options))
+        defaults, _ = _defaults_of(type(options))
         return [name for name in self.take_set(defaults) if getattr(options, name) != defaults[name]]
 
 
-@cache
-def _reader_of(kind: type[AdapterOptions]) -> tuple[tuple[str, ...], "attrgetter[Any]"]:
-    """Return the names of the options for the model, and what reads all of them at once."""
-    names = tuple(_defaults_of(kind))
-    return names, attrgetter(*names)
+_DEFAULTS: dict[type[AdapterOptions], tuple[dict[str, Any], "attrgetter[Any]"]] = {}
 
 
-_DEFAULTS: dict[type[AdapterOptions], dict[str, Any]] = {}
-
-
-def _defaults_of(kind: type[AdapterOptions]) -> dict[str, Any]:
-    """Return the options for the model that a class has, with their defaults."""
+def _defaults_of(kind: type[AdapterOptions]) -> tuple[dict[str, Any], "attrgetter[Any]"]:
+    """Return the options for the model that a class has, with their defaults, and what reads all of them at once."""
     if kind not in _DEFAULTS:
-        _DEFAULTS[kind] = {field.name: field.default for field in fields(kind) if field.name not in _FOR_THE_CONTRACT}
+        defaults = {field.name: field.default for field in fields(kind) if field.name not in _FOR_THE_CONTRACT}
+        _DEFAULTS[kind] = defaults, attrgetter(*defaults)
     return _DEFAULTS[kind]
