@@ -44,8 +44,8 @@ class DirectRequest(Attempts):
         """What the request lost."""
 
     async def send(self) -> Message:
-        """Return the reply. Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what ``encode``
-        and ``admit`` raise.
+        """Return the reply. Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what
+        ``encode`` and ``admit`` raise.
         """
         return await self._send(self._encode_attempt, self._read)
 
