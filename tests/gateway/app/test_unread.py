@@ -120,3 +120,16 @@ def test_a_request_that_no_other_place_can_read_ends_in_an_error_after_signs_of_
         received = read_until_cut(url + PATHS["messages"], new_content("messages", stream=True))
         assert len(server.requests) == 1
     assert b"invalid_request_error" in received
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_of_another_place_is_not_taken_for_the_bytes_of_the_first(stream: bool) -> None:
+    """The first place has the wire of the client and fails; the second one's reply is written for the client."""
+    places = [{"model": "anthropic:m"}, {"model": "openai-chat:m", "weight": 0}]
+    good = streamed_reply("chat") if stream else whole_reply("chat")
+    script = [json_reply({}, status=503), good]
+    with gateway_before(script, models={"house": places}, client={"budgets": [Budget(tokens=10**9)]}) as (url, server):
+        reply = httpx.post(url + PATHS["messages"], json=question("messages", "house", stream=stream))
+        assert len(server.requests) == 2
+    assert reply.status_code == 200
+    assert b"message_stop" in reply.content if stream else reply.json()["content"][0]["text"] == "In Switzerland."

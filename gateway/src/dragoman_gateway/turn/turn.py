@@ -64,8 +64,11 @@ class Turn:
         self._earlier: list[Usage] = []
         place = self._places.pop(0)
         self._place = place
-        self._direct: DirectRequest | None = None
-        """Asks the present place without a session; None if the request needs one."""
+        self._direct = False
+        """Whether the present place is asked without a session."""
+        self._direct_usages: list[Usage] = []
+        self._relays = False
+        """Whether the last attempt went to a provider of the client's wire."""
         self.through = self._way_through(place)
         """Sends the client's bytes without a session; None if anything but the provider reads the messages."""
         if self.through is not None:
@@ -94,6 +97,13 @@ class Turn:
             state_sealer=means.state_sealer,
             team_id=caller.team or caller.user or caller.key_id,
         )
+
+    @cached_property
+    def relay(self) -> Relay:
+        """Passes the bytes on in a session. It refers to the turn, so it is made only if it is needed: a turn that
+        refers to itself waits for the collector."""
+        check = _refuse_losses if self._means.strict else None
+        return Relay(self._body_for, self._read_messages, self._read_options, path=self._path, check=check)
 
     def _way_through(self, place: Deployment) -> PassThrough | None:
         request, means = self.request, self._means
@@ -151,12 +161,12 @@ class Turn:
         self._ask_with(messages, options)
 
     def _ask_with(self, messages: list[Message], options: AdapterOptions) -> None:
-        request, check = self.request, _refuse_losses if self._means.strict else None
+        request = self.request
         if passed := request.wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, request.wire.provider: passed})
         self._schema = options.output_schema
         self._options = options if self._schema is None else replace(options, output_schema=None)
-        self.relay = Relay(self._body_for, messages, options, path=self._path, check=check)
+        self._read_messages, self._read_options = tuple(messages), options
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
 
@@ -171,8 +181,8 @@ class Turn:
         self.judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
         self.context.prices = config.prices or price_table()
-        self._direct = self._start_direct(place, client)
-        if self._direct is None:
+        self._direct = self._asks_directly(place, client)
+        if not self._direct:
             self.session = self._start_session(place, client, session_id)
 
     def _start_session(self, place: Deployment, client: AsyncClient, session_id: str | None) -> AsyncSession:
@@ -190,17 +200,20 @@ class Turn:
             team_id=caller.team,
         )
 
-    def _start_direct(self, place: Deployment, client: AsyncClient) -> DirectRequest | None:
-        """Return what asks a provider of another wire without a session; None if a session has something to do."""
+    def _asks_directly(self, place: Deployment, client: AsyncClient) -> bool:
+        """Whether a provider of another wire can be asked without a session."""
         request, adapter = self.request, get_adapter(place.model)
         if request.stream or adapter.provider == request.wire.provider or not self._passes or self.prompt is None:
-            return None
+            return False
         if request.caller.user is not None or request.caller.team is not None:  # a session checks these names
-            return None
-        question = [*self._history, self.prompt], self._tools, self._options
-        if not (is_plain(*question) and self._goes_without_session(client, adapter)):
-            return None
-        return DirectRequest(
+            return False
+        asked = [*self._history, self.prompt]
+        return is_plain(asked, self._tools, self._options) and self._goes_without_session(client, adapter)
+
+    async def _ask_directly(self, prompt: Message) -> tuple[Message, tuple[Loss, ...]]:
+        client, adapter = self._means.client_for(self._place.client), get_adapter(self._place.model)
+        question = [*self._history, prompt], self._tools, self._options
+        request = DirectRequest(
             client.config,
             adapter,
             partial(self._encode, adapter, *question),
@@ -208,6 +221,11 @@ class Turn:
             tool_ids=self.context.tool_ids,
             admit=self._admission(client, adapter, lambda: question),
         )
+        try:
+            self.reply = await request.send()
+        finally:
+            self._direct_usages = request.usages
+        return self.reply, request.losses
 
     def _encode(
         self,
@@ -224,9 +242,8 @@ class Turn:
 
     async def ask(self) -> tuple[Message, tuple[Loss, ...]]:
         """Return the whole reply of the present place, and what the request for it lost."""
-        if self._direct is not None:
-            self.reply = await self._direct.send()
-            return self.reply, self._direct.losses
+        if self._direct and self.prompt is not None:
+            return await self._ask_directly(self.prompt)
         try:
             reply = await self.session.ask(self.prompt)
         except TurnLimitError:  # the provider pauses, and the client goes on
@@ -267,12 +284,17 @@ class Turn:
         if self.through is not None:
             return True
         changes = self._changes_replies or self.judges_calls or self.request.rewrites_reply
-        return self.relay.relayed and not changes
+        return self._is_relayed and not changes
+
+    @property
+    def _is_relayed(self) -> bool:
+        """Whether the last attempt sent the client's bytes."""
+        return self._relays and self.relay.relayed
 
     @property
     def headers_to_client(self) -> Headers | None:
         """The headers of the provider's reply that go to the client; None if it has another wire."""
-        if self.through is None and not self.relay.relayed:
+        if self.through is None and not self._is_relayed:
             return None
         headers = self._reply_headers if self.through is None else self.through.headers
         return self.request.wire.headers.to_client(headers)
@@ -296,8 +318,10 @@ class Turn:
         return (*self.context.losses, *asked)
 
     def _usages(self) -> list[Usage]:
-        if (direct := self.through or self._direct) is not None:
-            return direct.usages
+        if self.through is not None:
+            return self.through.usages
+        if self._direct:
+            return self._direct_usages
         last = self.session.messages[-1:]
         return [each.usage for each in (*last, *self.session.attempts) if each.usage is not None]
 
@@ -335,7 +359,8 @@ class Turn:
     ) -> tuple[Adapter, Sequence[Message], AdapterOptions]:
         """Return what is sent, and what writes it. Raises InvalidRequestError."""
         means, wire = self._means, self.request.wire
-        if adapter.provider == wire.provider:
+        self._relays = adapter.provider == wire.provider
+        if self._relays:
             adapter = self.relay.adapter(adapter, tools)
         else:
             other = OtherWire(means.other_wire, wire, self.request.fields, self.context.losses)
