@@ -1,7 +1,8 @@
-"""``python -m tests.benchmarks.gateway [server ...] [--seconds S] [--streams N] [--soak S | --workers] [--install F]``.
+"""``python -m tests.benchmarks.gateway [server ...] [--seconds S] [--rounds N] [--streams N] [--soak S | --workers]``.
 
-The servers take turns in one run. CPU is that of the server's processes, for a request that ended well; the ratios are
-to the bare proxy of the same run. The other wire is Messages behind a client of Chat Completions.
+The servers take turns in each round, so that a machine that others use slows all of them alike; the medians count. CPU
+is that of the server's processes, for a request that ended well; the ratios are to the bare proxy of the same run. The
+other wire is Messages behind a client of Chat Completions.
 """
 
 import argparse
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gateway", description=__doc__)
     parser.add_argument("server", nargs="*", help=f"of {', '.join(SERVERS)} (default: all that are installed)")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default 5)")
+    parser.add_argument("--rounds", type=int, default=3, help="of all servers; the medians count (default 3)")
     parser.add_argument("--streams", type=int, default=1000, help="open at once (default 1,000; 0 leaves it out)")
     parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="mixed load on ours; issue: 600")
     parser.add_argument("--workers", action="store_true", help="only ours, with 1, 2 and 4 workers")
@@ -74,18 +76,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return soak.main(upstream, options.soak)
         if options.workers:
             return workers.main(upstream, options.seconds)
-        rows: list[Row] = []
-        for server in tuple(servers):
-            try:
-                rows += _measure(server, upstream, options.seconds)
-            except NotStartedError as error:
-                print(f"{server}: {error}")
-                servers.remove(server)
+        measured: list[Row] = []
+        for _ in range(options.rounds):
+            for server in tuple(servers):
+                try:
+                    measured += _measure(server, upstream, options.seconds)
+                except NotStartedError as error:
+                    print(f"{server}: {error}")
+                    servers.remove(server)
+        rows = _medians(measured)
         _print_rows(rows)
         _print_half_load(servers, rows, upstream, options.seconds)
         if options.streams:
             _print_open_streams(servers, upstream, options.streams)
-    return int(any(row.load.failed for row in rows if row.server.startswith("dragoman")))
+    return int(any(row.load.failed for row in measured if row.server.startswith("dragoman")))
 
 
 def _request(target: Target, name: str, *, stream: bool) -> bytes:
@@ -107,6 +111,14 @@ def _measure(server: str, upstream: str, seconds: float) -> list[Row]:
             rows.append(row := Row(server, shape, load, cpu_seconds(target.pid) - before))
             print(f"{server}, {shape}: {row.cpu_each:,.0f} us of CPU", file=sys.stderr, flush=True)
     return rows
+
+
+def _medians(rows: list[Row]) -> list[Row]:
+    """Return the measurement with the median CPU for each server and shape, in the order of the first round."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.server, row.shape), []).append(row)
+    return [sorted(each, key=lambda row: row.cpu_each)[len(each) // 2] for each in found.values()]
 
 
 def _print_rows(rows: list[Row]) -> None:
