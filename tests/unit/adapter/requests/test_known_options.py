@@ -15,7 +15,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"max_tokens": 5}, {"max_completion_tokens": 5}, {"logprobs": True}, {"functions": []}, {"seed": float("inf")},
     {"stream_options": {"include_usage": True}, "stream": True}, {"top_p": None}, {"reasoning_effort": "low"},
 )  # fmt: skip
-FIELDS = {
+FIELDS: dict[str, dict[str, Any]] = {
     "openai-chat:gpt-5.2": {"messages": [{"role": "user", "content": "Hi"}]},
     "groq:llama-3.3-70b-versatile": {"messages": [{"role": "user", "content": "Hi"}]},
     "anthropic:claude-sonnet-4-6": {"messages": [{"role": "user", "content": "Hi"}]},
