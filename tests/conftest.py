@@ -12,7 +12,9 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import platformdirs
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -66,11 +68,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """An empty configuration folder: no test finds the stored keys of the person who runs it."""
-    folder = tmp_path_factory.mktemp("configuration")
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Empty folders of the user: no test finds the stored keys and conversations of the person who runs it.
+
+    A test whose variables name another folder for data gets that one.
+    """
+    folder = tmp_path_factory.mktemp("user")
+    data_path = platformdirs.user_data_path
+    theirs = data_path("dragoman", appauthor=False)
+
+    def own_data_path(*names: str, **options: bool) -> Path:
+        path = data_path(*names, **options)
+        return folder / "data" if path == theirs else path
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("platformdirs.user_config_path", lambda name, *_, **__: folder / name)
+        patch.setattr("platformdirs.user_config_path", lambda name, *_, **__: folder / "configuration" / name)
+        patch.setattr("platformdirs.user_data_path", own_data_path)
         yield
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +158,10 @@ def test_a_database_that_failed_is_not_asked_for_a_moment(database: Database) ->
         assert database.is_available
 
     asyncio.run(scenario())
+
+
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="set `database` under") as caught:
+        Database(f"sqlite:///{tmp_path}/file/gateway.db")
+    assert str(tmp_path / "file") in str(caught.value)

@@ -147,7 +147,7 @@ class Database:
             return self._create_postgres_engine()
         pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {"pool_size": _THREADS, "max_overflow": 0}
         if not in_memory:
-            Path(str(self._url.database)).expanduser().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _create_folder(Path(str(self._url.database)).expanduser().parent)
         engine = create_engine(
             self._url,
             hide_parameters=True,
@@ -189,6 +189,14 @@ async def retry_for(seconds: float, work: Callable[[], Awaitable[None]]) -> None
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _create_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        message = f"the gateway cannot create the folder {folder} for its database ({error.strerror}): "
+        raise ConfigurationError(message + "set `database` under [gateway] to a file that it may write") from error
 
 
 def default_url() -> str:
