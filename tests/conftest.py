@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 import platformdirs
 import pytest
 from hypothesis import HealthCheck, settings
@@ -84,6 +85,20 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("platformdirs.user_config_path", lambda name, *_, **__: folder / "configuration" / name)
         patch.setattr("platformdirs.user_data_path", own_data_path)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One certificate authority instead of all: a client takes 20 ms to read them, and no test connects to a public
+    server.
+    """
+    end = "-----END CERTIFICATE-----"
+    file = tmp_path_factory.mktemp("authorities") / "one.pem"
+    file.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        patch.delenv("SSL_CERT_DIR", raising=False)
         yield
 
 

@@ -45,7 +45,10 @@ def failures(path: Path) -> dict[str, bool]:
     return failed
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+_LONG = {"secrets": pytest.mark.exhaustive}
+
+
+@pytest.mark.parametrize("preset", [pytest.param(name, marks=_LONG.get(name, ())) for name in PRESETS])
 def test_each_policy_passes_its_own_tests(folder: Path, preset: str) -> None:
     """In a file of its own, which the configuration accepts."""
     if preset not in FREE:

@@ -10,11 +10,30 @@ from typing import Any
 import uvicorn
 
 
+class _Server(uvicorn.Server):
+    """Ends when it is asked to. Uvicorn's own looks ten times a second whether it is, and hundreds of tests would wait
+    for that.
+    """
+
+    _ended: asyncio.Event | None = None
+    _loop: asyncio.AbstractEventLoop
+
+    async def main_loop(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        if not await self.on_tick(0):
+            await self._ended.wait()
+
+    def end(self) -> None:
+        self.should_exit = True
+        if self._ended is not None:
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+
 @contextmanager
 def serving(app: Any, **settings: Any) -> Iterator[str]:
     """Yield the address of the application, such as ``http://127.0.0.1:41234``."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             app, log_level="critical", access_log=False, lifespan="on", loop="asyncio", ws="none", **settings
         )
@@ -24,6 +43,6 @@ def serving(app: Any, **settings: Any) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.end()
         thread.join(20)
         listener.close()

@@ -173,7 +173,9 @@ def _chunking_plans(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[
         always += [(name, Rechunk(seed=rng.randrange(2**32))) for _ in range(_RANDOM_CHUNKINGS)]
         splits += [(name, Rechunk((at, len(body) - at))) for at in range(1, len(body))]
     if effort.replays is not None and len(always) + len(splits) > effort.replays:
-        splits = rng.sample(splits, max(0, effort.replays - len(always)))
+        if len(always) > effort.replays:
+            always = rng.sample(always, effort.replays)
+        splits = rng.sample(splits, effort.replays - len(always))
     yield from always
     yield from splits
 

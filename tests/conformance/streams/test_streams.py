@@ -29,7 +29,7 @@ from tests.exchanges import RecordedExchange
 pytestmark = pytest.mark.exchanges
 
 RANDOM_CUTTINGS = 200
-STEP = 83
+STEP = 149
 """The default run cuts at one of this many bytes, with another start in each stream."""
 
 

@@ -20,7 +20,7 @@ from tests.conformance.swaps.histories import (
 from tests.exchanges import exchanges_folder, load_or_skip
 
 SOURCES = (*ADAPTERS, "local")
-_SHARE, _SAMPLE = 2, 60
+_SHARE, _SAMPLE = 2, 120
 """One of this many recorded histories is sent to a target, exhaustively and by default."""
 _GENERATED = 20
 """For each pair of a source and a target; `python -m tests.conformance.swaps.matrix` tries thousands."""

@@ -34,7 +34,7 @@ SUBJECTS = providers()
 REPLIES = 200
 """Replies generated for each wire."""
 
-SAMPLE = 300
+SAMPLE = 100
 """The default run tries one of this many replays."""
 
 

@@ -120,12 +120,12 @@ def write_wheel(folder: Path, content: bytes | None) -> None:
 
 @pytest.fixture
 def wheel_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that pip and uv use instead of an index."""
+    """A folder that pip and uv use instead of an index. uv has no variable that leaves the index out."""
     folder = tmp_path / "wheels"
-    for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
-        monkeypatch.setenv(name, str(folder))
-    for name in ("PIP_NO_INDEX", "UV_NO_INDEX"):
-        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "uv.toml").write_text(f"no-index = true\nfind-links = ['{folder}']\n", encoding="utf-8")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     return folder
 
