@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default 5)")
     parser.add_argument("--rounds", type=int, default=3, help="of all servers; the medians count (default 3)")
     parser.add_argument("--streams", type=int, default=1000, help="open at once (default 1,000; 0 leaves it out)")
-    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="mixed load on ours; issue: 600")
+    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a mixed load on ours, such as 600")
     parser.add_argument("--workers", action="store_true", help="only ours, with 1, 2 and 4 workers")
     parser.add_argument("--install", type=Path, metavar="FOLDER", help="install the other gateways there")
     options = parser.parse_args(arguments)

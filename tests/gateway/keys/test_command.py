@@ -74,6 +74,8 @@ def test_limits_of_teams_and_users(run: Run) -> None:
         ("limits", "set", "team:research", "--concurrency", "0"),
         ("keys", "revoke", "nobody"),
         ("keys", "create", "--endpoints", "mesages"),
+        ("keys", "create", "--user", "ann@example.com"),
+        ("limits", "set", "user:ann@example.com", "--budget", "5"),
     ):
         assert run(*wrong, code=2) == ""
     assert rows(run, "keys", "list") == []

@@ -125,10 +125,17 @@ class VirtualKey:
 
 
 def check_name(kind: str, name: str | None) -> str | None:
-    """Return the name of a user or a team. Raises ConfigurationError if it has characters that a scope cannot have."""
+    """Return the name of a key, a user or a team.
+
+    Raises ConfigurationError if it has characters that a scope cannot have, and for the address of a user or a team.
+    """
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"the name of a {kind} has 1 to 100 letters, digits and any of _ . @ + -: not {name!r:.60}"
+        )
+    if name is not None and "@" in name and kind != "key":
+        raise ConfigurationError(
+            f"{name!r} is an address, and would be noted on every message: name the {kind} by an id that says nothing"
         )
     return name
 
