@@ -1,6 +1,5 @@
 """A request as one turn of a session."""
 
-import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,8 +35,6 @@ from dragoman_gateway.turn.reading import is_plain, must_read
 from dragoman_gateway.turn.replies import Headers
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
-
-_PLAIN_NAME = re.compile(r"[^@\s]+")
 
 
 class Turn:
@@ -207,8 +204,6 @@ class Turn:
         """Whether a provider of another wire can be asked without a session."""
         request, adapter = self.request, get_adapter(place.model)
         if request.stream or adapter.provider == request.wire.provider or not self._passes or self.prompt is None:
-            return False
-        if not all(map(_names_nobody, (request.caller.user, request.caller.team))):  # a session refuses them
             return False
         asked = [*self._history, self.prompt]
         return is_plain(asked, self._tools, self._options) and self._goes_without_session(client, adapter)
@@ -400,11 +395,6 @@ class Turn:
 def _admits_bytes(admit: Middleware, request: ClientRequest) -> TypeGuard[AttemptMiddleware]:
     """Whether an access admits a request that goes through."""
     return isinstance(admit, AttemptMiddleware) and not (request.stream and admit.watches_streams)
-
-
-def _names_nobody(name: str | None) -> bool:
-    """Whether the name of a user or a team is no address, and no name of a person."""
-    return name is None or _PLAIN_NAME.fullmatch(name) is not None
 
 
 def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
