@@ -112,7 +112,7 @@ class KeyStore:
         kind, separator, name = scope.partition(":")
         if kind not in ("user", "team") or not separator:
             raise ConfigurationError(f"write team:NAME, user:NAME, team:* or user:*, not {scope!r:.60}")
-        if name != "*" and allowance is not None:
+        if name != "*":
             check_name(kind, name)
         fields = None if allowance is None else json.dumps(allowance.to_json(), sort_keys=True)
 

@@ -79,10 +79,11 @@ async def _reload_all() -> None:
 
 def _relax_collector() -> None:
     """Look for cycles less often, and never among what was loaded at the start: it took a third of the CPU of a
-    request. Nearly all objects of a request end without the collector."""
+    request. Nearly all objects of a request end without the collector. Cycles of streams grow old before they end, so
+    old objects are looked at soon after: there are few, without those of the start."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 50)
+    gc.set_threshold(_YOUNG_OBJECTS, 10, 1)
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:
