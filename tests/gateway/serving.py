@@ -22,6 +22,8 @@ class _Server(uvicorn.Server):
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         if not await self.on_tick(0):
             await self._ended.wait()
+        for _ in range(10):  # a connection that has just been accepted is one of the server's first, and is closed then
+            await asyncio.sleep(0.001)
 
     def end(self) -> None:
         self.should_exit = True
