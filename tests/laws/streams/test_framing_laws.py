@@ -164,6 +164,7 @@ def outcome(decoder: Decoder, chunks: Iterable[bytes]) -> tuple[list[Frame], str
 @given(
     data=streams, frame_cap=st.integers(1, 30), body_cap=st.integers(1, 200), positions=st.lists(st.integers(0, 400))
 )
+@example(data=b"\xef\xbb", frame_cap=1, body_cap=2, positions=[])  # half a byte order mark
 def test_caps_apply_at_the_same_place_for_any_split(
     make: Callable[[int, int], Decoder], data: bytes, frame_cap: int, body_cap: int, positions: list[int]
 ) -> None:

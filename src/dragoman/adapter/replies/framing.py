@@ -77,8 +77,9 @@ class LineSplitter:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
     def finish(self) -> bytes:
-        """Return the unfinished last line; empty if there is none."""
+        """Return the unfinished last line; empty if there is none. Raises FrameTooLargeError."""
         rest = (self._head or b"") + self._line
+        self._check_line(rest)  # half a byte order mark is a line after all
         self._head = None
         self._line.clear()
         return rest
