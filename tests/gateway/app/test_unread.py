@@ -1,5 +1,6 @@
 """With nothing configured that reads them, the messages of a request are left to the provider of its wire."""
 
+import gc
 import json
 
 import httpx
@@ -8,7 +9,9 @@ import pytest
 from dragoman import Budget
 from dragoman.policy import PluginResult, Step, hook
 from dragoman.testing.faults.server import HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
+from dragoman_gateway.turn.request import ClientRequest
 from tests.benchmarks.wires import WIRES, arguments
+from tests.gateway import scripted
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
@@ -133,3 +136,24 @@ def test_a_reply_of_another_place_is_not_taken_for_the_bytes_of_the_first(stream
         assert len(server.requests) == 2
     assert reply.status_code == 200
     assert b"message_stop" in reply.content if stream else reply.json()["content"][0]["text"] == "In Switzerland."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_that_waits_for_its_reply_holds_no_conversation(stream: bool) -> None:
+    upstream, held = scripted.Upstream(), list[tuple[bytes, object]]()
+    earlier = _client_requests()
+
+    def look(request: scripted.Received) -> scripted.Answer:
+        waiting = (found for found in _client_requests() if found not in earlier)
+        held.extend((found.body, found.fields["messages"]) for found in waiting)
+        return scripted.says("It rains.")(request)
+
+    upstream.script = look
+    with scripted.gateway_before(upstream) as url:
+        reply = httpx.post(url + PATHS["chat"], json=question("chat", "chat-model", stream=stream))
+    assert reply.status_code == 200
+    assert held == [(b"", [])]
+
+
+def _client_requests() -> list[ClientRequest]:
+    return [found for found in gc.get_objects() if type(found) is ClientRequest]

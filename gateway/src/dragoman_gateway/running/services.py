@@ -105,11 +105,13 @@ class Services:
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
+    __slots__ = ("_made", "_services", "state", "stored")
+
     def __init__(self, services: Services) -> None:
         self._services = services
         self.stored: StoredTurn | None = None
         self.state: RequestState | None = None
-        self._made: set[str] = set()
+        self._made: frozenset[str] = frozenset()
 
     async def prepare(self, request: ClientRequest) -> ClientRequest:
         """Return the request as the model gets it. Raises PermissionDeniedError, InvalidRequestError for an id of

@@ -7,6 +7,8 @@ _MAX_REST = 64 * 1024
 class WholeFrames:
     """Holds back the part of an event, so that something else may be written between two."""
 
+    __slots__ = ("_ends", "_rest")
+
     def __init__(self, ends: tuple[bytes, ...]) -> None:
         """``ends`` are the bytes that end an event."""
         self._ends = ends

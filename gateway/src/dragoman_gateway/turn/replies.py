@@ -30,6 +30,23 @@ class StreamBody:
     """Writes a stream. Its status and headers go out with the first bytes, or after some seconds of waiting for them;
     from then on silence is broken by signs of life. A client that reads nothing for too long is left."""
 
+    __slots__ = (
+        "_headers",
+        "_last",
+        "_loop",
+        "_pinging",
+        "_quiet",
+        "_send",
+        "_sending",
+        "_settings",
+        "_task",
+        "_timer",
+        "_wire",
+        "_wrote",
+        "started",
+        "unread",
+    )
+
     def __init__(self, send: Send, headers: Callable[[], Headers], wire: Wire, settings: GatewaySettings) -> None:
         self.started = False
         self._send = send
@@ -102,6 +119,8 @@ class StreamBody:
 
 class Departure:
     """Cancels the task of a request when its client has left."""
+
+    __slots__ = ("_receive", "_task", "_timer", "_watch", "seen")
 
     def __init__(self, receive: Receive) -> None:
         self.seen = False

@@ -56,6 +56,8 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
 class _Answer:
     """One stream: events of the session in, bytes of the wire out."""
 
+    __slots__ = ("_begun", "_departure", "_encoder", "_frames", "_send", "_stream", "_turn", "body")
+
     def __init__(self, turn: Turn, settings: GatewaySettings, send: Send, departure: Departure) -> None:
         self._turn = turn
         self._departure = departure
@@ -118,6 +120,7 @@ class _Answer:
         await self.body.end(self._frames.finish() if passes else b"")
 
     async def _pass_through(self, through: PassThrough) -> None:
+        self._turn.forget_history()
         async with aclosing(through.stream()) as chunks:
             async for data in chunks:
                 if not self._begun:

@@ -271,6 +271,12 @@ class Turn:
         self._start(self._places.pop(0))
         return True
 
+    def forget_history(self) -> None:
+        """Release the conversation of a request that goes through, if it is asked nowhere else: it may be long, and the
+        reply may take minutes."""
+        if not self._places and self._means.admit is None:
+            self.request.forget_history()
+
     @cached_property
     def hides_usage(self) -> bool:
         """Whether the counts of a stream were asked for here, and not by the client."""

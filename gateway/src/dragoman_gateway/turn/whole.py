@@ -57,6 +57,7 @@ async def ask_whole(turn: Turn) -> Response:
 
 async def _ask(turn: Turn) -> Response:
     if turn.through is not None:
+        turn.forget_history()
         passed = await turn.through.send()
         return Response(passed.status, [*reply_head(turn, ()), _JSON], passed.body)
     message, asked = await turn.ask()
