@@ -176,6 +176,16 @@ def test_spend_that_could_not_be_stored_is_counted(database: Database, monkeypat
     assert run(scenario()) == 1
 
 
+def test_spend_that_is_booked_behind_the_end_is_counted(database: Database) -> None:
+    async def scenario() -> int:
+        ledger = Ledger(database)
+        await ledger.close()
+        ledger.book("late", ["key:k"], Amount(Decimal(1), 5))
+        return ledger.dropped
+
+    assert run(scenario()) == 1
+
+
 def test_spend_that_waits_at_the_end_is_stored_when_the_database_is_back(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,9 +137,9 @@ class Ledger:
         """Transactions that store bookings now."""
         self._active: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closed = self._ended = False
         self.dropped = 0
-        """Bookings that could not be stored, because the database did not answer for too long."""
+        """Bookings that could not be stored: the database did not answer for too long, or the ledger was closed."""
 
     @property
     def queued(self) -> int:
@@ -178,7 +178,10 @@ class Ledger:
         """Store what a request spent, behind the answer, and end its reservation."""
         self._active.discard(request_id)
         day = (self._clock() - _EPOCH).days
-        if self._queue.add(Booking(request_id, tuple(scopes), day, amount, requests)):
+        if self._ended:
+            self.dropped += 1
+            logger.error("a request has ended behind the last store: spend of %d requests was dropped", self.dropped)
+        elif self._queue.add(Booking(request_id, tuple(scopes), day, amount, requests)):
             self.dropped += 1
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
         self._start_flushing()
@@ -214,6 +217,7 @@ class Ledger:
         except DatabaseUnavailableError:
             self.dropped += len(self._queue)
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+        self._ended = True
 
     async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, "Statement"]:
         """Return what each scope has spent, as refusals count it. Raises DatabaseUnavailableError."""
