@@ -292,8 +292,10 @@ class AsyncSession(Conversation[AsyncTransport]):
         while run.effect is not None:
             outcome, _ = await self._carry_out(run)
             run.advance(outcome)
-        if run.error is not None and not isinstance(run.error, AbandonedTurnError):
-            raise run.error
+        if run.error is not None:
+            if not isinstance(run.error, AbandonedTurnError):
+                raise run.error
+            run.error.__traceback__ = None  # its frames refer to it
 
     async def _attempt(self, run: TurnRun, send: Send) -> AsyncGenerator[Sequence[SessionEvent], None]:
         reader = ReplyReader(send)

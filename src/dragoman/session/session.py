@@ -374,8 +374,10 @@ class Session(Conversation[Transport]):
         while run.effect is not None:
             outcome, _ = self._carry_out(run)
             run.advance(outcome)
-        if run.error is not None and not isinstance(run.error, AbandonedTurnError):
-            raise run.error
+        if run.error is not None:
+            if not isinstance(run.error, AbandonedTurnError):
+                raise run.error
+            run.error.__traceback__ = None  # its frames refer to it
 
     def _attempt(self, run: TurnRun, send: Send) -> Generator[Sequence[SessionEvent], None, None]:
         """Make one attempt of a request, and yield what the caller may see of the reply, as it arrives."""

@@ -79,8 +79,10 @@ class StreamBody:
         self.stop()
 
     def stop(self) -> None:
-        """Send no more signs of life."""
+        """Send no more signs of life. A stream that has not begun does not begin any more."""
+        self._quiet = True
         self._timer.cancel()
+        self._headers = list  # it refers to the answer, and that to this body
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
         self._last = self._loop.time()
@@ -142,6 +144,7 @@ class Departure:
             self._timer.cancel()
         if self._watch is not None:
             self._watch.cancel()
+            self._watch = None  # its error refers to this watch
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

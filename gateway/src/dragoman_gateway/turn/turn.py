@@ -316,6 +316,7 @@ class Turn:
         record = self.request.record
         record.model = str(self.answering.model_id) if self.answering is not None else ""
         record.usages = [*self._earlier, *self._usages()]
+        self.__dict__.pop("session", None)  # it refers to the turn, which it asks to follow it
 
     def losses(self, asked: tuple[Loss, ...]) -> tuple[Loss, ...]:
         """Return all losses so far; ``asked`` are those of the request to the provider."""

@@ -63,17 +63,6 @@ class ReplyStreamEncoder(ABC):
         self._fragments: list[str] = []
         self._sent: dict[int, list[str]] = {}
         self._queue: list[BlockEvent] = []
-        self._handlers: dict[type, Callable[[Any], bytes]] = {
-            TextDelta: self._on_text,
-            ThinkingDelta: self._on_thinking,
-            ToolUseStart: self._on_call,
-            ToolUseInputDelta: self._on_input,
-            ToolUseEnd: self._on_call_end,
-            UsageUpdate: self._on_usage,
-            MessageStart: self._on_start,
-            MessageComplete: self._on_complete,
-            ErrorEvent: self._on_error,
-        }
 
     @abstractmethod
     def begin(self) -> bytes:
@@ -117,7 +106,7 @@ class ReplyStreamEncoder(ABC):
         if self.done:
             return b""
         try:
-            return self._handlers[type(event)](event)
+            return _HANDLERS[type(event)](self, event)
         except DragomanError as error:
             return self.fail(error)
         except MALFORMED_ERRORS as error:
@@ -227,7 +216,7 @@ class ReplyStreamEncoder(ABC):
         if not self._queue:
             return b""
         waiting, self._queue = self._queue, []
-        return b"".join(self._handlers[type(event)](event) for event in waiting)
+        return b"".join(_HANDLERS[type(event)](self, event) for event in waiting)
 
     def _switch(self, kind: str, index: int, text: str, tool_use_id: str = "", name: str = "") -> bytes:
         """End the open block and begin another. An index may occur again: the wire then has two blocks for it."""
@@ -345,6 +334,19 @@ class ReplyStreamEncoder(ABC):
 
     def _on_error(self, event: ErrorEvent) -> bytes:
         return self.fail(event.error)
+
+
+_HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
+    TextDelta: ReplyStreamEncoder._on_text,
+    ThinkingDelta: ReplyStreamEncoder._on_thinking,
+    ToolUseStart: ReplyStreamEncoder._on_call,
+    ToolUseInputDelta: ReplyStreamEncoder._on_input,
+    ToolUseEnd: ReplyStreamEncoder._on_call_end,
+    UsageUpdate: ReplyStreamEncoder._on_usage,
+    MessageStart: ReplyStreamEncoder._on_start,
+    MessageComplete: ReplyStreamEncoder._on_complete,
+    ErrorEvent: ReplyStreamEncoder._on_error,
+}
 
 
 def encode_events(events: Iterable[StreamEvent], encoder: ReplyStreamEncoder) -> Iterator[bytes]:
