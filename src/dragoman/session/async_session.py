@@ -295,7 +295,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         if run.error is not None:
             if not isinstance(run.error, AbandonedTurnError):
                 raise run.error
-            run.error.__traceback__ = None  # its frames refer to it
+            run.error.__traceback__ = run.error.__context__ = None  # their frames refer to the run and the error
 
     async def _attempt(self, run: TurnRun, send: Send) -> AsyncGenerator[Sequence[SessionEvent], None]:
         reader = ReplyReader(send)

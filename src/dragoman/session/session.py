@@ -377,7 +377,7 @@ class Session(Conversation[Transport]):
         if run.error is not None:
             if not isinstance(run.error, AbandonedTurnError):
                 raise run.error
-            run.error.__traceback__ = None  # its frames refer to it
+            run.error.__traceback__ = run.error.__context__ = None  # their frames refer to the run and the error
 
     def _attempt(self, run: TurnRun, send: Send) -> Generator[Sequence[SessionEvent], None, None]:
         """Make one attempt of a request, and yield what the caller may see of the reply, as it arrives."""

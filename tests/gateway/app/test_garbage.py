@@ -1,7 +1,6 @@
 """A request leaves nothing behind that refers to itself: such objects stay until the collector looks for them."""
 
 import asyncio
-import gc
 import json
 from typing import Any
 
@@ -11,6 +10,7 @@ from dragoman import AsyncClient
 from dragoman_gateway import GatewaySettings, create_app
 from tests.gateway import scripted
 from tests.gateway.serving import serving
+from tests.unit.client.garbage import our_garbage
 
 
 @pytest.mark.usefixtures("quick_gc")
@@ -27,18 +27,11 @@ async def _garbage_of(provider: str, model: str, *, stream: bool) -> list[str]:
     client = AsyncClient(providers={name: {"base_url": base, "api_key": "sk"} for name, base in bases.items()})
     app = create_app(GatewaySettings(models=scripted.MODELS), client=client)
     await _ask(app, model, stream=stream)  # what stays is made
-    gc.collect()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
+    with our_garbage() as found:
         await _ask(app, model, stream=stream)
         await asyncio.sleep(0)
-        gc.collect()
-        found = [type(each) for each in gc.garbage]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
     await client.close()
-    return [f"{each.__module__}.{each.__qualname__}" for each in found if each.__module__.startswith("dragoman")]
+    return found
 
 
 async def _ask(app: Any, model: str, *, stream: bool) -> None:
