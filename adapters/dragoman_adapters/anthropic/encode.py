@@ -62,7 +62,7 @@ ToolId = Callable[[str], str]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = _split_system(request.turns, request.provider)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
@@ -110,7 +110,7 @@ def allow_thinking_drop(encoded: dict[str, Any]) -> None:
 
 def api_version(encoded: dict[str, Any]) -> str:
     """Return the API version that a body needs: only the older one has sampling parameters."""
-    return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
+    return LATEST_VERSION if encoded.keys().isdisjoint(SAMPLING) else SAMPLING_VERSION
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
@@ -124,15 +124,17 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     return apply_diff(encoded, raw.get("residue") if raw.get("by") == provider else None)
 
 
-def _split_system(turns: Sequence[Turn], provider: str) -> tuple[list[Turn], list[Turn]]:
+def _split_system(turns: Sequence[Turn], provider: str) -> tuple[Sequence[Turn], Sequence[Turn]]:
     """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
-            return list(turns[:position]), list(turns[position:])
-    return list(turns), []
+            return turns[:position], turns[position:]
+    return turns, ()
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:
+    if len(turns) == 1 and (text := turns[0].plain_text(request.provider)) is not None:
+        return text  # as most system prompts are
     blocks = [encoded for turn in turns for encoded in _encode_blocks(request, turn)]
     as_list = any(turn.raw(request.provider).get("list") for turn in turns)
     return blocks if as_list else _compact_content(blocks)

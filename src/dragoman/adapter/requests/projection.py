@@ -48,9 +48,9 @@ Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 _CONTINUE = "Continue."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Target:
-    """The model that a request is for, as its adapter describes it."""
+    """The model that a request is for, as its adapter describes it. Targets are immutable."""
 
     provider: str
     model: str
@@ -64,7 +64,7 @@ class Target:
     """Whether requests say which documents the answer cites."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Projection:
     turns: tuple[Turn, ...]
     losses: tuple[Loss, ...]
@@ -117,10 +117,14 @@ def _is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilit
     """
     if not turns or turns[-1].role is not Role.USER:
         return False
-    has_lead = turns[0].role is Role.SYSTEM and bool(capabilities.supports_system_prompt)
-    return all(turn.plain and turn.message.channel is None for turn in turns) and all(
-        turn.role in _CONVERSATION_ROLES for turn in turns[has_lead:]
-    )
+    for turn in turns:
+        if not turn.plain or turn.message.channel is not None:
+            return False
+        if turn.role not in _CONVERSATION_ROLES and not (
+            turn is turns[0] and turn.role is Role.SYSTEM and capabilities.supports_system_prompt
+        ):
+            return False
+    return True
 
 
 def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]) -> list[Turn]:

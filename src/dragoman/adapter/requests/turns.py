@@ -34,7 +34,12 @@ class Turn:
         content = message.content
         if len(content) == 1:
             (block,) = content
-            plain = type(block) is TextBlock and bool(block.text.strip()) and not message.metadata.cache_breakpoints
+            plain = (
+                type(block) is TextBlock
+                and block.text != ""
+                and not block.text.isspace()
+                and not message.metadata.cache_breakpoints
+            )
             return cls(message, message.role, content, _FIRST_ORIGIN, plain)
         return cls(message, message.role, content, tuple(range(len(content))))
 
@@ -45,9 +50,12 @@ class Turn:
 
     def plain_text(self, provider: str) -> str | None:
         """Return the text if the turn is nothing else for that provider: no citations and no notes of its own."""
-        if not self.plain or self.raw(provider):
+        if not self.plain:
             return None
-        (block,) = self.blocks
+        raw = self.message.metadata.provider_raw
+        if raw is not None and raw.get("by") == provider:
+            return None
+        block = self.blocks[0]
         return block.text if isinstance(block, TextBlock) and not block.citations else None
 
     @property

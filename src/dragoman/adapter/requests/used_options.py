@@ -17,22 +17,23 @@ _EMPTY: tuple[Any, ...] = ((), [], {}, "")
 class UsedOptions:
     """The options of one request, and the names of those that are set and were not taken so far."""
 
-    __slots__ = ("_left", "_options")
+    __slots__ = ("_options", "left")
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
         defaults, read = _defaults_of(type(options))
         values = zip(defaults, read(options), strict=True)
-        self._left = {name for name, value in values if value is not None and value not in _EMPTY}
+        self.left = {name for name, value in values if value is not None and value not in _EMPTY}
+        """The names of those that are set and were not taken so far."""
 
     def take(self, name: str) -> Any:
         """Return the value of an option. The caller sends it, or records why not."""
-        self._left.discard(name)
+        self.left.discard(name)
         return getattr(self._options, name)
 
     def take_set(self, names: Collection[str]) -> list[str]:
         """Take the named options. Returns the names of those that are set and were not taken before."""
-        left = self._left
+        left = self.left
         if not left or left.isdisjoint(names):
             return []
         found = [name for name in names if name in left]
