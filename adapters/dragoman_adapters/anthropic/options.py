@@ -30,7 +30,8 @@ OPTIONS = OptionTable(
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
     options, used = request.options, request.used
-    thinking = _encode_thinking(request)
+    asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
+    thinking = _encode_thinking(request) if asks_to_think else None
     is_thinking = thinking is not None and thinking["type"] != "disabled"
     limit = used.take("max_output_tokens")
     encoded: dict[str, Any] = {"max_tokens": limit or _default_max_tokens(request, thinking)}
@@ -44,12 +45,13 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         OPTIONS.encode(request, encoded, reasoning=is_thinking)
     if thinking:
         encoded["thinking"] = thinking
-    if config := _encode_output_config(request, tools=tools):
+    if (asks_to_think or options.output_schema is not None) and (config := _encode_output_config(request, tools=tools)):
         encoded["output_config"] = config
-    if choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking):
+    asks_about_tools = options.tool_choice is not None or options.parallel_tool_calls is not None
+    if asks_about_tools and (choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking)):
         encoded["tool_choice"] = choice
-    if lifetime := used.take("prompt_cache"):
-        encoded["cache_control"] = {"type": "ephemeral", "ttl": lifetime}
+    if options.prompt_cache:
+        encoded["cache_control"] = {"type": "ephemeral", "ttl": used.take("prompt_cache")}
     request.record_unused_options(OPTIONS.absent)
     return encoded
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.context import RequestContext
@@ -114,14 +115,28 @@ class AdapterOptions:
                         f"{name} are given by provider, such as {name}={{'openai': {{{provider!r}: ...}}}}"
                     )
 
+    @cached_property
+    def _given(self) -> tuple[str, ...]:
+        """The names of the options for the model that are set. `with_context` hands them on."""
+        return tuple(
+            [
+                name
+                for name in self.__dataclass_fields__
+                if (value := getattr(self, name)) is not None and value != () and name not in _FOR_THE_CONTRACT
+            ]
+        )
+
     def with_context(self, context: RequestContext) -> "AdapterOptions":
         if type(self) is not AdapterOptions:
             return replace(self, context=context)  # a subclass may have slots
         # Every request needs a copy, and `replace` takes seven times as long.
         changed = object.__new__(AdapterOptions)
-        vars(changed).update(vars(self), context=context)
+        vars(changed).update(vars(self), context=context, _given=self._given)
         return changed
 
+
+_FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})
+"""Options that say how the request is built and sent. They do not concern the model."""
 
 _SAFETY = ("off", "standard", "strict")
 
