@@ -85,9 +85,11 @@ def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Se
     id.
     """
     container = request.encoder_state.get(_CONTAINER)
+    if container is None:
+        return
     types = [str((tool.provider_raw or {}).get("native", {}).get("type")) for tool in tools]
     globs = request.target.server_tools.containers
-    if container is None or not any(fnmatchcase(name, glob) for name in types for glob in globs):
+    if not any(fnmatchcase(name, glob) for name in types for glob in globs):
         return
     if (expires := container.get("expires_at")) and _parse_time(expires) <= request.context.clock():
         reason = "the container of the earlier code has expired: a new one is used"
@@ -193,13 +195,16 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
     for index, content in enumerate(turn.blocks):
         request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
-        _record_text_type_losses(request, turn, index)
+        if not turn.ordinary:
+            _record_text_type_losses(request, turn, index)
         if isinstance(content, TextBlock) and content.citations and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(turn.origins[index]), {})
         if isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
             content = restore_action(content)
-        native = request.restore_block(turn, index, encode_block(content, request.tool_id, note))
+        native = encode_block(content, request.tool_id, note)
+        if raw:
+            native = request.restore_block(turn, index, native)
         encoded.append(native)
         if isinstance(content, ToolUseBlock) and native.get(TOOLSET_FIELD):
             request.encoder_state.setdefault(_TOOLSETS, {})[content.id] = native[TOOLSET_FIELD]
@@ -263,7 +268,7 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
             encoded |= {k: v for k in ("title", "context") if (v := getattr(content, k)) is not None}
             return encoded if content.citations is None else {**encoded, "citations": {"enabled": content.citations}}
         case ProviderBlock():
-            return content.data
+            return dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
 

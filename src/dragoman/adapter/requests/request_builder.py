@@ -203,6 +203,8 @@ class RequestBuilder:
 
     def record_field_losses(self, turn: Turn, index: int, *unsupported: BlockField) -> None:
         """Record the fields of a block that the wire does not support."""
+        if block_fields.has_all_fields_everywhere(turn.blocks[index]):
+            return
         synthetic, from_same_wire = turn.origins[index] == SYNTHETIC, bool(turn.raw(self.provider))
         for kind, reason, severity in block_fields.find_lost_fields(
             turn.blocks[index], unsupported, synthetic=synthetic, from_same_wire=from_same_wire

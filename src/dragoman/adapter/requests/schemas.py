@@ -30,6 +30,8 @@ _SINGLE_SCHEMA_KEYWORDS = ("items", "additionalProperties", "not", "if", "then",
 _SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _UNIONS = ("anyOf", "oneOf")
+_ROOT_UNIONS = (*_UNIONS, "allOf", "not", "enum")
+_NOT_PLAIN = frozenset({"$ref", *_ROOT_UNIONS})
 _META = frozenset({"$schema", "$id", "$comment", "$anchor"})
 """Keywords that do not describe the value: they are dropped silently."""
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
@@ -47,7 +49,7 @@ def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
     fitted = FittedSchema(dict(schema))
     if rule.root == "object":
         fitted.schema = walk.fit_root(fitted.schema, fitted)
-    if rule != SchemaRule(root=rule.root):
+    if rule.restricts:
         fitted.schema = walk.fit(fitted.schema, "$", fitted, ())
     return fitted
 
@@ -72,8 +74,19 @@ def has_free_keys(schema: Any) -> bool:
 
 def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
     """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
+    if not tools:
+        return []
     rule = request.target.capabilities.tool_schemas
-    return [_fit_tool(request, tool, rule) for tool in tools]
+    restricts = rule.restricts
+    return [
+        tool if not restricts and _is_plain_object(tool.input_schema) else _fit_tool(request, tool, rule)
+        for tool in tools
+    ]
+
+
+def _is_plain_object(schema: Schema) -> bool:
+    """Whether the outermost schema is an object's already, as that of most tools is."""
+    return schema.get("type") == "object" and "properties" in schema and schema.keys().isdisjoint(_NOT_PLAIN)
 
 
 def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
@@ -116,7 +129,7 @@ class _SchemaFitter:
         if isinstance(schema.get("$ref"), str) and (resolved := self._resolve_reference(schema["$ref"])) is not None:
             fitted.changed.append("$.$ref")
             schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
-        unions = [key for key in (*_UNIONS, "allOf", "not", "enum") if key in schema]
+        unions = [key for key in _ROOT_UNIONS if key in schema]
         fitted.dropped += [f"$.{key}" for key in unions]
         kept = {key: value for key, value in schema.items() if key not in unions}
         if kept.get("type") != "object":
