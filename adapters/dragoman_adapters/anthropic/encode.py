@@ -192,15 +192,16 @@ def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
 def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     raw = turn.raw(request.provider)
     notes = raw.get("blocks", {})
+    unsupported: tuple[BlockField, ...] = ("arguments",) if raw else ("arguments", *_UNSUPPORTED_FIELDS)
     encoded: list[dict[str, Any]] = []
     for index, content in enumerate(turn.blocks):
-        request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
+        request.record_field_losses(turn, index, *unsupported)
         if not turn.ordinary:
             _record_text_type_losses(request, turn, index)
         if isinstance(content, TextBlock) and content.citations and not raw:
             content = content.model_copy(update={"citations": ()})
-        note = notes.get(str(turn.origins[index]), {})
-        if isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
+        note = notes.get(str(turn.origins[index]), {}) if notes else None
+        if raw and isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
             content = restore_action(content)
         native = encode_block(content, request.tool_id, note)
         if raw:

@@ -273,6 +273,8 @@ class RequestBuilder:
     def drop_extra(self, *names: str) -> None:
         """Drop the caller's extra fields that would override the conversation or an option."""
         own = self.options.extra.get(self.provider, {})
+        if own.keys().isdisjoint(names):
+            return
         kept = {name: value for name, value in own.items() if name not in names}
         self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
 

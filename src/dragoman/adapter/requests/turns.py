@@ -126,6 +126,8 @@ class Turn:
 def _is_ordinary(blocks: tuple[ContentBlock, ...]) -> bool:
     for block in blocks:
         if type(block) is ToolResultBlock:
+            if not block.content:
+                return False
             for part in block.content:
                 if type(part) is not TextBlock or part.citations or not _has_words(part):
                     return False
