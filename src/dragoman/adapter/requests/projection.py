@@ -88,7 +88,7 @@ def project(
     of others.
     """
     losses: list[Loss] = []
-    turns = [Turn.of(message) for message in messages]
+    turns = list(map(Turn.of, messages))
     if is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
     turns = drop_unknown_roles(turns, losses)

@@ -10,6 +10,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ProjectionError
+from dragoman.adapter.facts.capabilities import ABSENT
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import block_fields
@@ -90,7 +91,7 @@ class RequestBuilder:
         context = options.context or RequestContext(model=str(ModelId(target.provider, target.model)))
         lead = count_instructions(messages)
         # Instructions that are sent as the user's may merge with the user's next message.
-        whole = whole or server_state or (lead > 0 and not target.capabilities.supports_system_prompt)
+        whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
         prefix = EMPTY_PREFIX
         if not whole:
             found = context.encode_cache.find(target.cache_key, context.tool_ids, messages, lead)
@@ -320,7 +321,10 @@ _ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
 def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
     """Count the leading turns that belong to those messages."""
     ids = set(map(id, messages))
-    return sum([id(turn.message) in ids for turn in turns[: len(messages)]])
+    count = 0
+    for turn in turns[: len(messages)]:
+        count += id(turn.message) in ids
+    return count
 
 
 def _dump_body(body: Mapping[str, Any]) -> bytes:

@@ -4,7 +4,7 @@ Providers support different parts of JSON Schema; each target's models.toml says
 not support move into the description, so that the model still sees them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,11 +77,42 @@ def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -
     if not tools:
         return []
     rule = request.target.capabilities.tool_schemas
-    restricts = rule.restricts
-    return [
-        tool if not restricts and _is_plain_object(tool.input_schema) else _fit_tool(request, tool, rule)
-        for tool in tools
-    ]
+    fits = _find_check(rule)
+    return [tool if fits(tool.input_schema) else _fit_tool(request, tool, rule) for tool in tools]
+
+
+def _find_check(rule: SchemaRule) -> Callable[[Schema], bool]:
+    """Return what says of a schema that it has the rule's form already, as most tools' have. A false answer means that
+    it may not have it."""
+    if rule.closed or rule.requires:
+        return lambda _: False
+    if not rule.restricts:
+        return _is_plain_object
+    keywords = frozenset(rule.keywords)
+    return lambda schema: _is_plain_object(schema) and _is_supported(schema, rule, keywords)
+
+
+def _is_supported(schema: Any, rule: SchemaRule, keywords: frozenset[str]) -> bool:
+    """Whether a rule that adds nothing has all of a schema's keywords and their values, at any depth."""
+    if not isinstance(schema, Mapping):
+        return True
+    if (keywords and not keywords.issuperset(schema)) or not rule.renamed.keys().isdisjoint(schema):
+        return False
+    for key, value in schema.items():
+        if key in rule.values and value is not None and value not in rule.values[key]:
+            return False
+        if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, Mapping):
+            inner: Iterable[Any] = value.values()
+        elif key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
+            inner = value
+        elif key in _SINGLE_SCHEMA_KEYWORDS:
+            inner = (value,)
+        else:
+            continue
+        for each in inner:
+            if not _is_supported(each, rule, keywords):
+                return False
+    return True
 
 
 def _is_plain_object(schema: Schema) -> bool:

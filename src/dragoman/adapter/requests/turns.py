@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.capabilities import ABSENT, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
@@ -37,7 +37,12 @@ class Turn:
         content = message.content
         if len(content) == 1:
             (block,) = content
-            plain = type(block) is TextBlock and _has_words(block) and not message.metadata.cache_breakpoints
+            plain = (
+                type(block) is TextBlock
+                and block.text != ""
+                and not block.text.isspace()
+                and not message.metadata.cache_breakpoints
+            )
             return cls(message, message.role, content, _FIRST_ORIGIN, plain)
         return cls(message, message.role, content, tuple(range(len(content))))
 
@@ -154,7 +159,7 @@ def is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabiliti
         if not turn.plain or turn.message.channel is not None:
             return False
         if turn.role not in CONVERSATION_ROLES and not (
-            turn is turns[0] and turn.role is Role.SYSTEM and capabilities.supports_system_prompt
+            turn is turns[0] and turn.role is Role.SYSTEM and capabilities.supports_system_prompt is not ABSENT
         ):
             return False
     return True

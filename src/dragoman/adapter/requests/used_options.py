@@ -16,8 +16,11 @@ class UsedOptions:
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
-        self.left = {name for name in options._given if getattr(options, name) not in _EMPTY}
+        self.left = set(options._given)
         """The names of those that are set and were not taken so far."""
+        for name in options._given:
+            if getattr(options, name) in _EMPTY:
+                self.left.discard(name)
 
     def take(self, name: str) -> Any:
         """Return the value of an option. The caller sends it, or records why not."""
