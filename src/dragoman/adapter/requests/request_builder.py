@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from itertools import takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -339,14 +338,15 @@ def _dump_body(body: Mapping[str, Any]) -> bytes:
 
 def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHistory) -> bytes:
     """Encode the fields before the history and those after it, and insert its chunks."""
-    fields_before = dict(takewhile(lambda item: item[0] != history_field, body.items()))
-    fields_after = {name: body[name] for name in body if name != history_field and name not in fields_before}
-    before, after = wirejson.dumps(fields_before)[:-1], wirejson.dumps(fields_after)[1:]
-    parts = [before, b"," if fields_before else b"", wirejson.dumps(history_field), b":["]
+    names = list(body)
+    place = names.index(history_field)
+    fields_before = {name: body[name] for name in names[:place]}
+    fields_after = {name: body[name] for name in names[place + 1 :]}
+    parts = [wirejson.dumps(fields_before)[:-1], b"," if fields_before else b"", wirejson.dumps(history_field), b":["]
     for chunk in history.json_chunks():
         parts += (chunk, b",")
-    parts[-1] = b"]"
-    return b"".join((*parts, b"," if fields_after else b"", after))
+    parts[-1] = b"]"  # for the last comma
+    return b"".join((*parts, b"," if fields_after else b"", wirejson.dumps(fields_after)[1:]))
 
 
 def _remember_issued_ids(
