@@ -27,7 +27,7 @@ STORED_FIELDS = ("previous_response_id", "conversation")
 
 def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) -> bool:
     """Whether the provider stores earlier turns, so that a result's call may be missing from the history."""
-    if any(extra.get(name) for name in STORED_FIELDS):
+    if extra and any(extra.get(name) for name in STORED_FIELDS):
         return True
     for message in messages:  # a plain loop, because it reads the whole history for each request
         for block in message.content:
@@ -49,7 +49,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded |= _encode_continuation(request, turns)
     elif turns:
         encoded["input"] = _encode_input(request, turns)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = group_tools(

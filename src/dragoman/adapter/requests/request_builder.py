@@ -319,10 +319,12 @@ _ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
 
 def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
     """Count the leading turns that belong to those messages."""
-    ids = set(map(id, messages))
     count = 0
     for turn in turns[: len(messages)]:
-        count += id(turn.message) in ids
+        for message in messages:
+            if turn.message is message:
+                count += 1
+                break
     return count
 
 
