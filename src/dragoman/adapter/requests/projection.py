@@ -383,7 +383,7 @@ class _Projector:
 
     def drop_empty(self, turns: Iterable[Turn]) -> Iterable[Turn]:
         """Drop empty texts if the wire refuses them, and messages without content."""
-        accepts_empty = self._capabilities.supports_empty_text
+        accepts_empty = bool(self._capabilities.supports_empty_text)
         for turn in turns:
             if not (accepts_empty or turn.ordinary):
                 turn = turn.map_blocks(partial(self._drop_if_empty, turn))
