@@ -62,7 +62,7 @@ ToolId = Callable[[str], str]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = _split_system(request.turns, request.provider)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:

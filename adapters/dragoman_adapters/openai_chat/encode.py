@@ -31,7 +31,7 @@ PiecesByField = dict[str, list[Any]]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """Encode the whole body."""
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= options.encode_options(request, dialect, tools=bool(usable))
     history = request.encode_history(request.turns, partial(encode_messages, request, dialect))

@@ -49,7 +49,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded |= _encode_continuation(request, turns)
     elif turns:
         encoded["input"] = _encode_input(request, turns)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = group_tools(

@@ -19,7 +19,7 @@ class NamedTool(NamedTuple):
 ToolChoice = Literal["auto", "none", "required"] | NamedTool
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: `with_context` copies the dictionary
+@dataclass(frozen=True, kw_only=True)
 class AdapterOptions:
     """The options of a request. None leaves an option to the provider. Only an output limit has a default of
     ours, for the wires that require one (docs/reference/contract.md#members)."""
@@ -116,23 +116,27 @@ class AdapterOptions:
                     )
 
     @cached_property
-    def _given(self) -> tuple[str, ...]:
-        """The names of the options for the model that are set. `with_context` hands them on."""
-        return tuple(
-            [
-                name
-                for name in self.__dataclass_fields__
-                if (value := getattr(self, name)) is not None and value != () and name not in _FOR_THE_CONTRACT
-            ]
-        )
+    def _given(self) -> Mapping[str, Any]:
+        """The options without the context. Those that are None, as in the class, are left out."""
+        return {
+            name: value
+            for name, each in self.__dataclass_fields__.items()
+            if ((value := getattr(self, name)) is not None or each.default is not None) and name != "context"
+        }
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
         if type(self) is not AdapterOptions:
-            return replace(self, context=context)  # a subclass may have slots
-        # Every request needs a copy, and `replace` takes seven times as long.
-        changed = object.__new__(AdapterOptions)
-        vars(changed).update(vars(self), context=context, _given=self._given)
+            return replace(self, context=context)  # a subclass may have slots and other defaults
+        # Every request needs a copy, and `replace` takes many times as long. Most options are not set.
+        changed, given = object.__new__(AdapterOptions), self._given
+        object.__setattr__(changed, "__dict__", {**given, "context": context, "_given": given})
         return changed
+
+
+def given_names(options: AdapterOptions) -> list[str]:
+    """Return the names of the options for the model that are not None. Some may be empty, or a default."""
+    given = options._given
+    return [name for name in given if name not in _FOR_THE_CONTRACT and given[name] is not None]
 
 
 _FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})

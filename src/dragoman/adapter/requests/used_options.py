@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from dragoman.adapter.options import AdapterOptions
+from dragoman.adapter.options import AdapterOptions, given_names
 
 _EMPTY: tuple[Any, ...] = ((), [], {}, "")
 """Values that mean, as None does, that an option is not set."""
@@ -12,13 +12,14 @@ _EMPTY: tuple[Any, ...] = ((), [], {}, "")
 class UsedOptions:
     """The options of one request, and the names of those that are set and were not taken so far."""
 
-    __slots__ = ("_options", "left")
+    __slots__ = ("_names", "_options", "left")
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
-        self.left = set(options._given)
+        self._names = given_names(options)
+        self.left = set(self._names)
         """The names of those that are set and were not taken so far."""
-        for name in options._given:
+        for name in self._names:
             if getattr(options, name) in _EMPTY:
                 self.left.discard(name)
 
@@ -40,4 +41,4 @@ class UsedOptions:
         """Take all options that were not taken. Returns the names of those that are set."""
         options = self._options
         fields = options.__dataclass_fields__
-        return [name for name in self.take_set(options._given) if getattr(options, name) != fields[name].default]
+        return [name for name in self.take_set(self._names) if getattr(options, name) != fields[name].default]

@@ -83,11 +83,12 @@ def test_a_copy_for_another_request_differs_in_its_context_alone() -> None:
     class Newer(AdapterOptions):
         creativity: str = "usual"
 
-    context = RequestContext(model="toy:m")
+    context, later = RequestContext(model="toy:m"), RequestContext(model="toy:n")
     for options in (AdapterOptions(seed=7, stream=True), Newer(creativity="wild", seed=7)):
         copied = options.with_context(context)
         assert copied == replace(options, context=context) != options
         assert (type(copied), options.context) == (type(options), None)
+        assert copied.with_context(later) == replace(options, context=later)
         assert UsedOptions(copied).take_rest() == UsedOptions(options).take_rest()
         assert UsedOptions(replace(copied, top_k=3)).take_rest() == ["top_k", *UsedOptions(options).take_rest()]
 
