@@ -85,9 +85,11 @@ def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Se
     id.
     """
     container = request.encoder_state.get(_CONTAINER)
+    if container is None:
+        return
     types = [str((tool.provider_raw or {}).get("native", {}).get("type")) for tool in tools]
     globs = request.target.server_tools.containers
-    if container is None or not any(fnmatchcase(name, glob) for name in types for glob in globs):
+    if not any(fnmatchcase(name, glob) for name in types for glob in globs):
         return
     if (expires := container.get("expires_at")) and _parse_time(expires) <= request.context.clock():
         reason = "the container of the earlier code has expired: a new one is used"
@@ -110,7 +112,7 @@ def allow_thinking_drop(encoded: dict[str, Any]) -> None:
 
 def api_version(encoded: dict[str, Any]) -> str:
     """Return the API version that a body needs: only the older one has sampling parameters."""
-    return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
+    return LATEST_VERSION if encoded.keys().isdisjoint(SAMPLING) else SAMPLING_VERSION
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
@@ -124,15 +126,17 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     return apply_diff(encoded, raw.get("residue") if raw.get("by") == provider else None)
 
 
-def _split_system(turns: Sequence[Turn], provider: str) -> tuple[list[Turn], list[Turn]]:
+def _split_system(turns: Sequence[Turn], provider: str) -> tuple[Sequence[Turn], Sequence[Turn]]:
     """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
-            return list(turns[:position]), list(turns[position:])
-    return list(turns), []
+            return turns[:position], turns[position:]
+    return turns, ()
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:
+    if len(turns) == 1 and (text := turns[0].plain_text(request.provider)) is not None:
+        return text  # as most system prompts are
     blocks = [encoded for turn in turns for encoded in _encode_blocks(request, turn)]
     as_list = any(turn.raw(request.provider).get("list") for turn in turns)
     return blocks if as_list else _compact_content(blocks)
@@ -188,16 +192,20 @@ def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
 def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     raw = turn.raw(request.provider)
     notes = raw.get("blocks", {})
+    unsupported: tuple[BlockField, ...] = ("arguments",) if raw else ("arguments", *_UNSUPPORTED_FIELDS)
     encoded: list[dict[str, Any]] = []
     for index, content in enumerate(turn.blocks):
-        request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
-        _record_text_type_losses(request, turn, index)
+        request.record_field_losses(turn, index, *unsupported)
+        if not turn.ordinary:
+            _record_text_type_losses(request, turn, index)
         if isinstance(content, TextBlock) and content.citations and not raw:
             content = content.model_copy(update={"citations": ()})
-        note = notes.get(str(turn.origins[index]), {})
-        if isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
+        note = notes.get(str(turn.origins[index]), {}) if notes else None
+        if raw and isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
             content = restore_action(content)
-        native = request.restore_block(turn, index, encode_block(content, request.tool_id, note))
+        native = encode_block(content, request.tool_id, note)
+        if raw:
+            native = request.restore_block(turn, index, native)
         encoded.append(native)
         if isinstance(content, ToolUseBlock) and native.get(TOOLSET_FIELD):
             request.encoder_state.setdefault(_TOOLSETS, {})[content.id] = native[TOOLSET_FIELD]
@@ -261,7 +269,7 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
             encoded |= {k: v for k in ("title", "context") if (v := getattr(content, k)) is not None}
             return encoded if content.citations is None else {**encoded, "citations": {"enabled": content.citations}}
         case ProviderBlock():
-            return content.data
+            return dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
 

@@ -29,24 +29,28 @@ OPTIONS = OptionTable(
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Encode everything except the conversation and the tools."""
-    thinking = _encode_thinking(request)
+    options, used = request.options, request.used
+    asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
+    thinking = _encode_thinking(request) if asks_to_think else None
     is_thinking = thinking is not None and thinking["type"] != "disabled"
-    limit = request.used.take("max_output_tokens")
-    encoded: dict[str, Any] = {"max_tokens": limit or _default_max_tokens(request, thinking)}
-    if limit is None:
+    encoded: dict[str, Any] = {"max_tokens": used.take("max_output_tokens") or _default_max_tokens(request, thinking)}
+    if options.max_output_tokens is None:
         request.own_defaults.add("max_tokens")
-    OPTIONS.encode(request, encoded, ("stop_sequences",))
-    if request.options.stream:
+    if options.stop_sequences:
+        OPTIONS.encode(request, encoded, ("stop_sequences",))
+    if options.stream:
         encoded["stream"] = True
-    OPTIONS.encode(request, encoded, reasoning=is_thinking)
+    if used.left:
+        OPTIONS.encode(request, encoded, reasoning=is_thinking)
     if thinking:
         encoded["thinking"] = thinking
-    if config := _encode_output_config(request, tools=tools):
+    if (asks_to_think or options.output_schema is not None) and (config := _encode_output_config(request, tools=tools)):
         encoded["output_config"] = config
-    if choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking):
+    asks_about_tools = options.tool_choice is not None or options.parallel_tool_calls is not None
+    if asks_about_tools and (choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking)):
         encoded["tool_choice"] = choice
-    if lifetime := request.used.take("prompt_cache"):
-        encoded["cache_control"] = {"type": "ephemeral", "ttl": lifetime}
+    if options.prompt_cache:
+        encoded["cache_control"] = {"type": "ephemeral", "ttl": used.take("prompt_cache")}
     request.record_unused_options(OPTIONS.absent)
     return encoded
 
@@ -55,7 +59,9 @@ def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | N
     """Return the default output limit. Thinking counts towards it, so a budget is added as far as the model allows."""
     capabilities = request.target.capabilities
     limit = capabilities.default_output_limit(stream=request.options.stream)
-    budget: int = (thinking or {}).get("budget_tokens", 0)
+    if thinking is None:
+        return limit
+    budget: int = thinking.get("budget_tokens", 0)
     return max(limit, min(limit + budget, capabilities.max_output_tokens))
 
 

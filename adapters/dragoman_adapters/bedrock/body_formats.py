@@ -60,6 +60,8 @@ def drop_other_formats(request: RequestBuilder, form: BodyFormat) -> None:
 
 
 def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
+    if turn.plain_text(PROVIDER) is not None:
+        return turn
     turn = _drop_unreadable_blocks(request, turn, form)
     raw = turn.raw(PROVIDER)
     if not raw or _notes_are_read_by(form, raw):

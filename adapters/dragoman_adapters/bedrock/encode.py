@@ -61,12 +61,12 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     return encoded
 
 
-def _split_system(request: RequestBuilder) -> tuple[list[Turn], list[Turn]]:
+def _split_system(request: RequestBuilder) -> tuple[Sequence[Turn], Sequence[Turn]]:
     """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(request.turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
-            return list(request.turns[:position]), list(request.turns[position:])
-    return list(request.turns), []
+            return request.turns[:position], request.turns[position:]
+    return request.turns, ()
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
@@ -80,11 +80,14 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
     names: encode_blocks.DocumentNames = request.encoder_state.setdefault("names", encode_blocks.DocumentNames())
     called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
     for turn in turns:
-        called_tools |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
         if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
             encoded.append({"role": role, "content": []})
         content = encoded[-1]["content"]
+        if (text := turn.plain_text(PROVIDER)) is not None:
+            content.append({"text": text})
+            continue
+        called_tools |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
         blocks = list(_encode_blocks(request, turn, names))
         with_text = blocks if raw else _add_document_text(content, blocks)
         if len(with_text) > len(blocks):
@@ -120,6 +123,9 @@ def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Nativ
 
 def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.DocumentNames) -> Iterator[Native]:
     """Encode the blocks of a turn, with the markers around them."""
+    if (text := turn.plain_text(PROVIDER)) is not None:
+        yield {"text": text}
+        return
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
     name = names.reserve if raw else names
@@ -132,7 +138,8 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(origin), {})
         encoded = apply_note(encode_block(content, request.tool_id, name, note, takes_text=takes_text), note)
-        _record_form_losses(request, turn, index, encoded)
+        if not turn.ordinary:
+            _record_form_losses(request, turn, index, encoded)
         yield encoded
         yield from note.get("behind", ())
         if index in marked:

@@ -86,9 +86,10 @@ def _is_thinking(request: RequestBuilder) -> bool:
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """Encode the reasoning options for the model's family: the model's own fields, and those of outputConfig."""
-    requested = {name: request.used.take(name) for name in ("thinking", "effort", "thinking_budget")}
-    if all(value is None for value in requested.values()):
+    options = request.options
+    if options.thinking is None and options.effort is None and options.thinking_budget is None:
         return {}, {}
+    requested = {name: request.used.take(name) for name in ("thinking", "effort", "thinking_budget")}
     if write := _THINKING_ENCODERS.get(request.target.capabilities.wire["reasoning"]):
         return write(request)
     for name, value in requested.items():

@@ -24,8 +24,7 @@ def encode_body(
 ) -> dict[str, Any]:
     """Encode the whole body. The path holds the model and says whether to stream."""
     system, turns = _split_system(request.turns)
-    encoded: dict[str, Any] = {}
-    encoded |= _encode_system(request, system)
+    encoded: dict[str, Any] = _encode_system(request, system)
     encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = encode_tools(usable, request.provider)
@@ -56,7 +55,11 @@ def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
     """Encode the instructions as one content, whose role is optional."""
-    notes = turns[0].raw(request.provider) if turns else {}
+    if not turns:
+        return {}
+    if len(turns) == 1 and (text := turns[0].plain_text(request.provider)) is not None:
+        return {"systemInstruction": {"parts": [{"text": text}]}}  # as most system prompts are
+    notes = turns[0].raw(request.provider)
     parts = [encoded for turn in turns for encoded in encode_parts(request, turn)]
     if not parts and not notes:
         return {}

@@ -56,6 +56,8 @@ class _Content:
         self.flush_deferred()
         if self.answers:
             self._reorder_answers()
+        if not self.note:
+            return {"role": self.role, "parts": self.native_parts}
         order = self.note.get("order", ())
         ordered_parts = self.native_parts
         if len(order) == len(self.native_parts):
@@ -237,8 +239,11 @@ def turn_notes(turn: Turn, provider: str) -> Note:
 
     Empty for a synthetic turn, and for one with another role than its message: the notes are not about it.
     """
+    notes = turn.raw(provider)
+    if not notes or turn.role is not turn.message.role:
+        return {}
     is_synthetic = bool(turn.blocks) and all(origin == SYNTHETIC for origin in turn.origins)
-    return {} if is_synthetic or turn.role is not turn.message.role else turn.raw(provider)
+    return {} if is_synthetic else notes
 
 
 def encode_parts(request: RequestBuilder, turn: Turn) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.block_fields import BlockField, has_all_fields_everywhere
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
@@ -81,13 +81,13 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     blocks = [
-        (block if _allows_malformed_arguments(turn, request, dialect) else _drop_raw_input(block), note)
+        (_fit_arguments(block, turn, request, dialect), note)
         for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
         if _should_send(request, turn, index, note, dialect)
     ]
     for index in turn.texts_after_calls():
         request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
-    if not dialect.thinking_parts:
+    if not (dialect.thinking_parts or turn.ordinary):
         for index in turn.late_thinking():
             request.record_block_loss(
                 turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
@@ -100,13 +100,15 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
     """Yield the blocks of a turn with their notes; a block that the projection made or changed has none."""
-    notes = raw.get("blocks", {})
+    notes = raw.get("blocks")
     for block, origin in zip(turn.blocks, turn.origins, strict=True):
-        yield block, notes.get(str(origin), {}) if origin != SYNTHETIC else {}
+        yield block, notes.get(str(origin), {}) if notes and origin != SYNTHETIC else {}
 
 
 def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether the wire supports a block. Unsupported blocks and fields are recorded as losses."""
+    if has_all_fields_everywhere(turn.blocks[index]):
+        return True
     if not turn.raw(request.provider):
         request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
     match turn.blocks[index]:
@@ -151,11 +153,13 @@ def _allows_malformed_arguments(turn: Turn, request: RequestBuilder, dialect: Di
     return dialect.free_arguments and bool(turn.raw(request.provider))
 
 
-def _drop_raw_input(block: ContentBlock) -> ContentBlock:
-    """Return a call with the arguments that could be parsed, empty if they were not an object."""
-    if isinstance(block, ToolUseBlock) and block.raw_input is not None:
-        return block.model_copy(update={"raw_input": None})
-    return block
+def _fit_arguments(block: ContentBlock, turn: Turn, request: RequestBuilder, dialect: Dialect) -> ContentBlock:
+    """Return a call with the arguments that could be parsed, empty if they were not an object and must be one."""
+    if not isinstance(block, ToolUseBlock) or block.raw_input is None:
+        return block
+    return (
+        block if _allows_malformed_arguments(turn, request, dialect) else block.model_copy(update={"raw_input": None})
+    )
 
 
 def _has_references(text: TextBlock, dialect: Dialect) -> bool:
@@ -182,7 +186,9 @@ def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect
             encoded[field] = values
         elif field != "content":
             encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]
-    return apply_diff(encoded, _drop_covered(raw.get("residue"), pieces, dialect))
+    if residue := raw.get("residue"):
+        encoded = apply_diff(encoded, _drop_covered(residue, pieces, dialect))
+    return encoded
 
 
 def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> Any:
@@ -198,10 +204,8 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
     return values
 
 
-def _drop_covered(residue: Note | None, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+def _drop_covered(residue: Note, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
     """Return a difference without fields that blocks cover, and without reasoning if none is sent."""
-    if not residue:
-        return {}
     reasoning = {*dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
     silent = reasoning if reasoning.isdisjoint(pieces) else set()
     return {
@@ -218,13 +222,15 @@ def _encode_tool_results(
     request: RequestBuilder, turn: Turn, names: Mapping[str, str], dialect: Dialect
 ) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
-    for index, (block, note) in enumerate(_blocks_with_notes(turn, turn.raw(request.provider))):
+    raw = turn.raw(request.provider)
+    is_own = bool(raw)
+    for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
         if not isinstance(block, ToolResultBlock):
             continue
-        is_own = bool(turn.raw(request.provider))
-        request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
+        if not has_all_fields_everywhere(block):
+            request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
-        if dialect.tool_name and block.tool_use_id in names and not turn.raw(request.provider):
+        if dialect.tool_name and block.tool_use_id in names and not is_own:
             answer["name"] = names[block.tool_use_id]
         encoded.append(answer)
     return encoded
@@ -237,7 +243,7 @@ def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dial
     pieces = encode_pieces(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
     encoded["content"] = _encode_content("tool", pieces, note, dialect)
-    return apply_diff(encoded, _drop_covered(note, pieces, dialect))
+    return apply_diff(encoded, _drop_covered(note, pieces, dialect)) if note else encoded
 
 
 def _own_note(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ ToolId = Callable[[str], str]
 def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
     """Encode a block and apply its note."""
     field, value = _encode_plain(content, note, tool_id, dialect)
-    return field, _apply_note(value, note) if isinstance(value, dict) else value
+    return field, _apply_note(value, note) if note and isinstance(value, dict) else value
 
 
 def _encode_plain(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
@@ -59,7 +59,7 @@ def _encode_plain(content: ContentBlock, note: Note, tool_id: ToolId, dialect: D
         case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
             return "content", media.encode_media(content, dialect)
         case ProviderBlock():
-            return note.get("field", "content"), content.data
+            return note.get("field", "content"), dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
 

@@ -27,7 +27,7 @@ STORED_FIELDS = ("previous_response_id", "conversation")
 
 def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) -> bool:
     """Whether the provider stores earlier turns, so that a result's call may be missing from the history."""
-    if any(extra.get(name) for name in STORED_FIELDS):
+    if extra and any(extra.get(name) for name in STORED_FIELDS):
         return True
     for message in messages:  # a plain loop, because it reads the whole history for each request
         for block in message.content:

@@ -28,11 +28,14 @@ _FILE_NAMES = {
 }
 
 
+_PARTS = (TextBlock, *MEDIA_BLOCKS)
+
+
 def is_part(block: ContentBlock) -> bool:
     """Whether a block is a content part of a message."""
     if isinstance(block, ProviderBlock):
         return block.kind.startswith(PART_PREFIX)
-    return isinstance(block, (TextBlock, *MEDIA_BLOCKS))
+    return isinstance(block, _PARTS)
 
 
 def encode_block(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dict[str, Any]:

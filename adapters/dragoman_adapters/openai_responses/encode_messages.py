@@ -70,7 +70,7 @@ def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
             message.native_parts += _encode_parts(request, turn, index, notes.get(origin, {}))
             continue
         message = None
-        items += ((index, item) for item in _encode_item(request, turn, index, notes.get(origin, {})))
+        items += [(index, item) for item in _encode_item(request, turn, index, notes.get(origin, {}))]
     if not turn.blocks and ("0" in starts or turn.role is not Role.TOOL):
         items.append((-1, _MessageItem(starts.get("0", _FOREIGN_NOTE))))
     if turn.role is Role.ASSISTANT:

@@ -331,7 +331,8 @@ class WireAdapter(Adapter):
         path = self.request_path(options)
         request, tools = self.prepare(messages, tools, options)
         body = self.encode_body(request, tools)
-        request.record_unused_options()
+        if request.used.left:
+            request.record_unused_options()
         return request.build(path, body, self.request_headers(request, body))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.context import RequestContext
@@ -18,7 +19,7 @@ class NamedTool(NamedTuple):
 ToolChoice = Literal["auto", "none", "required"] | NamedTool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AdapterOptions:
     """The options of a request. None leaves an option to the provider. Only an output limit has a default of
     ours, for the wires that require one (docs/reference/contract.md#members)."""
@@ -114,13 +115,32 @@ class AdapterOptions:
                         f"{name} are given by provider, such as {name}={{'openai': {{{provider!r}: ...}}}}"
                     )
 
+    @cached_property
+    def _given(self) -> Mapping[str, Any]:
+        """The options without the context. Those that are None, as in the class, are left out."""
+        return {
+            name: value
+            for name, each in self.__dataclass_fields__.items()
+            if ((value := getattr(self, name)) is not None or each.default is not None) and name != "context"
+        }
+
     def with_context(self, context: RequestContext) -> "AdapterOptions":
-        changed, change = object.__new__(type(self)), object.__setattr__
-        for name in self.__dataclass_fields__:  # every request needs a copy, and `replace` takes four times as long
-            change(changed, name, getattr(self, name))
-        change(changed, "context", context)
+        if type(self) is not AdapterOptions:
+            return replace(self, context=context)  # a subclass may have slots and other defaults
+        # Every request needs a copy, and `replace` takes many times as long. Most options are not set.
+        changed, given = object.__new__(AdapterOptions), self._given
+        object.__setattr__(changed, "__dict__", {**given, "context": context, "_given": given})
         return changed
 
+
+def given_names(options: AdapterOptions) -> list[str]:
+    """Return the names of the options for the model that are not None. Some may be empty, or a default."""
+    given = options._given
+    return [name for name in given if name not in _FOR_THE_CONTRACT and given[name] is not None]
+
+
+_FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})
+"""Options that say how the request is built and sent. They do not concern the model."""
 
 _SAFETY = ("off", "standard", "strict")
 

@@ -46,7 +46,8 @@ def dumps(value: Any) -> bytes:
     """
     try:
         data = to_json(value)
-        if b"NaN" in data or b"Infinity" in data:  # a number, or a text with that word
+        # NaN and infinity are the words that differ in the other mode. To search for the words takes longer.
+        if (b"N" in data or b"I" in data) and to_json(value, inf_nan_mode="null") != data:
             copy_json(value, MAX_DOCUMENT_DEPTH)
     except ValueError as error:
         raise RequestError(f"the request cannot be written as JSON: {error}") from None

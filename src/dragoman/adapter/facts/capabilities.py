@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal, Self
 
@@ -75,6 +76,11 @@ class SchemaRule(FrozenModel):
     root: Literal["any", "object"] = "any"
     """``object``: the outermost schema must be an object's, not a union."""
 
+    @property
+    def restricts(self) -> bool:
+        """Whether the target does not support all schemas inside the outermost one."""
+        return bool(self.keywords or self.values or self.renamed or self.closed or self.requires)
+
 
 class ToolNameRule(FrozenModel):
     """Which tool names a provider accepts: those that ``pattern`` fully matches. An empty pattern accepts any."""
@@ -92,7 +98,7 @@ class ToolNameRule(FrozenModel):
     def accepts(self, name: str) -> bool:
         if not self.pattern:
             return True
-        return len(name) <= self.max_length and re.fullmatch(self.pattern, name, re.ASCII) is not None
+        return len(name) <= self.max_length and _compile(self.pattern).fullmatch(name) is not None
 
     def make_legal(self, name: str) -> str:
         """Return the name, or a legal one: its plain characters and a digest of the whole name."""
@@ -101,6 +107,11 @@ class ToolNameRule(FrozenModel):
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
         plain = _NOT_PLAIN.sub("_", name).strip("_")[: self.max_length - _DIGEST_LENGTH - 3]
         return f"t_{plain}_{digest}" if not plain[:1].isalpha() else f"{plain}_{digest}"
+
+
+@lru_cache(maxsize=64)  # one for each rule of the tables; the cache of re takes longer
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
 
 
 class ThinkingPolicy(FrozenModel):

@@ -34,6 +34,15 @@ LostField = tuple[LossKind, str, Severity]
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 
+def has_all_fields_everywhere(block: ContentBlock) -> bool:
+    """Whether the block is a text, a call or a result of one text that every wire supports, as most blocks are."""
+    if type(block) is ToolResultBlock:
+        return not block.is_error and len(block.content) == 1 and type(block.content[0]) is TextBlock
+    if type(block) is TextBlock:
+        return not block.citations
+    return type(block) is ToolUseBlock and block.raw_input is None
+
+
 def find_lost_fields(
     block: ContentBlock, unsupported: Collection[BlockField], *, synthetic: bool = False, from_same_wire: bool = False
 ) -> Iterator[LostField]:
@@ -59,11 +68,15 @@ def find_lost_fields(
 
 def find_lost_hints(messages: Iterable[Message], *, marks_cache: bool, cites_documents: bool) -> Iterator[Loss]:
     """Yield the losses of places up to which to cache, and of documents to cite, on a wire without them."""
+    if marks_cache and cites_documents:
+        return
     for message in messages:
         for index in () if marks_cache else message.metadata.cache_breakpoints or ():
             reason = "cache_breakpoints: the wire does not mark what to cache"
             yield Loss(LossKind.OPTION, message.id, index, reason, _INFO)
         for index, block in () if cites_documents else enumerate(message.content):
+            if not isinstance(block, (DocumentBlock, ToolResultBlock)):
+                continue
             parts = block.content if isinstance(block, ToolResultBlock) else (block,)
             if any(isinstance(part, DocumentBlock) and part.citations is not None for part in parts):
                 reason = "whether answers cite a document is not sent"

@@ -11,6 +11,8 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 
 def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> ToolChoice | None:
     """Return the tool choice to send; None leaves it to the model. Without tools every provider refuses a choice."""
+    if request.options.tool_choice is None:
+        return None
     choice: ToolChoice | None = request.used.take("tool_choice")
     rule = request.target.capabilities.forced_tool_choice
     forced = choice == "required" or isinstance(choice, NamedTool)
@@ -94,6 +96,8 @@ def stop_sequences(request: RequestBuilder) -> list[str]:
 
 def encode_logprobs(request: RequestBuilder, body: dict[str, Any], field: Path, count_field: Path | None) -> None:
     """Write the switch of log probabilities, and the number of alternatives if the wire takes one."""
+    if request.options.logprobs is None:
+        return
     count = supported_value(request, "logprobs", reasoning=False)
     if count is None:
         return

@@ -34,8 +34,10 @@ def prepare_request(
         options.context.tool_names = options.context.answer_tool = None
         options.context.reply_note = options.context.action_calls = None
     losses: list[Loss] = []
-    tools, options = _rename_tools(target, tools, options, losses)
-    messages, tools, options = _emulate_schema(target, messages, tools, options, losses)
+    if tools:
+        tools, options = _rename_tools(target, tools, options, losses)
+    if options.output_schema is not None:
+        messages, tools, options = _emulate_schema(target, messages, tools, options, losses)
     request = RequestBuilder.from_history(target, messages, options, server_state=server_state, whole=whole)
     request.losses += losses
     return request, tools
@@ -44,8 +46,6 @@ def prepare_request(
 def _rename_tools(
     target: Target, tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Tools, AdapterOptions]:
-    if not tools:
-        return tools, options
     legal_names = make_legal_names(tools, target.capabilities.tool_name_rule, target.provider)
     if not legal_names:
         return tools, options

@@ -16,7 +16,13 @@ from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.block_fields import find_lost_hints
 from dragoman.adapter.requests.history import pairing
 from dragoman.adapter.requests.history.pairing import CallKeys
-from dragoman.adapter.requests.turns import SYNTHETIC, Turn, drop_unknown_roles
+from dragoman.adapter.requests.turns import (
+    CONVERSATION_ROLES,
+    SYNTHETIC,
+    Turn,
+    drop_unknown_roles,
+    is_plain_conversation,
+)
 from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
 from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
@@ -48,9 +54,9 @@ Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 _CONTINUE = "Continue."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Target:
-    """The model that a request is for, as its adapter describes it."""
+    """The model that a request is for, as its adapter describes it. Targets are immutable."""
 
     provider: str
     model: str
@@ -64,7 +70,7 @@ class Target:
     """Whether requests say which documents the answer cites."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Projection:
     turns: tuple[Turn, ...]
     losses: tuple[Loss, ...]
@@ -82,8 +88,8 @@ def project(
     of others.
     """
     losses: list[Loss] = []
-    turns = [Turn.of(message) for message in messages]
-    if _is_plain_conversation(turns, target.capabilities):
+    turns = list(map(Turn.of, messages))
+    if is_plain_conversation(turns, target.capabilities):
         return Projection(tuple(turns), ())
     turns = drop_unknown_roles(turns, losses)
     losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
@@ -98,7 +104,7 @@ def project(
         for turn in turns
     ]
     turns = list(projector.filter_media(turns))
-    turns = [turn if turn.plain else projector.filter_native(turn) for turn in turns]
+    turns = [turn if turn.ordinary else projector.filter_native(turn) for turn in turns]
     turns = list(projector.map_roles(turns))
     turns = projector.add_opening_turn(list(projector.drop_empty(turns)), messages)
     turns = projector.join_neighbours(turns)
@@ -108,19 +114,6 @@ def project(
         turns = projector.add_placeholder_turn(turns, messages)
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
-
-
-def _is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilities) -> bool:
-    """Whether the turns are texts of user and model that end with the user's, after a system prompt, if any.
-
-    No step changes such a history on any wire. Most histories are of this kind.
-    """
-    if not turns or turns[-1].role is not Role.USER:
-        return False
-    has_lead = turns[0].role is Role.SYSTEM and bool(capabilities.supports_system_prompt)
-    return all(turn.plain and turn.message.channel is None for turn in turns) and all(
-        turn.role in _CONVERSATION_ROLES for turn in turns[has_lead:]
-    )
 
 
 def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]) -> list[Turn]:
@@ -155,7 +148,8 @@ class _Projector:
     def rename_calls(self, turn: Turn) -> Turn:
         """Rename calls of tools whose names the provider refuses, as the tools themselves are renamed."""
         rule = self._capabilities.tool_name_rule
-        if turn.role is not Role.ASSISTANT:
+        names = [block.name for block in turn.blocks if isinstance(block, ToolUseBlock)]
+        if turn.role is not Role.ASSISTANT or all(map(rule.accepts, names)):
             return turn
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
@@ -186,7 +180,7 @@ class _Projector:
 
     def filter_thinking(self, turn: Turn) -> Turn:
         """Keep thinking that the model can read; the model's policy decides about the rest."""
-        if turn.role is not Role.ASSISTANT:
+        if turn.role is not Role.ASSISTANT or turn.ordinary:
             return turn
         policy = self._capabilities.thinking_policy
         issuer = turn.message.metadata.model
@@ -228,7 +222,7 @@ class _Projector:
             if turn.role is not Role.TOOL and source is not None:
                 yield Turn.synthetic(source.message, Role.USER, tuple(moved))
                 moved, source = [], None
-            if not turn.plain:
+            if not turn.ordinary:
                 turn, following = self._filter_turn_media(turn)
                 if following:
                     moved += following
@@ -347,7 +341,7 @@ class _Projector:
         """Replace unsupported roles: developer becomes system, a late system message becomes the user's."""
         leading = True
         for turn in turns:
-            if turn.plain and turn.role in _CONVERSATION_ROLES and turn.message.channel is None:
+            if turn.plain and turn.role in CONVERSATION_ROLES and turn.message.channel is None:
                 leading = False
                 yield turn
                 continue
@@ -376,7 +370,7 @@ class _Projector:
     def _drop_misplaced(self, turn: Turn) -> Turn:
         """Leave out blocks that a role may not hold on any wire; see `_ALLOWED_BY_ROLE`."""
         allowed = _ALLOWED_BY_ROLE[turn.role]
-        if turn.plain and "text" in allowed:
+        if allowed.issuperset([block.type for block in turn.blocks]):
             return turn
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
@@ -389,9 +383,9 @@ class _Projector:
 
     def drop_empty(self, turns: Iterable[Turn]) -> Iterable[Turn]:
         """Drop empty texts if the wire refuses them, and messages without content."""
-        accepts_empty = self._capabilities.supports_empty_text
+        accepts_empty = bool(self._capabilities.supports_empty_text)
         for turn in turns:
-            if not (accepts_empty or turn.plain):
+            if not (accepts_empty or turn.ordinary):
                 turn = turn.map_blocks(partial(self._drop_if_empty, turn))
             if turn.blocks or (accepts_empty and not turn.message.content and turn.role is not Role.TOOL):
                 yield turn
@@ -488,7 +482,6 @@ class _Projector:
 
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
-_CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
 _MEDIA_TYPES = {"image", "audio", "video", "document"}
 _ALLOWED_IN_RESULTS = {"text", "provider", *_MEDIA_TYPES}
 _ALLOWED_BY_ROLE: dict[Role, set[str]] = {

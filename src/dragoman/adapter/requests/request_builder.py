@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from itertools import takewhile
 from operator import attrgetter
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ProjectionError
+from dragoman.adapter.facts.capabilities import ABSENT
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import block_fields
@@ -17,9 +17,9 @@ from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.history import prefix_ledger
 from dragoman.adapter.requests.history.encode_cache import (
     EMPTY_PREFIX,
-    INSTRUCTION_ROLES,
     EncodedHistory,
     EncodedPrefix,
+    count_instructions,
     encode_chunks,
     find_boundary,
     find_first_turn,
@@ -58,6 +58,7 @@ class RequestBuilder:
     """Whether the turns that are being encoded begin the list."""
     encoder_state: dict[str, Any] = field(default_factory=dict)
     """The encoder's state between two stretches of turns; stored with the cached prefix."""
+    provider: str = field(init=False)
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
     own_defaults: set[str] = field(default_factory=set)
@@ -69,6 +70,7 @@ class RequestBuilder:
     _void_found: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self.provider = self.target.provider
         self.used = UsedOptions(self.options)
 
     @classmethod
@@ -86,16 +88,18 @@ class RequestBuilder:
         ``whole``: do not use the cache, because the wire has rules that look at all turns.
         """
         context = options.context or RequestContext(model=str(ModelId(target.provider, target.model)))
-        instructions = tuple(takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages))
+        lead = count_instructions(messages)
         # Instructions that are sent as the user's may merge with the user's next message.
-        whole = whole or server_state or (bool(instructions) and not target.capabilities.supports_system_prompt)
-        messages_after_lead = messages[len(instructions) :]
-        prefix = EncodedPrefix(context.tool_ids, _encoding_options(options))
+        whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
+        prefix = EMPTY_PREFIX
         if not whole:
-            prefix = context.encode_cache.find(target.cache_key, prefix, messages_after_lead)
-        uncached = tuple(messages_after_lead[len(prefix.messages) :])
-        _remember_issued_ids((*instructions, *uncached), target.provider, context, prefix.keys)
-        projection = project((*instructions, *uncached), target, keys=prefix.keys, server_state=server_state)
+            found = context.encode_cache.find(target.cache_key, context.tool_ids, messages, lead)
+            if found is not None and found.options == _encoding_options(options):
+                prefix = found
+        uncached = tuple(messages[lead + len(prefix.messages) :])
+        sent = (*messages[:lead], *uncached)
+        _remember_issued_ids(sent, target.provider, context, prefix.keys)
+        projection = project(sent, target, keys=prefix.keys, server_state=server_state)
         return cls(
             target,
             options,
@@ -103,7 +107,7 @@ class RequestBuilder:
             turns=projection.turns,
             losses=[*prefix.losses, *projection.losses],
             prefix=prefix,
-            instruction_turns=0 if whole else _count_turns_of(instructions, projection.turns),
+            instruction_turns=0 if whole else _count_turns_of(sent[:lead], projection.turns),
             uncached=() if whole else uncached,
             encoder_state=deepcopy(dict(prefix.encoder_state)) if prefix.encoder_state else {},
         )
@@ -116,11 +120,14 @@ class RequestBuilder:
         lead_count = self.instruction_turns - (len(self.turns) - len(turns))  # the wire may have hoisted leading turns
         if lead_count < 0:
             return EncodedHistory((), encode(turns))
-        lead_chunks = encode_chunks(encode(turns[:lead_count])) if lead_count else ()
+        lead = encode(turns[:lead_count]) if lead_count else []
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
-        cached_turns = self._extend_prefix(rest, encode)
-        return EncodedHistory((*lead_chunks, *self.prefix.json_chunks), encode(rest[cached_turns:]))
+        cached_turns = self._extend_prefix(rest, encode) if len(self.uncached) > 1 else 0
+        items = encode(rest[cached_turns:])
+        if not self.prefix.json_chunks:
+            return EncodedHistory((), lead + items)
+        return EncodedHistory((*encode_chunks(lead), *self.prefix.json_chunks), items)
 
     def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
         """Extend the cached prefix. Returns the index of the first turn that is not in it."""
@@ -138,7 +145,14 @@ class RequestBuilder:
                 new_losses = [loss for loss in new_losses if loss.message_id in ids]
             mark = len(self.losses)
             chunks = self._encode_chunks(turns[:cached_turns], encode)
-            self.prefix = self.prefix.extend(messages, chunks, [*new_losses, *self.losses[mark:]], self.encoder_state)
+            self.prefix = self.prefix.extend(
+                self.context.tool_ids,
+                _encoding_options(self.options),
+                messages,
+                chunks,
+                [*new_losses, *self.losses[mark:]],
+                self.encoder_state,
+            )
             self.context.encode_cache.store(self.target.cache_key, self.prefix)
         return cached_turns
 
@@ -149,10 +163,6 @@ class RequestBuilder:
             chunks += encode_chunks(encode(stretch))
             self.at_list_start = False
         return chunks
-
-    @property
-    def provider(self) -> str:
-        return self.target.provider
 
     def tool_id(self, key: str) -> str:
         """Return the provider's id of a call."""
@@ -193,6 +203,8 @@ class RequestBuilder:
 
     def record_field_losses(self, turn: Turn, index: int, *unsupported: BlockField) -> None:
         """Record the fields of a block that the wire does not support."""
+        if block_fields.has_all_fields_everywhere(turn.blocks[index]):
+            return
         synthetic, from_same_wire = turn.origins[index] == SYNTHETIC, bool(turn.raw(self.provider))
         for kind, reason, severity in block_fields.find_lost_fields(
             turn.blocks[index], unsupported, synthetic=synthetic, from_same_wire=from_same_wire
@@ -210,17 +222,20 @@ class RequestBuilder:
     def record_unused_options(self, reason: str = ABSENT_OPTION) -> None:
         """Record every option that is set and was not taken. `WireAdapter` calls this after the body is encoded; an
         encoder that knows a better reason calls it before."""
-        for name in self.used.take_rest():
-            self.record_option_loss(name, reason)
+        if self.used.left:
+            for name in self.used.take_rest():
+                self.record_option_loss(name, reason)
 
     def has_void_thinking(self, body: Mapping[str, Any]) -> bool:
         """Whether signed thinking in the history is void because its prefix has changed since.
 
         Each such block is a loss. Raises ProjectionError if the options say ``strict_prefix``.
         """
+        if not self.target.capabilities.thinking_policy.prefix_bound:
+            return False
         if self._void_found is None:
             history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
-            if history is None or not self.target.capabilities.thinking_policy.prefix_bound:
+            if history is None:
                 return False
             items = b",".join(history.json_chunks())
             self.context.prefix_note = prefix_ledger.prefix_note(body, items)
@@ -258,13 +273,15 @@ class RequestBuilder:
     def drop_extra(self, *names: str) -> None:
         """Drop the caller's extra fields that would override the conversation or an option."""
         own = self.options.extra.get(self.provider, {})
+        if own.keys().isdisjoint(names):
+            return
         kept = {name: value for name, value in own.items() if name not in names}
         self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
 
     def build(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
         """Return the finished request. The caller's extra fields for this provider are merged into the body, at any
         depth; an option that one of them overrides is a loss."""
-        headers = dict(headers or {})
+        headers = {"content-type": "application/json", **(headers or {})}
         if self.tools is not None:
             for added_fields in self.tools.fields:
                 body = add_fields(body, added_fields)
@@ -274,15 +291,9 @@ class RequestBuilder:
         extra = self.options.extra.get(self.provider)
         merged_body = merge_fields(body, extra, self._record_override) if extra else body
         self.has_void_thinking(merged_body)
-        own_headers = self.options.headers.get(self.provider, {})
-        return WireRequest(
-            method="POST",
-            path=path,
-            body=_dump_body(merged_body),
-            headers={"content-type": "application/json", **headers, **own_headers},
-            stream=self.options.stream,
-            losses=tuple(self.losses),
-        )
+        if self.options.headers:  # read only now: `merge_list_header` may have changed them
+            headers.update(self.options.headers.get(self.provider, {}))
+        return WireRequest("POST", path, _dump_body(merged_body), headers, self.options.stream, tuple(self.losses))
 
     def _record_override(self, path: tuple[str, ...], value: Any) -> None:
         """Record a value that ``extra`` overrides, unless it is a default, or the client's own body is restored."""
@@ -308,31 +319,47 @@ _ENCODING_FIELDS: dict[type[AdapterOptions], "attrgetter[Any]"] = {}
 
 def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
     """Count the leading turns that belong to those messages."""
-    return sum(any(turn.message is message for message in messages) for turn in turns[: len(messages)])
+    count = 0
+    for turn in turns[: len(messages)]:
+        for message in messages:
+            if turn.message is message:
+                count += 1
+                break
+    return count
 
 
 def _dump_body(body: Mapping[str, Any]) -> bytes:
     """Encode the body as JSON. Cached chunks of the history are inserted unchanged."""
-    parts: list[bytes] = []
     for name, value in body.items():
-        parts += (b"," if parts else b"{", wirejson.dumps(name), b":")
         if isinstance(value, EncodedHistory):
-            first, *rest = value.json_chunks() or (b"",)
-            parts += (b"[", first, *(part for run in rest for part in (b",", run)), b"]")
-        else:
-            parts.append(wirejson.dumps(value))
-    return b"".join((*parts, b"}" if parts else b"{}"))
+            if value.prefix_chunks:
+                return _dump_around(body, name, value)
+            return wirejson.dumps({**body, name: value.new_items})
+    return wirejson.dumps(body)
+
+
+def _dump_around(body: Mapping[str, Any], history_field: str, history: EncodedHistory) -> bytes:
+    """Encode the fields before the history and those after it, and insert its chunks."""
+    names = list(body)
+    place = names.index(history_field)
+    fields_before = {name: body[name] for name in names[:place]}
+    fields_after = {name: body[name] for name in names[place + 1 :]}
+    parts = [wirejson.dumps(fields_before)[:-1], b"," if fields_before else b"", wirejson.dumps(history_field), b":["]
+    for chunk in history.json_chunks():
+        parts += (chunk, b",")
+    parts[-1] = b"]"  # for the last comma
+    return b"".join((*parts, b"," if fields_after else b"", wirejson.dumps(fields_after)[1:]))
 
 
 def _remember_issued_ids(
     messages: Sequence[Message], provider: str, context: RequestContext, known_keys: CallKeys
 ) -> None:
     """Store the provider's own ids of calls, each under the key of its call."""
-    ids_by_message = {
-        message.id: ids
-        for message in messages
-        if message.metadata.provider_raw and (ids := _issued_ids(message, provider))
-    }
+    ids_by_message: dict[str, Mapping[str, str]] = {}
+    for message in messages:  # a plain loop, because it reads the whole history
+        raw = message.metadata.provider_raw
+        if raw and "tool_ids" in raw and raw.get("by") == provider:
+            ids_by_message[message.id] = raw["tool_ids"]
     if not ids_by_message:
         return
     keys = known_keys.with_calls(())
@@ -343,9 +370,3 @@ def _remember_issued_ids(
         )
         for canonical, native in ids.items():
             context.tool_ids.remember(new_keys.get(canonical, canonical), provider, native)
-
-
-def _issued_ids(message: Message, provider: str) -> dict[str, str]:
-    raw = message.metadata.provider_raw
-    ids: dict[str, str] = raw.get("tool_ids", {}) if raw and raw.get("by") == provider else {}
-    return ids

@@ -4,7 +4,7 @@ Providers support different parts of JSON Schema; each target's models.toml says
 not support move into the description, so that the model still sees them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ _SINGLE_SCHEMA_KEYWORDS = ("items", "additionalProperties", "not", "if", "then",
 _SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _UNIONS = ("anyOf", "oneOf")
+_ROOT_UNIONS = (*_UNIONS, "allOf", "not", "enum")
+_NOT_PLAIN = frozenset({"$ref", *_ROOT_UNIONS})
 _META = frozenset({"$schema", "$id", "$comment", "$anchor"})
 """Keywords that do not describe the value: they are dropped silently."""
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
@@ -47,7 +49,7 @@ def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
     fitted = FittedSchema(dict(schema))
     if rule.root == "object":
         fitted.schema = walk.fit_root(fitted.schema, fitted)
-    if rule != SchemaRule(root=rule.root):
+    if rule.restricts:
         fitted.schema = walk.fit(fitted.schema, "$", fitted, ())
     return fitted
 
@@ -72,8 +74,52 @@ def has_free_keys(schema: Any) -> bool:
 
 def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
     """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
+    if not tools:
+        return []
     rule = request.target.capabilities.tool_schemas
-    return [_fit_tool(request, tool, rule) for tool in tools]
+    fits = form_check(rule)
+    return [tool if fits(tool.input_schema) else _fit_tool(request, tool, rule) for tool in tools]
+
+
+def form_check(rule: SchemaRule) -> Callable[[Schema], bool]:
+    """Return a check whether a schema already has the rule's form, as the schemas of most tools have.
+
+    It is quicker than `fit_schema`, which changes nothing in a schema that passes. Few others would be unchanged.
+    """
+    if rule.closed or rule.requires:
+        return lambda _: False
+    if not rule.restricts:
+        return _is_plain_object
+    keywords = frozenset(rule.keywords)
+    return lambda schema: _is_plain_object(schema) and _is_supported(schema, rule, keywords)
+
+
+def _is_supported(schema: Any, rule: SchemaRule, keywords: frozenset[str]) -> bool:
+    """Whether a rule that adds nothing has all of a schema's keywords and their values, at any depth."""
+    if not isinstance(schema, Mapping):
+        return True
+    if (keywords and not keywords.issuperset(schema)) or not rule.renamed.keys().isdisjoint(schema):
+        return False
+    for key, value in schema.items():
+        if key in rule.values and value is not None and value not in rule.values[key]:
+            return False
+        if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, Mapping):
+            inner: Iterable[Any] = value.values()
+        elif key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
+            inner = value
+        elif key in _SINGLE_SCHEMA_KEYWORDS:
+            inner = (value,)
+        else:
+            continue
+        for each in inner:
+            if not _is_supported(each, rule, keywords):
+                return False
+    return True
+
+
+def _is_plain_object(schema: Schema) -> bool:
+    """Whether the outermost schema is an object's already, as that of most tools is."""
+    return schema.get("type") == "object" and "properties" in schema and schema.keys().isdisjoint(_NOT_PLAIN)
 
 
 def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
@@ -116,7 +162,7 @@ class _SchemaFitter:
         if isinstance(schema.get("$ref"), str) and (resolved := self._resolve_reference(schema["$ref"])) is not None:
             fitted.changed.append("$.$ref")
             schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
-        unions = [key for key in (*_UNIONS, "allOf", "not", "enum") if key in schema]
+        unions = [key for key in _ROOT_UNIONS if key in schema]
         fitted.dropped += [f"$.{key}" for key in unions]
         kept = {key: value for key, value in schema.items() if key not in unions}
         if kept.get("type") != "object":

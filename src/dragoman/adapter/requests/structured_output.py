@@ -53,10 +53,11 @@ def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) ->
 
 def should_send_schema(request: RequestBuilder, *, tools: bool) -> bool:
     """Whether to send the schema in the wire's own field; if not, the loss is recorded."""
+    if request.used.take("output_schema") is None:
+        return False
     capabilities, model = request.target.capabilities, request.target.model
-    schema = request.used.take("output_schema")
-    if schema is None or supports_native_schema(capabilities, tools=tools):
-        return schema is not None
+    if supports_native_schema(capabilities, tools=tools):
+        return True
     if capabilities.supports_structured_output:
         request.record_option_loss("output_schema", f"{model} is asked for it in the system prompt, and not held to it")
     else:

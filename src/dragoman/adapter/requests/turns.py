@@ -1,17 +1,19 @@
 """Turn: one message as it will be sent, linked to the message that it came from."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dragoman.adapter.facts.capabilities import ABSENT, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.wire_diff import apply_diff
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 SYNTHETIC = -1
 """The origin of a block that is in no message."""
 _FIRST_ORIGIN = (0,)
+CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
 
 
 @dataclass(slots=True)
@@ -28,13 +30,19 @@ class Turn:
     blocks: tuple[ContentBlock, ...]
     origins: tuple[int, ...]
     plain: bool = False
+    _ordinary: bool | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, message: Message) -> "Turn":
         content = message.content
         if len(content) == 1:
             (block,) = content
-            plain = type(block) is TextBlock and bool(block.text.strip()) and not message.metadata.cache_breakpoints
+            plain = (
+                type(block) is TextBlock
+                and block.text != ""
+                and not block.text.isspace()
+                and not message.metadata.cache_breakpoints
+            )
             return cls(message, message.role, content, _FIRST_ORIGIN, plain)
         return cls(message, message.role, content, tuple(range(len(content))))
 
@@ -45,15 +53,32 @@ class Turn:
 
     def plain_text(self, provider: str) -> str | None:
         """Return the text if the turn is nothing else for that provider: no citations and no notes of its own."""
-        if not self.plain or self.raw(provider):
+        if not self.plain:
             return None
-        (block,) = self.blocks
+        raw = self.message.metadata.provider_raw
+        if raw is not None and raw.get("by") == provider:
+            return None
+        block = self.blocks[0]
         return block.text if isinstance(block, TextBlock) and not block.citations else None
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether the turn is nothing but texts, calls and results of texts, all with words.
+
+        Such a turn has no thinking, media or native blocks, and nothing empty.
+        """
+        if self._ordinary is None:
+            self._ordinary = self.plain or _is_ordinary(self.blocks)
+        return self._ordinary
 
     @property
     def has_calls(self) -> bool:
         """Whether the turn is the model's and calls tools."""
-        return self.role is Role.ASSISTANT and any(isinstance(block, ToolUseBlock) for block in self.blocks)
+        if self.role is Role.ASSISTANT:
+            for block in self.blocks:
+                if isinstance(block, ToolUseBlock):
+                    return True
+        return False
 
     def iter_blocks(self) -> Iterator[tuple[ContentBlock, int]]:
         """Yield each block with its origin."""
@@ -103,13 +128,53 @@ class Turn:
         return apply_diff(encoded, blocks.get(str(origin)) if blocks and origin != SYNTHETIC else None)
 
 
+def _is_ordinary(blocks: tuple[ContentBlock, ...]) -> bool:
+    for block in blocks:
+        if type(block) is ToolResultBlock:
+            if not block.content:
+                return False
+            for part in block.content:
+                if type(part) is not TextBlock or part.citations or not _has_words(part):
+                    return False
+        elif type(block) is TextBlock:
+            if not _has_words(block):
+                return False
+        elif type(block) is not ToolUseBlock:
+            return False
+    return True
+
+
+def _has_words(block: TextBlock) -> bool:
+    return block.text != "" and not block.text.isspace()
+
+
+def is_plain_conversation(turns: Sequence[Turn], capabilities: AdapterCapabilities) -> bool:
+    """Whether the turns are texts of user and model that end with the user's, after a system prompt, if any.
+
+    No step changes such a history on any wire. Most histories are of this kind.
+    """
+    if not turns or turns[-1].role is not Role.USER:
+        return False
+    for turn in turns:
+        if not turn.plain or turn.message.channel is not None:
+            return False
+        if turn.role not in CONVERSATION_ROLES and not (
+            turn is turns[0] and turn.role is Role.SYSTEM and capabilities.supports_system_prompt is not ABSENT
+        ):
+            return False
+    return True
+
+
 def drop_unknown_roles(turns: list[Turn], losses: list[Loss]) -> list[Turn]:
     """Leave out messages of a role that only a newer version knows: no wire has a place for them."""
+    known: list[Turn] = []
     for turn in turns:
-        if not turn.role.is_known:
+        if turn.role.is_known:
+            known.append(turn)
+        else:
             why = f"the role {turn.role!s:.100} is unknown to this version: left out"
             losses.append(Loss(LossKind.ROLE, turn.message.id, SYNTHETIC, why))
-    return [turn for turn in turns if turn.role.is_known]
+    return known
 
 
 def _has_content(block: ContentBlock) -> bool:

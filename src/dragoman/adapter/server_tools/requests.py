@@ -39,14 +39,16 @@ class ToolsOfRequest:
         does not have is a loss. Raises UnsupportedToolError.
         """
         kept: list[ToolDefinition] = []
-        added, words = 0, {tool.WORD for tool in tools if isinstance(tool, ServerTool)}
+        added = 0
         for tool in tools:
             chosen: ToolDefinition | None = tool
             if isinstance(tool, ServerTool) and not self._is_own(tool):
+                words = {each.WORD for each in tools if isinstance(each, ServerTool)}
                 chosen = self._encode(tool, words)
                 added += chosen is not None and self._is_own(chosen) and not isinstance(tool, ClientTool)
             if chosen is not None and self._is_usable(chosen):
-                self._record_missing_fields(chosen)
+                if chosen.strict or chosen.defer_loading:
+                    self._record_missing_fields(chosen)
                 kept.append(chosen)
         # Some providers need a switch if a request has both functions and server tools.
         if 0 < added < len(kept) and (row := self.table.find("mixed", self.model)) is not None:
@@ -59,14 +61,14 @@ class ToolsOfRequest:
 
     def _is_usable(self, tool: ToolDefinition) -> bool:
         raw = tool.provider_raw or {}
-        if self._is_own(tool):
-            return True
-        if "native" in raw:
-            reason = f"the tool {tool.name} runs at {raw.get('by')} only"
-        elif not self.calls_functions:
+        if "native" not in raw:
+            if self.calls_functions:
+                return True
             reason = f"{self.model} calls no tools: {tool.name} left out"
-        else:
+        elif raw.get("by") == self.provider:
             return True
+        else:
+            reason = f"the tool {tool.name} runs at {raw.get('by')} only"
         self.record_loss(LossKind.TOOLS, reason, Severity.WARNING)
         return False
 
@@ -115,6 +117,8 @@ class ToolsOfRequest:
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that are common to several providers, and those of this provider alone."""
+        if tool.strict is None and not tool.defer_loading and not tool.extra:
+            return encoded
         for name, path in self.table.function_fields.items():
             value = getattr(tool, name)
             if value or (name == "strict" and value is False):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.adapter.facts.capabilities import SchemaRule
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.schemas import fit_schema
+from dragoman.adapter.requests.schemas import FittedSchema, fit_schema, form_check
 from dragoman.adapter.wire import WireRequest
 
 NARROW = SchemaRule(
@@ -167,6 +167,28 @@ def _kinds(losses: tuple[Loss, ...]) -> list[tuple[LossKind, Severity]]:
 
 PAGES = {"type": "object", "properties": {"pages": {"type": "integer", "exclusiveMinimum": 0}}, "required": ["pages"]}
 TOOL = ToolDefinition(name="count", input_schema=PAGES)
+
+
+OPEN = NARROW.model_copy(update={"closed": False})
+RULES = (NARROW, OPEN, SchemaRule(), SchemaRule(root="object"), OPEN.model_copy(update={"root": "object"}))
+
+
+@given(SCHEMAS, st.sampled_from(RULES))
+def test_a_schema_that_passes_the_check_would_not_be_changed(schema: dict[str, Any], rule: SchemaRule) -> None:
+    """The check saves the rewriting of schemas that have the form already."""
+    if form_check(rule)(schema):
+        assert fit_schema(schema, rule) == FittedSchema(schema)
+
+
+def test_the_schema_of_a_usual_tool_passes_the_check() -> None:
+    """Its keywords and their values are supported, inside of other schemas too; one that is not is found at any
+    depth."""
+    item: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1}]}
+    usual = {"type": "object", "properties": {"a": {"type": "array", "items": item}}, "required": ["a"]}
+    assert [form_check(rule)(usual) for rule in RULES] == [False, True, True, True, True]
+    for wrong in ({"minItems": 2}, {"const": 1}, {"pattern": "a"}):
+        item["anyOf"][1] = wrong
+        assert [form_check(rule)(usual) for rule in RULES] == [False, False, True, True, False]
 
 
 @pytest.mark.parametrize("model", ["ollama:qwen3:4b", "google:gemini-3.6-flash"])

@@ -1,6 +1,6 @@
 """Options are used up: one that is not taken is a loss. A table maps options in both directions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -74,6 +74,23 @@ def test_the_default_of_a_newer_option_is_no_wish() -> None:
 
     assert UsedOptions(Newer()).take_rest() == []
     assert UsedOptions(Newer(creativity="wild")).take_rest() == ["creativity"]
+
+
+def test_a_copy_for_another_request_differs_in_its_context_alone() -> None:
+    """A subclass may keep its options elsewhere than `AdapterOptions` does."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Newer(AdapterOptions):
+        creativity: str = "usual"
+
+    context, later = RequestContext(model="toy:m"), RequestContext(model="toy:n")
+    for options in (AdapterOptions(seed=7, stream=True), Newer(creativity="wild", seed=7)):
+        copied = options.with_context(context)
+        assert copied == replace(options, context=context) != options
+        assert (type(copied), options.context) == (type(options), None)
+        assert copied.with_context(later) == replace(options, context=later)
+        assert UsedOptions(copied).take_rest() == UsedOptions(options).take_rest()
+        assert UsedOptions(replace(copied, top_k=3)).take_rest() == ["top_k", *UsedOptions(options).take_rest()]
 
 
 def test_a_table_writes_its_options_and_the_rest_is_lost() -> None:

@@ -8,6 +8,7 @@ side no longer changes: its turns, its items on the wire and its losses stay the
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from operator import is_
 from typing import Any
 
@@ -23,7 +24,7 @@ from dragoman.canonical.message import Message, Role
 _CHUNK_ITEMS = 1024
 """The items of a chunk. A long history as one chunk would be in memory three times."""
 
-INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class EncodedPrefix:
 
     tool_ids: ToolIdMap | None = None
     options: Any = None
+    """The values of the options that decide how messages are encoded."""
     messages: tuple[Message, ...] = ()
     json_chunks: tuple[bytes, ...] = ()
     losses: tuple[Loss, ...] = ()
@@ -43,13 +45,15 @@ class EncodedPrefix:
     """The adapter's state after these messages, needed to encode later ones."""
 
     def extend(
-        self, messages: Sequence[Message], chunks: Iterable[bytes], losses: Sequence[Loss],
-        encoder_state: Mapping[str, Any],
+        self, tool_ids: ToolIdMap, options: Any, messages: Sequence[Message], chunks: Iterable[bytes],
+        losses: Sequence[Loss], encoder_state: Mapping[str, Any],
     ) -> "EncodedPrefix":  # fmt: skip
         """Return the prefix with more messages, their items as JSON, their losses, and the adapter's state after
         them."""
         return replace(
             self,
+            tool_ids=tool_ids,
+            options=options,
             messages=(*self.messages, *messages),
             json_chunks=(*self.json_chunks, *chunks),
             losses=(*self.losses, *losses),
@@ -75,22 +79,23 @@ class EncodeCache:
     def __init__(self) -> None:
         self._prefixes: dict[Hashable, EncodedPrefix] = {}
 
-    def find(self, target: Hashable, fallback: EncodedPrefix, messages: Sequence[Message]) -> EncodedPrefix:
-        """Return the cached prefix of ``messages``, the history after its leading instructions; ``fallback`` if there
-        is none.
+    def find(
+        self, target: Hashable, tool_ids: ToolIdMap, messages: Sequence[Message], lead: int
+    ) -> EncodedPrefix | None:
+        """Return the cached prefix of ``messages`` after their ``lead`` leading instructions; None if there is none.
+        The caller compares its options.
 
         Messages are compared by identity: a comparison by value would cost as much as encoding them.
         """
         found = self._prefixes.get(target)
         if (
             found is not None
-            and found.tool_ids is fallback.tool_ids
-            and len(found.messages) < len(messages)
-            and found.options == fallback.options
-            and all(map(is_, found.messages, messages))
+            and found.tool_ids is tool_ids
+            and len(found.messages) < len(messages) - lead
+            and all(map(is_, found.messages, islice(messages, lead, None)))
         ):
             return found
-        return fallback
+        return None
 
     def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
         self._prefixes[target] = prefix
@@ -114,6 +119,14 @@ class EncodedHistory:
     def json_chunks(self) -> tuple[bytes, ...]:
         """Return the JSON of all items; the caller joins the chunks with commas."""
         return (*self.prefix_chunks, *encode_chunks(self.new_items))
+
+
+def count_instructions(messages: Sequence[Message]) -> int:
+    """Count the leading messages with instructions."""
+    for position, message in enumerate(messages):
+        if message.role not in _INSTRUCTION_ROLES:
+            return position
+    return len(messages)
 
 
 def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:

@@ -6,7 +6,9 @@ every other id in the session.
 """
 
 import hashlib
+import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
@@ -107,8 +109,14 @@ class ToolIdMap:
 
 def _derive_id(canonical: str, attempt: int, rule: ToolIdRule) -> str:
     """Derive an id that is legal for the rule, from letters and digits if it allows them."""
-    alphabet = [character for character in rule.alphabet if character.isalnum()] or rule.alphabet
+    alphabet = _preferred_characters(rule.alphabet)
     length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
     digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
-    digits = (int.from_bytes(digest[start : start + 4]) for start in range(0, len(digest), 4))
-    return rule.prefix + "".join(alphabet[digit % len(alphabet)] for digit in digits)
+    size = len(alphabet)
+    return rule.prefix + "".join([alphabet[digit % size] for digit in struct.unpack(f">{length}I", digest)])
+
+
+@lru_cache(maxsize=64)  # one for each rule of the tables
+def _preferred_characters(alphabet: str) -> str:
+    """Return the letters and digits; all characters if there are none."""
+    return "".join(filter(str.isalnum, alphabet)) or alphabet

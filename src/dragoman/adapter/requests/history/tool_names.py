@@ -40,9 +40,10 @@ class ToolNames:
 
 def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
     """Return made names by own names, for the tools that need one. The provider's own tools keep theirs."""
-    names = (
-        tool.name
+    return {
+        tool.name: rule.make_legal(tool.name)
         for tool in tools
-        if not isinstance(tool, ServerTool) and (tool.provider_raw or {}).get("by") != provider
-    )
-    return {name: rule.make_legal(name) for name in names if not rule.accepts(name)}
+        if not rule.accepts(tool.name)
+        and not isinstance(tool, ServerTool)
+        and (tool.provider_raw or {}).get("by") != provider
+    }
