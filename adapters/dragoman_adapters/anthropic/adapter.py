@@ -1,7 +1,6 @@
 """The adapter for Anthropic's Messages API."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -81,9 +80,15 @@ class AnthropicAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        tools, target, context = decode.decode_tools(native, self.provider), self.target, reader.context
-        decode_new = partial(decode_options, native, target, context)
-        return tools, read_options(native, target, context, CONVERSATION, decode_new)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            CONVERSATION,
+            lambda: decode_options(native, self.target, context),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -216,7 +216,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     if system:
         _add_message(reader, Role.SYSTEM, system, in_list=False)
     for item in native["messages"]:
-        role = Role(item["role"])
+        role = ROLES.get(item["role"]) or Role(item["role"])
         _add_message(reader, role, item["content"], in_list=role is Role.SYSTEM)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -123,7 +123,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
     open_calls: list[tuple[str, str]] = []
     for item in native["messages"]:
-        role = Role(item["role"])
+        role = ROLES.get(item["role"]) or Role(item["role"])
         if role is Role.TOOL:
             _add_tool_result(reader, item, open_calls)
             continue

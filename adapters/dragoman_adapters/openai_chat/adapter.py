@@ -1,7 +1,6 @@
 """The adapter for Chat Completions: OpenAI's own, and the base of all other endpoints with this wire."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -105,10 +104,12 @@ class ChatAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
-        tools = decode.decode_tools(native, self.provider)
-        target, context = self.target, reader.context
-        decode_new = partial(decode_options, native, target, context, self.dialect)
-        return tools, read_options(native, target, context, CONVERSATION, decode_new)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native, (type(self), self.model), context, CONVERSATION,
+            lambda: decode_options(native, self.target, context, self.dialect),
+        )  # fmt: skip
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

@@ -7,9 +7,9 @@ from typing import Any
 from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.client import CustomTool
@@ -220,7 +220,8 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
             continue
         if item.keys() == _PLAIN_FIELDS and (text := item["content"]) and type(text) is str:
             call_without_id = None
-            reader.add(Role(item["role"]), (TextBlock(text=text),))  # as below: one text leaves nothing to note
+            role = ROLES.get(item["role"]) or Role(item["role"])
+            reader.add(role, (text_block(text),))  # as below: one text leaves nothing to note
             continue
         pieces = decode_blocks.split_message(item, dialect)
         content, notes = _decode_blocks(

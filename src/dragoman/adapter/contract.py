@@ -18,7 +18,14 @@ from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async, wrap_malformed
+from dragoman.adapter.replies.stream_decoder import (
+    MALFORMED_ERRORS,
+    StreamDecoder,
+    decode_stream,
+    decode_stream_async,
+    malformed_request,
+    wrap_malformed,
+)
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -354,10 +361,10 @@ class WireAdapter(Adapter):
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
         native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
+        reader = HistoryReader(self.provider, self.model, context)
+        try:
             tools, options = self.decode_request(native, reader)
-            if any("native" in (tool.provider_raw or {}) for tool in tools):
+            if tools and any("native" in (tool.provider_raw or {}) for tool in tools):
                 from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
 
                 tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
@@ -365,13 +372,16 @@ class WireAdapter(Adapter):
                 from dragoman.adapter.answers.client_fields import lost_fields  # imported late: only servers read them
 
                 context.losses.extend(lost_fields(extra, self.client_wire))
-            context.client_fields = {key: value for key, value in native.items() if key != self.history_field}
+            native.pop(self.history_field, None)
+            context.client_fields = native
             if context.state_sealer is not None or context.state_store is not None:
                 # Imported late: only servers have state.
                 from dragoman.adapter.answers.state_reader import restore_state
 
                 return restore_state(reader.messages, self.provider, context), tools, options
-            return reader.messages, tools, options
+        except MALFORMED_ERRORS as error:
+            raise malformed_request(self.provider, error) from error
+        return reader.messages, tools, options
 
     def _answers_for_another(self, context: RequestContext) -> bool:
         return context.model.partition(":")[0] != self.provider

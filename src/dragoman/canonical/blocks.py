@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, copy_json
+from dragoman.canonical.guard import MAX_BODY_BYTES, Count, Integer, Json, JsonObject, Text, copy_json
 from dragoman.canonical.words import OpenLiteral
 
 MAX_NESTED_RESULTS = 16
@@ -80,6 +80,20 @@ def replace_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
     return BaseModel.model_copy(model, update=changes) if changes else model
 
 
+def assemble(kind: type[ModelT], fields: dict[str, Any], given: set[str]) -> ModelT:
+    """Return a model of valid fields: all that its kind has, in their order. Nothing is validated.
+
+    ``given`` names the fields that the caller set. Frozen models may share it. `model_construct` takes four times as
+    long, because it looks for defaults and aliases.
+    """
+    model, change = object.__new__(kind), object.__setattr__
+    change(model, "__dict__", fields)
+    change(model, "__pydantic_fields_set__", given)
+    change(model, "__pydantic_extra__", None)
+    change(model, "__pydantic_private__", None)
+    return model
+
+
 def _to_hashable(value: Any) -> Any:
     """Convert a JSON value to a hashable one. Equal values give equal results: neither key order
     nor 1 or 1.0 matters.
@@ -122,6 +136,17 @@ class TextBlock(FrozenModel):
     type: Literal["text"] = "text"
     text: Text
     citations: tuple[Citation, ...] = ()
+
+
+TEXT_ALONE = {"text"}
+"""The given fields of each plain text."""
+
+
+def text_block(text: str) -> TextBlock:
+    """Return ``TextBlock(text=text)``, in half the time if it is ASCII: most blocks that are read are plain texts."""
+    if type(text) is str and text.isascii() and len(text) <= MAX_BODY_BYTES:
+        return assemble(TextBlock, {"type": "text", "text": text, "citations": ()}, TEXT_ALONE)
+    return TextBlock(text=text)
 
 
 class ToolUseBlock(FrozenModel):

@@ -27,24 +27,33 @@ class UlidFactory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._time = -1
-        self._random = 0
+        self._set(0)
 
     def __call__(self) -> str:
         now = time.time_ns() // 1_000_000
         with self._lock:
             if now > self._time:
                 self._time = now
-                self._random = _new_random()
+                self._set(now << _RANDOM_BITS | _new_random())
+            elif self._end < _30_BITS:
+                self._end += 1
             else:
-                self._random += 1
-            value = (self._time << _RANDOM_BITS) | self._random
-        return format_ulid(value)
+                self._set(self._high + 1 << 30)
+            start, end = self._start, self._end
+        return f"{start}{_PAIRS[end >> 20]}{_PAIRS[end >> 10 & 1023]}{_PAIRS[end & 1023]}"
+
+    def _set(self, value: int) -> None:
+        """Make this the latest id. Later ones of the same millisecond differ only in their last 30 bits, six
+        characters."""
+        self._high, self._end = value >> 30, value & _30_BITS
+        self._start = format_ulid(value)[:20]
 
     def after_fork(self) -> None:
         """Reset the state in a child process, before it creates an id."""
         # Another thread of the parent may have held the lock, and does not exist in the child.
         self._lock = threading.Lock()
-        self._time, self._random = self._time + 1, _new_random()
+        self._time += 1
+        self._set(self._time << _RANDOM_BITS | _new_random())
 
 
 def _new_random() -> int:

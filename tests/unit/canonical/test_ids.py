@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.canonical import ids
 from dragoman.canonical.ids import (
     ModelId,
     UlidFactory,
@@ -59,8 +60,16 @@ def test_ids_grow_with_any_clock(clock: Iterator[int], monkeypatch: pytest.Monke
     """Within a millisecond, and when the clock goes backwards."""
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
     mint = UlidFactory()
-    ids = [mint() for _ in range(1000)]
-    assert all(earlier < later for earlier, later in itertools.pairwise(ids))
+    minted = [mint() for _ in range(1000)]
+    assert all(earlier < later for earlier, later in itertools.pairwise(minted))
+
+
+def test_ids_grow_past_their_last_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six characters count within a millisecond; those before them take the carry."""
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    monkeypatch.setattr(ids, "_new_random", lambda: (1 << 79) - 2)
+    mint = UlidFactory()
+    assert [mint()[10:] for _ in range(3)] == ["F" + "Z" * 14 + "Y", "F" + "Z" * 15, "G" + "0" * 15]
 
 
 def test_ids_grow_across_threads() -> None:
