@@ -8,15 +8,13 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.errors import RequestError
 from dragoman.adapter.facts.limit_updates import limits_revision
 from dragoman.adapter.options import AdapterOptions
 
 _MAX_KNOWN = 512
 _MAX_KEY = 1000
-"""Bytes. Longer options hold schemas, or what a program made up for one request."""
+"""Characters. Longer options hold schemas, or what a program made up for one request."""
 
 _known: dict[Hashable, AdapterOptions] = {}
 
@@ -35,13 +33,13 @@ def read_options(
     """
     options = {name: value if name not in conversation or not value else True for name, value in native.items()}
     try:
-        written = wirejson.dumps(options)
-    except RequestError:
+        written = repr(options)
+    except ValueError:  # an integer of thousands of digits
         return decode()
     if len(written) > _MAX_KEY:
         return decode()
-    # The result also depends on the limits of the model, which an update may change while a program runs. As JSON, 1
-    # and true differ, and an absent field and an empty one do.
+    # The result also depends on the limits of the model, which an update may change while a program runs. As text, 1
+    # and True differ, and an absent field and an empty one do.
     key = (adapter_key, limits_revision(), written)
     if (known := _known.get(key)) is not None:
         return known.with_context(context)
