@@ -1,6 +1,7 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -135,11 +136,7 @@ class ResponsesAdapter(WireAdapter):
         return ResponsesStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.openai_responses.encode_reply import (
-            encode_reply,
-        )  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
+        return _reply_encoding()(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.openai_platform.encode_errors import (
@@ -153,3 +150,11 @@ class ResponsesAdapter(WireAdapter):
         from dragoman_adapters.openai_responses.encode_stream import ResponsesStreamEncoder
 
         return ResponsesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+
+
+@cache
+def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
+    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
+    from dragoman_adapters.openai_responses.encode_reply import encode_reply
+
+    return encode_reply

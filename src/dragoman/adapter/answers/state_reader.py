@@ -41,30 +41,24 @@ def restore_state(messages: list[Message], provider: str, context: RequestContex
     """
     reader = _StateReader(provider, context)
     restored: list[Message] = []
+    run: list[Message] = []  # messages of the assistant that follow each other
     digest = _HistoryDigest()
-    for run in _runs(messages):
-        if run[0].role is Role.ASSISTANT:
-            restored += reader.read_run(run, digest)
-        else:
-            restored += run
-            for message in run:
-                digest.add(message.role, message.content)
-    context.history_digest = digest.value()
-    context.losses.extend(reader.losses)
-    log_losses(tuple(reader.losses), session_id=context.session_id, adapter=provider)
-    return restored
-
-
-def _runs(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Yield consecutive messages of the assistant together, and every other message alone."""
-    run: list[Message] = []
     for message in messages:
-        if run and not (message.role is Role.ASSISTANT and run[-1].role is Role.ASSISTANT):
-            yield run
+        if message.role is Role.ASSISTANT:
+            run.append(message)
+            continue
+        if run:
+            restored += reader.read_run(run, digest)
             run = []
-        run.append(message)
+        restored.append(message)
+        digest.add(message.role, message.content)
     if run:
-        yield run
+        restored += reader.read_run(run, digest)
+    context.history_digest = digest.value()
+    if reader.losses:
+        context.losses.extend(reader.losses)
+        log_losses(tuple(reader.losses), session_id=context.session_id, adapter=provider)
+    return restored
 
 
 class _HistoryDigest:
