@@ -11,6 +11,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -125,7 +126,15 @@ class GoogleAdapter(WireAdapter):
         tools = decode_messages.decode_tools(native, self.provider)
         if tools:
             covered.append("tools")
-        return tools, decode_options(native, self.target, reader.context, covered)
+        context = reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            covered,
+            lambda: decode_options(native, self.target, context, covered),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

@@ -10,13 +10,14 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.ollama import decode, encode, errors
-from dragoman_adapters.ollama.options import decode_options
+from dragoman_adapters.ollama.options import CONVERSATION, decode_options
 from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 
 if TYPE_CHECKING:
@@ -68,7 +69,15 @@ class OllamaAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            CONVERSATION,
+            lambda: decode_options(native, self.target, context),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)

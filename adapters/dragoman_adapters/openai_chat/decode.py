@@ -9,7 +9,16 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock, text_block
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    replace_fields,
+    text_block,
+)
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.client import CustomTool
@@ -308,10 +317,10 @@ def _decode_tool(
     schema = function.get("parameters")
     schema_field = {"input_schema": schema} if isinstance(schema, dict) else {}
     definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **schema_field)
-    marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
+    marked = replace_fields(definition, {"provider_raw": {"by": provider, **raw}})
     if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
-        raw = {**raw, "residue": note}
-    return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition
+        raw = {**raw, "residue": copy_json(note)}
+    return replace_fields(definition, {"provider_raw": {"by": provider, **raw}}) if raw else definition
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:

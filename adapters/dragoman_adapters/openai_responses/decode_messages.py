@@ -12,6 +12,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    text_block,
 )
 from dragoman.canonical.message import Channel, Role
 from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages, native_calls
@@ -101,7 +102,12 @@ class MessageAccumulator:
         if isinstance(content, str):
             content = [{"type": f"{self._side}_text", "text": content}]
         encoded: list[dict[str, Any]] = []
+        plain_type = f"{self._side}_text"
         for part in content:
+            if len(part) == 2 and part.get("type") == plain_type:
+                self.blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
+                encoded.append(part)
+                continue
             block, note = decode_blocks.decode_block(part, self.provider), decode_blocks.note_part(part)
             encoded.append(self._add_block(block, note, part, encode_blocks.encode_block(block, self._side, note)))
         self._messages.append((start, native, encoded))
