@@ -72,12 +72,8 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
 
 def _encode_choice(index: int, message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
     encoded = _encode_message(message, writer, dialect)
-    return {
-        "index": index,
-        "message": encoded,
-        "logprobs": None,
-        "finish_reason": _finish_reason(message, encoded, writer),
-    }
+    finish_reason = _finish_reason(message, encoded, writer)
+    return {"index": index, "message": encoded, "logprobs": None, "finish_reason": finish_reason}
 
 
 def _finish_reason(message: Message, encoded: Mapping[str, Any], writer: ReplyWriter) -> str:
