@@ -8,7 +8,6 @@ from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
     ProviderBlock,
-    TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -174,7 +173,7 @@ def decode_tool_result(
                 note.setdefault("parts", {})[str(index)] = part_note
         note["list"] = True
     else:
-        content = [TextBlock(text=answer)] if answer else []
+        content = [text_block(answer)] if answer else []
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
     encoded = encode_messages.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
     return result, note | (diff_objects(native, encoded) or {})

@@ -51,7 +51,8 @@ def restore_state(messages: list[Message], provider: str, context: RequestContex
             restored += reader.read_run(run, digest)
             run = []
         restored.append(message)
-        digest.add(message.role, message.content)
+        if message.role not in _UNCOUNTED_ROLES:
+            digest.add(message.role, message.content)
     if run:
         restored += reader.read_run(run, digest)
     context.history_digest = digest.value()
@@ -64,7 +65,7 @@ def restore_state(messages: list[Message], provider: str, context: RequestContex
 class _HistoryDigest:
     """A digest of what a conversation says, whatever the layout of its messages.
 
-    Thinking, native blocks and instructions do not count, and white space does not either.
+    Thinking and native blocks do not count, and white space does not either.
     """
 
     def __init__(self) -> None:
@@ -75,8 +76,6 @@ class _HistoryDigest:
         return self._hash.digest()
 
     def add(self, role: Role, blocks: Iterable[ContentBlock]) -> None:
-        if role in _UNCOUNTED_ROLES:
-            return
         if role is not self._role:
             self._role = role
             self._hash.update(b"\0" + role.encode())

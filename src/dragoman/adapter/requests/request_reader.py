@@ -68,26 +68,25 @@ class HistoryReader:
     def _metadata(
         self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any], breakpoints: tuple[int, ...]
     ) -> MessageMetadata:
-        fields: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         if role is Role.ASSISTANT:
             if self._calls:
                 raw, self._calls = {**raw, "tool_ids": self._calls}, {}
         elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
-            fields["parent_tool_use_id"] = content[0].tool_use_id
+            own["parent_tool_use_id"] = content[0].tool_use_id
         if breakpoints:
-            fields["cache_breakpoints"] = breakpoints
-        note = {"by": self.provider, **raw}
-        if fields or not _FLAGS.issuperset(map(type, raw.values())):
-            return self._new_metadata(role, provider_raw=copy_json(note), **fields)
+            own["cache_breakpoints"] = breakpoints
+        if own or not _FLAGS.issuperset(map(type, raw.values())):
+            return self._new_metadata(role, copy_json({"by": self.provider, **raw}), own)
         key = (role, *raw.items())
         if (found := self._shared.get(key)) is None:
-            found = self._shared[key] = self._new_metadata(role, provider_raw=note)
+            found = self._shared[key] = self._new_metadata(role, {"by": self.provider, **raw}, own)
         return found
 
-    def _new_metadata(self, role: Role, **fields: Any) -> MessageMetadata:
+    def _new_metadata(self, role: Role, note: dict[str, Any], own: dict[str, Any]) -> MessageMetadata:
         if role is Role.ASSISTANT:
-            fields |= {"model": f"{self.provider}:{self.model}", "provider": self.provider}
-        return assemble_metadata(**fields)
+            own = {**own, "model": f"{self.provider}:{self.model}", "provider": self.provider}
+        return assemble_metadata(provider_raw=note, **own)
 
 
 _FLAGS = frozenset({bool})
