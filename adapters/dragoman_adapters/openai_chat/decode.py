@@ -45,6 +45,7 @@ _COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
 _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
 _PLAIN_FIELDS = {"role", "content"}
+_RESULT_FIELDS = {"role", "tool_call_id", "content"}
 
 DiffFunction = Callable[[Piece, Piece], dict[str, Any]]
 
@@ -270,6 +271,11 @@ def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> di
 
 
 def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
+    text = native.get("content")
+    if text and type(text) is str and native["role"] == "tool" and native.keys() == _RESULT_FIELDS:
+        # As below: one text leaves nothing to note.
+        reader.add(Role.TOOL, (ToolResultBlock(tool_use_id=tool_use_id, content=(text_block(text),)),))
+        return
     pieces = decode_blocks.split_message({"content": native.get("content")}, dialect)
     content, notes = _decode_blocks(pieces, lambda *_: "", reader.provider, dialect, decode_blocks.diff_piece)
     answer = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))

@@ -76,8 +76,10 @@ class HistoryReader:
             own["parent_tool_use_id"] = content[0].tool_use_id
         if breakpoints:
             own["cache_breakpoints"] = breakpoints
-        if own or not _FLAGS.issuperset(map(type, raw.values())):
+        if not _FLAGS.issuperset(map(type, raw.values())):
             return self._new_metadata(role, copy_json({"by": self.provider, **raw}), own)
+        if own:
+            return self._new_metadata(role, {"by": self.provider, **raw}, own)
         key = (role, *raw.items())
         if (found := self._shared.get(key)) is None:
             found = self._shared[key] = self._new_metadata(role, {"by": self.provider, **raw}, own)
