@@ -113,10 +113,12 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
+    has_sources = False
     for index, block in enumerate(message.content):
         match block:
             case TextBlock():
                 texts.append(block.text)
+                has_sources = has_sources or bool(block.citations)
             case ThinkingBlock():
                 thoughts.append(block.text)
             case ToolUseBlock():
@@ -130,7 +132,7 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
         "role": "assistant",
         "content": "".join(texts) if texts or not calls else None,
         "refusal": None,
-        "annotations": encode_annotations(message.content, writer),
+        "annotations": encode_annotations(message.content, writer) if has_sources else [],
     }
     if any(thoughts):
         encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
@@ -190,12 +192,11 @@ def encode_annotations(blocks: Sequence[ContentBlock], writer: ReplyWriter) -> l
     for index, block in enumerate(blocks):
         if not isinstance(block, TextBlock):
             continue
-        if block.citations:
-            found = [_encode_citation(source, offset) for source in block.citations if source.url]
-            if len(found) < len(block.citations):
-                reason = "sources without an address: left out"
-                writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
-            encoded += found
+        found = [_encode_citation(source, offset) for source in block.citations if source.url]
+        if len(found) < len(block.citations):
+            reason = "sources without an address: left out"
+            writer.record_loss(LossKind.CITATIONS, reason, index=index, block="text")
+        encoded += found
         offset += len(block.text)
     return encoded
 
