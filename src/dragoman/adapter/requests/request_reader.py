@@ -68,6 +68,8 @@ class HistoryReader:
     def _metadata(
         self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any], breakpoints: tuple[int, ...]
     ) -> MessageMetadata:
+        if not (raw or breakpoints or self._calls) and role is not Role.TOOL:
+            return self._shared.get(role) or self._share(role, role, raw)
         own: dict[str, Any] = {}
         if role is Role.ASSISTANT:
             if self._calls:
@@ -81,9 +83,11 @@ class HistoryReader:
         if own:
             return self._new_metadata(role, {"by": self.provider, **raw}, own)
         key = (role, *raw.items())
-        if (found := self._shared.get(key)) is None:
-            found = self._shared[key] = self._new_metadata(role, {"by": self.provider, **raw}, own)
-        return found
+        return self._shared.get(key) or self._share(key, role, raw)
+
+    def _share(self, key: Hashable, role: Role, raw: Mapping[str, Any]) -> MessageMetadata:
+        shared = self._shared[key] = self._new_metadata(role, {"by": self.provider, **raw}, {})
+        return shared
 
     def _new_metadata(self, role: Role, note: dict[str, Any], own: dict[str, Any]) -> MessageMetadata:
         if role is Role.ASSISTANT:
