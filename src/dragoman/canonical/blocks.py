@@ -76,7 +76,7 @@ class FrozenModel(BaseModel):
 
 
 def replace_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
-    """Copy a model with other fields, which the caller took from valid models: nothing is validated again."""
+    """Copy a model with other fields that are valid already: nothing is validated again."""
     return BaseModel.model_copy(model, update=changes) if changes else model
 
 

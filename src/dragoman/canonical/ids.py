@@ -69,7 +69,7 @@ def _draw() -> list[tuple[str, int]]:
 
 def format_ulid(value: int) -> str:
     """Return the 26 Crockford base-32 characters of a 128-bit value."""
-    # Written out, and in groups of 30 bits, which Python shifts fastest: each session and message needs an id.
+    # Written out, and in groups of 30 bits, which Python shifts fastest.
     a, b = value >> 90 & _30_BITS, value >> 60 & _30_BITS
     c, d = value >> 30 & _30_BITS, value & _30_BITS
     return (
