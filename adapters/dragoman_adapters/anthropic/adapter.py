@@ -1,7 +1,7 @@
 """The adapter for Anthropic's Messages API."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -81,9 +81,15 @@ class AnthropicAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        tools, target, context = decode.decode_tools(native, self.provider), self.target, reader.context
-        decode_new = partial(decode_options, native, target, context)
-        return tools, read_options(native, target, context, CONVERSATION, decode_new)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            CONVERSATION,
+            lambda: decode_options(native, self.target, context),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)
@@ -92,9 +98,7 @@ class AnthropicAdapter(WireAdapter):
         return AnthropicStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.anthropic.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
+        return _reply_encoding()(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.anthropic.encode_reply import encode_error  # imported late: only servers write replies
@@ -106,3 +110,11 @@ class AnthropicAdapter(WireAdapter):
         from dragoman_adapters.anthropic.encode_stream import MessagesStreamEncoder
 
         return MessagesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+
+
+@cache
+def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
+    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
+    from dragoman_adapters.anthropic.encode_reply import encode_reply
+
+    return encode_reply

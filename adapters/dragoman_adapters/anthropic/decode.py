@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -21,7 +21,10 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    replace_fields,
+    text_block,
 )
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
@@ -216,7 +219,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     if system:
         _add_message(reader, Role.SYSTEM, system, in_list=False)
     for item in native["messages"]:
-        role = Role(item["role"])
+        role = ROLES.get(item["role"]) or Role(item["role"])
         _add_message(reader, role, item["content"], in_list=role is Role.SYSTEM)
 
 
@@ -224,7 +227,7 @@ def _add_message(reader: HistoryReader, role: Role, content: str | list[dict[str
     """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     layout: dict[str, Any] = {"in_list": True} if in_list else {}
     if isinstance(content, str):
-        reader.add(role, (TextBlock(text=content),), {"string": True, **layout})
+        reader.add(role, (text_block(content),), {"string": True, **layout})
         return
     layout["list"] = True
     pending: list[dict[str, Any]] = []
@@ -248,6 +251,9 @@ def _add_blocks(
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(natives):
+        if item["type"] == "text" and len(item) == 2:
+            blocks.append(text_block(item["text"]))  # as below: a plain text leaves nothing to note
+            continue
         tool_use_id = reader.call_id(item.get("id")) if item["type"] == "tool_use" else ""
         decoded = decode_block(item, tool_use_id, reader.provider)
         blocks.append(decoded)
@@ -262,7 +268,7 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_pre
     content = native.get("content", "")
     note: dict[str, Any] = {}
     if isinstance(content, str):
-        parts: list[ContentBlock] = [TextBlock(text=content)] if content else []
+        parts: list[ContentBlock] = [text_block(content)] if content else []
     else:
         parts = [decode_block(part, "", reader.provider) for part in content]
         note["list"] = True
@@ -292,6 +298,6 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         definition = ToolDefinition(
             name=item["name"], description=item.get("description") or "", input_schema=item["input_schema"]
         )
-        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
-        found.append(definition.model_copy(update={"provider_raw": raw}))
+        residue = copy_json(diff_objects(item, encode.encode_tool(definition, provider)))
+        found.append(replace_fields(definition, {"provider_raw": {"by": provider, "residue": residue}}))
     return found

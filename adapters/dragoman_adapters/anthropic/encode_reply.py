@@ -88,10 +88,10 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     raw = writer.own_raw(message)
     content = encode_blocks(message, writer, raw)
     has_calls = any(each["type"] == "tool_use" for each in content)
-    fields = {key: value for key, value in raw.items() if key not in _NOTES}
+    usage = message.metadata.usage
     if not writer.is_own:
-        writer.record_usage_losses(message.usage, *UNCOUNTED)
-    return {
+        writer.record_usage_losses(usage, *UNCOUNTED)
+    encoded = {
         "id": raw.get("id") or writer.new_id(MESSAGE_PREFIX),
         "type": "message",
         "role": "assistant",
@@ -99,13 +99,15 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
         "content": content,
         "stop_reason": stop_word(writer.stop_reason(message, has_calls=has_calls), raw),
         "stop_sequence": None,
-        "usage": encode_usage(message.usage, is_own=writer.is_own),
-        **{key: value for key, value in fields.items() if key != "id"},
+        "usage": encode_usage(usage, is_own=writer.is_own),
     }
+    if raw:
+        encoded |= {key: value for key, value in raw.items() if key not in _NOTES}
+    return encoded
 
 
-_NOTES = ("by", "blocks", "tool_ids", "sealed_prefix", "stop_reason", "list", "joined")
-"""The notes of an own reply that are no fields of it."""
+_NOTES = ("id", "by", "blocks", "tool_ids", "sealed_prefix", "stop_reason", "list", "joined")
+"""The notes of an own reply that are no fields of it, or are written already."""
 
 
 def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any]) -> list[dict[str, Any]]:

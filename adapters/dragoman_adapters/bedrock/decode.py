@@ -22,6 +22,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
     VideoBlock,
+    text_block,
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
@@ -184,9 +185,9 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
     kind, value = _union_member(native)
     match kind:
         case "text":
-            return TextBlock(text=value)
+            return text_block(value)
         case "json":
-            return TextBlock(text=wirejson.dumps_text(value))
+            return text_block(wirejson.dumps_text(value))
         case "toolUse" if is_call(native):
             data = value["input"]
             raw = None if isinstance(data, dict) else data if isinstance(data, str) else wirejson.dumps_text(data)

@@ -18,6 +18,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    text_block,
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
@@ -169,7 +170,7 @@ def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False
         return _decode_tool_call(value, tool_use_id, cut=cut)
     match value["type"]:
         case "text":
-            return TextBlock(text=value["text"])
+            return text_block(value["text"])
         case "thinking":
             return ThinkingBlock(text=value["thinking"])
         case "image_url":
@@ -179,7 +180,7 @@ def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False
             return ImageBlock(source=source, media_type=media_type, detail=image.get("detail"))
         case "document":
             data = value["document"]["data"]
-            return TextBlock(text=data if isinstance(data, str) else wirejson.dumps_text(data))
+            return text_block(data if isinstance(data, str) else wirejson.dumps_text(data))
         case kind:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=value)
 

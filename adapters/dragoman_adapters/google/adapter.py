@@ -1,7 +1,8 @@
 """The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire at another address."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -10,6 +11,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -124,7 +126,15 @@ class GoogleAdapter(WireAdapter):
         tools = decode_messages.decode_tools(native, self.provider)
         if tools:
             covered.append("tools")
-        return tools, decode_options(native, self.target, reader.context, covered)
+        context = reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            covered,
+            lambda: decode_options(native, self.target, context, covered),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)
@@ -133,9 +143,7 @@ class GoogleAdapter(WireAdapter):
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.google.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
+        return _reply_encoding()(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.google.encode_reply import encode_error  # imported late: only servers write replies
@@ -183,3 +191,11 @@ class VertexAdapter(GoogleAdapter):
         from dragoman_adapters.google.embeddings import VertexEmbeddings  # imported late: few programs embed
 
         return VertexEmbeddings(self.provider, self.model, self.error, self.model_path)
+
+
+@cache
+def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
+    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
+    from dragoman_adapters.google.encode_reply import encode_reply
+
+    return encode_reply

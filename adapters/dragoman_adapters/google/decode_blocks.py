@@ -13,11 +13,11 @@ from dragoman.canonical.blocks import (
     ImageBlock,
     MediaSource,
     ProviderBlock,
-    TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     VideoBlock,
+    text_block,
 )
 from dragoman_adapters.google.encode_blocks import Media, apply_note
 from dragoman_adapters.google.values.base64_text import to_standard_base64, to_standard_part
@@ -49,9 +49,9 @@ def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_
         case "text" | "" if is_thinking and by_model:
             return ThinkingBlock(text=part.get("text", ""), signature=part.get("thoughtSignature") or None)
         case "text" if not is_thinking:
-            return TextBlock(text=part["text"])
+            return text_block(part["text"])
         case "" if "thoughtSignature" in part and not is_thinking:
-            return TextBlock(text="")
+            return text_block("")
         case "functionCall" if by_model and isinstance(part["functionCall"].get("name"), str):
             return _decode_tool_call(part["functionCall"], tool_use_id)
         case "inlineData" if not is_thinking:
@@ -121,7 +121,7 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
     )
     content: list[ContentBlock] = []
     if answer or isinstance(answer, (int, float)):
-        content.append(TextBlock(text=answer if isinstance(answer, str) else wirejson.dumps_text(answer)))
+        content.append(text_block(answer if isinstance(answer, str) else wirejson.dumps_text(answer)))
     content += [decode_block(each, "", provider, by_model=False) for each in native.get("parts") or ()]
     return ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content), is_error=is_error)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, replace_fields, text_block
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode_blocks, encode, encode_blocks
@@ -42,7 +43,7 @@ def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str
 def _add_instruction(reader: HistoryReader, named: str, native: Any) -> None:
     notes: dict[str, Any] = {"named": named} if named != "systemInstruction" else {}
     if isinstance(native, str):
-        reader.add(Role.SYSTEM, (TextBlock(text=native),), {**notes, "string": True})
+        reader.add(Role.SYSTEM, (text_block(native),), {**notes, "string": True})
         return
     content, is_single = _content_parts(native)
     layout = _note_layout(native, {}, is_single=is_single)
@@ -78,6 +79,9 @@ def _add_message(
     notes: dict[str, Any] = {}
     calls: list[_OpenCall] = []
     for index, native in enumerate(natives):
+        if len(native) == 1 and "text" in native:
+            blocks.append(text_block(native["text"]))  # as below: a plain text leaves nothing to note
+            continue
         call = find_field(native, "functionCall")[1] if by_model else None
         wire_id = call.get("id") if call else None
         block = decode_blocks.decode_block(
@@ -149,7 +153,7 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
             note = decode_blocks.note_part(entry, encode.encode_tools(definitions, provider)[0])
             if note:
                 first = {**(definitions[0].provider_raw or {}), "entry": note}
-                definitions[0] = definitions[0].model_copy(update={"provider_raw": first})
+                definitions[0] = replace_fields(definitions[0], {"provider_raw": copy_json(first)})
         found += definitions
     return found
 
@@ -176,4 +180,4 @@ def _decode_function(native: dict[str, Any], raw: dict[str, Any]) -> ToolDefinit
         raw["spelling"] = spelling
     if difference := diff_objects(native, encode.encode_function(definition, raw)):
         raw["residue"] = difference
-    return definition.model_copy(update={"provider_raw": raw})
+    return replace_fields(definition, {"provider_raw": copy_json(raw)})

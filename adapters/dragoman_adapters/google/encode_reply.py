@@ -98,16 +98,18 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     else:
         answers = [message, *(_as_message(other, message) for other in writer.alternatives(message))]
         candidates = [_encode_candidate(index, answer, writer) for index, answer in enumerate(answers)]
-    fields = {key: value for key, value in raw.items() if key not in _NOTES}
+    usage = message.metadata.usage
     encoded: dict[str, Any] = {"candidates": candidates} if candidates else {}
-    encoded |= {
-        "modelVersion": writer.served_model(message),
-        **({} if raw else {"responseId": writer.new_id("")}),
-        **({} if message.usage is None else {"usageMetadata": encode_usage(message.usage, is_own=writer.is_own)}),
-    }
+    encoded["modelVersion"] = writer.served_model(message)
+    if not raw:
+        encoded["responseId"] = writer.new_id("")
+    if usage is not None:
+        encoded["usageMetadata"] = encode_usage(usage, is_own=writer.is_own)
     if not writer.is_own:
-        writer.record_usage_losses(message.usage, *UNCOUNTED)
-    return encoded | fields
+        writer.record_usage_losses(usage, *UNCOUNTED)
+    if raw:
+        encoded |= {key: value for key, value in raw.items() if key not in _NOTES}
+    return encoded
 
 
 def _as_message(other: Alternative, message: Message) -> Message:
@@ -189,6 +191,8 @@ def sealed_part(envelope: str) -> dict[str, Any]:
 
 def encode_grounding(message: Message, writer: ReplyWriter) -> dict[str, Any]:
     """Encode sources with an address as the results of a search. Segments count bytes of the whole answer."""
+    if not any(block.citations for block in message.content if isinstance(block, TextBlock)):
+        return {}
     chunks: list[dict[str, Any]] = []
     supports: list[dict[str, Any]] = []
     offset = 0
@@ -230,10 +234,11 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     if is_own and usage.raw is not None and "promptTokenCount" in usage.raw:
         return dict(usage.raw)
     thoughts = min(usage.reasoning_tokens or 0, usage.output_tokens)
+    prompt = usage.prompt_tokens
     return {
-        "promptTokenCount": usage.prompt_tokens,
+        "promptTokenCount": prompt,
         "candidatesTokenCount": usage.output_tokens - thoughts,
-        "totalTokenCount": usage.total_tokens,
+        "totalTokenCount": prompt + usage.output_tokens,
         "cachedContentTokenCount": usage.cached_input_tokens,
         "thoughtsTokenCount": thoughts,
     }

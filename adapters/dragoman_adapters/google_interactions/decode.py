@@ -7,7 +7,7 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
@@ -174,14 +174,14 @@ def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str
     """Add the messages of a request. Returns the names of the fields that they cover."""
     covered = ["model"]
     if isinstance(native.get("system_instruction"), str):
-        reader.add(Role.SYSTEM, (TextBlock(text=native["system_instruction"]),))
+        reader.add(Role.SYSTEM, (text_block(native["system_instruction"]),))
         covered.append("system_instruction")
     if native.get("input") is None:
         return covered
     covered.append("input")
     native_input = native["input"]
     if isinstance(native_input, str):
-        reader.add(Role.USER, (TextBlock(text=native_input),), {"form": "text"})
+        reader.add(Role.USER, (text_block(native_input),), {"form": "text"})
     elif isinstance(native_input, dict):
         _add_contents(reader, [native_input], {"form": "content"})
     elif native_input and all(each.get("type") in _CONTENTS for each in native_input):

@@ -16,6 +16,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
     VideoBlock,
+    text_block,
 )
 from dragoman_adapters.google import decode_blocks
 from dragoman_adapters.google.values.base64_text import to_standard_base64
@@ -78,9 +79,9 @@ def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) 
     if isinstance(answer, list) and all(isinstance(each, dict) and "type" in each for each in answer):
         content: tuple[ContentBlock, ...] = tuple(decode_block(each, provider) for each in answer)
     elif isinstance(answer, str):
-        content = (TextBlock(text=answer),) if answer else ()
+        content = (text_block(answer),) if answer else ()
     else:
-        content = () if answer is None else (TextBlock(text=wirejson.dumps_text(answer)),)
+        content = () if answer is None else (text_block(wirejson.dumps_text(answer)),)
     return ToolResultBlock(tool_use_id=tool_use_id, content=content, is_error=bool(native.get("is_error")))
 
 

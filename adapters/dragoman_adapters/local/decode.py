@@ -5,7 +5,7 @@ from typing import Any
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolResultBlock, ToolUseBlock, text_block
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
@@ -62,7 +62,7 @@ def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
     """Decode a part; unknown parts are kept whole."""
     match native["type"]:
         case "text":
-            return TextBlock(text=native["text"])
+            return text_block(native["text"])
         case "call":
             return decode_tool_call(native, tool_use_id)
         case "result":

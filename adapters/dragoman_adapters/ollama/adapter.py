@@ -1,6 +1,7 @@
 """The adapter for Ollama's /api/chat."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -9,13 +10,14 @@ from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.known_options import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.ollama import decode, encode, errors
-from dragoman_adapters.ollama.options import decode_options
+from dragoman_adapters.ollama.options import CONVERSATION, decode_options
 from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 
 if TYPE_CHECKING:
@@ -67,7 +69,15 @@ class OllamaAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            CONVERSATION,
+            lambda: decode_options(native, self.target, context),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)
@@ -76,9 +86,7 @@ class OllamaAdapter(WireAdapter):
         return OllamaStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.ollama.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
+        return _reply_encoding()(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.ollama.encode_reply import encode_error  # imported late: only servers write replies
@@ -90,3 +98,11 @@ class OllamaAdapter(WireAdapter):
         from dragoman_adapters.ollama.encode_stream import OllamaStreamEncoder
 
         return OllamaStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+
+
+@cache
+def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
+    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
+    from dragoman_adapters.ollama.encode_reply import encode_reply
+
+    return encode_reply

@@ -5,17 +5,19 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
     MediaSource,
-    TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    replace_fields,
+    text_block,
 )
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
@@ -24,6 +26,7 @@ from dragoman_adapters.ollama import encode
 STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
 
 _COVERED_FIELDS = {"message", "model"}
+_PLAIN_FIELDS = {"role", "content"}
 _CONTENT_FIELDS = ("content", "thinking", "images", "tool_calls")
 
 
@@ -77,7 +80,7 @@ def _decode_content(native: dict[str, Any]) -> list[ContentBlock]:
     if native.get("thinking"):
         blocks.append(ThinkingBlock(text=native["thinking"]))
     if native.get("content"):
-        blocks.append(TextBlock(text=native["content"]))
+        blocks.append(text_block(native["content"]))
     blocks += [ImageBlock(source=MediaSource(kind="base64", data=data)) for data in native.get("images") or ()]
     return blocks
 
@@ -123,9 +126,13 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
     open_calls: list[tuple[str, str]] = []
     for item in native["messages"]:
-        role = Role(item["role"])
+        role = ROLES.get(item["role"]) or Role(item["role"])
         if role is Role.TOOL:
             _add_tool_result(reader, item, open_calls)
+            continue
+        if item.keys() == _PLAIN_FIELDS and (text := item["content"]) and type(text) is str:
+            open_calls = []
+            reader.add(role, (text_block(text),))  # as below: one text leaves nothing to note
             continue
         calls = [_decode_tool_call(call, reader.call_id(call.get("id"))) for call in item.get("tool_calls") or ()]
         open_calls = [(call.name, call.id) for call in calls]
@@ -165,5 +172,5 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         ours = encode.encode_tool(definition)
         raw = {"function": diff_objects(function, ours["function"])}
         raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
-        found.append(definition.model_copy(update={"provider_raw": {"by": provider, **raw}}))
+        found.append(replace_fields(definition, {"provider_raw": copy_json({"by": provider, **raw})}))
     return found

@@ -70,7 +70,8 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
         native_message = apply_diff(_own_message(message, raw, writer), raw.get("residue"))
         fields = {key: value for key, value in raw.items() if key not in _NOTES}
         return {"model": writer.served_model(message), "message": native_message, **fields}
-    record_order_losses(message, writer)
+    if len(message.content) > 1:
+        record_order_losses(message, writer)
     native_message = {"role": "assistant", "content": "", **_encode_blocks(message, writer)}
     store_state(message, writer)
     return {
@@ -139,6 +140,8 @@ def tool_call(tool_id: str, name: str, arguments: dict[str, Any]) -> dict[str, A
 
 def store_state(message: Message, writer: ReplyWriter) -> None:
     """Keep what only the provider reads by the id of the first call: this wire returns nothing else unchanged."""
+    if not writer.state.has_rest(message):
+        return
     call = next(iter(message.tool_uses), None)
     writer.state.store_rest(message, writer.tool_id(TOOL_PREFIX, call.id, message) if call else None)
 

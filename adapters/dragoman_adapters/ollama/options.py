@@ -10,6 +10,8 @@ from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
+CONVERSATION = ("model", "messages", "tools")
+"""The fields of a request that are no options."""
 EFFORTS = ("low", "medium", "high", "max")
 OPTIONS = OptionTable(
     {

@@ -1,7 +1,7 @@
 """The adapter for Chat Completions: OpenAI's own, and the base of all other endpoints with this wire."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
@@ -105,10 +105,12 @@ class ChatAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
-        tools = decode.decode_tools(native, self.provider)
-        target, context = self.target, reader.context
-        decode_new = partial(decode_options, native, target, context, self.dialect)
-        return tools, read_options(native, target, context, CONVERSATION, decode_new)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native, (type(self), self.model), context, CONVERSATION,
+            lambda: decode_options(native, self.target, context, self.dialect),
+        )  # fmt: skip
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)
@@ -117,9 +119,7 @@ class ChatAdapter(WireAdapter):
         return ChatStreamDecoder(self.provider, context, self.dialect)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.openai_chat.encode_reply import encode_reply  # imported late: only servers write replies
-
-        return encode_reply(message, writer, self.dialect)
+        return _reply_encoding()(message, writer, self.dialect)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.openai_platform.encode_errors import (
@@ -133,3 +133,11 @@ class ChatAdapter(WireAdapter):
         from dragoman_adapters.openai_chat.encode_stream import ChatStreamEncoder
 
         return ChatStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context), self.dialect)
+
+
+@cache
+def _reply_encoding() -> "Callable[[Message, ReplyWriter, Dialect], dict[str, Any]]":
+    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
+    from dragoman_adapters.openai_chat.encode_reply import encode_reply
+
+    return encode_reply

@@ -7,9 +7,18 @@ from typing import Any
 from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    replace_fields,
+    text_block,
+)
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Alternative, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.client import CustomTool
@@ -36,6 +45,7 @@ _COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
 _COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
 _PLAIN_FIELDS = {"role", "content"}
+_RESULT_FIELDS = {"role", "tool_call_id", "content"}
 
 DiffFunction = Callable[[Piece, Piece], dict[str, Any]]
 
@@ -220,7 +230,8 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
             continue
         if item.keys() == _PLAIN_FIELDS and (text := item["content"]) and type(text) is str:
             call_without_id = None
-            reader.add(Role(item["role"]), (TextBlock(text=text),))  # as below: one text leaves nothing to note
+            role = ROLES.get(item["role"]) or Role(item["role"])
+            reader.add(role, (text_block(text),))  # as below: one text leaves nothing to note
             continue
         pieces = decode_blocks.split_message(item, dialect)
         content, notes = _decode_blocks(
@@ -260,6 +271,11 @@ def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> di
 
 
 def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
+    text = native.get("content")
+    if text and type(text) is str and native["role"] == "tool" and native.keys() == _RESULT_FIELDS:
+        # As below: one text leaves nothing to note.
+        reader.add(Role.TOOL, (ToolResultBlock(tool_use_id=tool_use_id, content=(text_block(text),)),))
+        return
     pieces = decode_blocks.split_message({"content": native.get("content")}, dialect)
     content, notes = _decode_blocks(pieces, lambda *_: "", reader.provider, dialect, decode_blocks.diff_piece)
     answer = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
@@ -307,10 +323,10 @@ def _decode_tool(
     schema = function.get("parameters")
     schema_field = {"input_schema": schema} if isinstance(schema, dict) else {}
     definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **schema_field)
-    marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
+    marked = replace_fields(definition, {"provider_raw": {"by": provider, **raw}})
     if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
-        raw = {**raw, "residue": note}
-    return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition
+        raw = {**raw, "residue": copy_json(note)}
+    return replace_fields(definition, {"provider_raw": {"by": provider, **raw}}) if raw else definition
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:

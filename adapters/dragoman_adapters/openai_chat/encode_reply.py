@@ -45,7 +45,7 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
     if raw:
         native_message = _encode_own_message(message, raw, writer, dialect)
         choice = {"index": 0, "message": native_message, "logprobs": None}
-        choice |= raw.get("choice") or _finish_reason(message, native_message, writer)
+        choice |= raw.get("choice") or {"finish_reason": _finish_reason(message, native_message, writer)}
         if writer.alternatives(message):
             others = raw.get("choices") or []
     else:
@@ -62,20 +62,22 @@ def encode_reply(message: Message, writer: ReplyWriter, dialect: Dialect) -> dic
         "model": writer.served_model(message),
         "choices": [choice, *others],
     }
-    if message.usage is not None:
-        encoded["usage"] = encode_usage(message.usage, is_own=writer.is_own)
-    if not raw:
-        record_usage_losses(message.usage, writer)
-    return encoded | (raw.get("reply") or {})
+    if (usage := message.metadata.usage) is not None:
+        encoded["usage"] = encode_usage(usage, is_own=writer.is_own)
+    if raw:
+        return encoded | (raw.get("reply") or {})
+    writer.record_usage_losses(usage, *UNCOUNTED)
+    return encoded
 
 
 def _encode_choice(index: int, message: Message, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
     encoded = _encode_message(message, writer, dialect)
-    return {"index": index, "message": encoded, "logprobs": None, **_finish_reason(message, encoded, writer)}
+    finish_reason = _finish_reason(message, encoded, writer)
+    return {"index": index, "message": encoded, "logprobs": None, "finish_reason": finish_reason}
 
 
-def _finish_reason(message: Message, encoded: Mapping[str, Any], writer: ReplyWriter) -> dict[str, Any]:
-    return {"finish_reason": stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)}
+def _finish_reason(message: Message, encoded: Mapping[str, Any], writer: ReplyWriter) -> str:
+    return stop_word(writer.stop_reason(message, has_calls="tool_calls" in encoded), writer)
 
 
 def _encode_own_message(message: Message, raw: Note, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
@@ -111,10 +113,12 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
+    has_sources = False
     for index, block in enumerate(message.content):
         match block:
             case TextBlock():
                 texts.append(block.text)
+                has_sources = has_sources or bool(block.citations)
             case ThinkingBlock():
                 thoughts.append(block.text)
             case ToolUseBlock():
@@ -122,16 +126,19 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
                 calls.append(_encode_call(block, tool_id, writer, dialect))
             case _:
                 record_unsupported(block, index, writer)
-    record_order_losses(message.content, writer)
+    if len(message.content) > 1:
+        record_order_losses(message.content, writer)
     encoded: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(texts) if texts or not calls else None,
         "refusal": None,
-        "annotations": encode_annotations(message.content, writer),
+        "annotations": encode_annotations(message.content, writer) if has_sources else [],
     }
     if any(thoughts):
         encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
-    return encoded | ({"tool_calls": calls} if calls else {})
+    if calls:
+        encoded["tool_calls"] = calls
+    return encoded
 
 
 def _encode_call(call: ToolUseBlock, tool_id: str, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:
@@ -149,6 +156,8 @@ def custom_call(tool_id: str, name: str, text: str) -> dict[str, Any]:
 
 def store_state(message: Message, writer: ReplyWriter) -> None:
     """Keep what only the provider reads by the id of the first call: this wire returns nothing else unchanged."""
+    if not writer.state.has_rest(message):
+        return
     call = next(iter(message.tool_uses), None)
     writer.state.store_rest(message, writer.tool_id(TOOL_PREFIX, call.id, message) if call else None)
 
@@ -207,14 +216,19 @@ def stop_word(stop_reason: StopReason, writer: ReplyWriter) -> str:
     return word
 
 
+UNCOUNTED = ("cache_creation_1h_input_tokens", "image_output_tokens", "server_tools")
+"""The counts that the wire has no field for."""
+
+
 def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     """Encode the counts: cached tokens are part of prompt_tokens. Details are there even if they are 0."""
     if is_own and usage.raw is not None and "prompt_tokens" in usage.raw:
         return dict(usage.raw)
+    prompt, output = usage.prompt_tokens, usage.output_tokens
     return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
         "prompt_tokens_details": {
             "cached_tokens": usage.cached_input_tokens,
             "cache_write_tokens": usage.cache_creation_input_tokens,
@@ -228,11 +242,6 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
             "rejected_prediction_tokens": 0,
         },
     }
-
-
-def record_usage_losses(usage: TokenUsage | None, writer: ReplyWriter) -> None:
-    names = ("cache_creation_1h_input_tokens", "image_output_tokens", "server_tools")
-    writer.record_usage_losses(usage, *names)
 
 
 def wants_usage(client_fields: Mapping[str, Any]) -> bool:

@@ -94,7 +94,7 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         encode_reply.record_order_losses(message.content, self.writer)
         if not self.writer.is_own:
             encode_reply.store_state(message, self.writer)
-            encode_reply.record_usage_losses(self.usage, self.writer)
+            self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
         stop_reason = self.writer.stop_reason(message, has_calls=self._call_number >= 0)
         written = self._annotations(message)
         word = encode_reply.stop_word(stop_reason, self.writer)

@@ -1,7 +1,7 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -119,9 +119,15 @@ class ResponsesAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        tools, target, context = decode.decode_tools(native, self.provider), self.target, reader.context
-        decode_new = partial(decode_options, native, target, context)
-        return tools, read_options(native, target, context, CONVERSATION, decode_new)
+        tools, context = decode.decode_tools(native, self.provider), reader.context
+        options = read_options(
+            native,
+            (type(self), self.model),
+            context,
+            CONVERSATION,
+            lambda: decode_options(native, self.target, context),
+        )
+        return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return errors.decode_error(native, origin)
@@ -130,11 +136,7 @@ class ResponsesAdapter(WireAdapter):
         return ResponsesStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
-        from dragoman_adapters.openai_responses.encode_reply import (
-            encode_reply,
-        )  # imported late: only servers write replies
-
-        return encode_reply(message, writer)
+        return _reply_encoding()(message, writer)
 
     def encode_error(self, error: DragomanError, context: RequestContext) -> WireResponse:
         from dragoman_adapters.openai_platform.encode_errors import (
@@ -148,3 +150,11 @@ class ResponsesAdapter(WireAdapter):
         from dragoman_adapters.openai_responses.encode_stream import ResponsesStreamEncoder
 
         return ResponsesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+
+
+@cache
+def _reply_encoding() -> "Callable[[Message, ReplyWriter], dict[str, Any]]":
+    # Imported late: only servers write replies. A statement that imports takes a microsecond each time.
+    from dragoman_adapters.openai_responses.encode_reply import encode_reply
+
+    return encode_reply

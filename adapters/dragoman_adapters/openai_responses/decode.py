@@ -10,7 +10,8 @@ from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import TextBlock
+from dragoman.canonical.blocks import replace_fields, text_block
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
@@ -184,11 +185,11 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """Decode the instructions and the items of a request. Consecutive items of the assistant are one message."""
     instructions = native.get("instructions")
     if isinstance(instructions, str) and instructions:
-        reader.add(Role.SYSTEM, (TextBlock(text=instructions),), {"instructions": True})
+        reader.add(Role.SYSTEM, (text_block(instructions),), {"instructions": True})
     items = native.get("input")
     if isinstance(items, str):
         if items:
-            reader.add(Role.USER, (TextBlock(text=items),), {"string": True})
+            reader.add(Role.USER, (text_block(items),), {"string": True})
         return
     assistant: MessageAccumulator | None = None
     declared = calls_of(items)
@@ -245,9 +246,8 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
         if item.get("type") != "function":
             found.append(ToolDefinition(name=name, provider_raw={**raw, "native": item}))
             continue
-        definition = ToolDefinition(name=name, description=item.get("description") or "")
-        if item.get("parameters") is not None:
-            definition = definition.model_copy(update={"input_schema": item["parameters"]})
+        schema = {} if item.get("parameters") is None else {"input_schema": item["parameters"]}
+        definition = ToolDefinition(name=name, description=item.get("description") or "", **schema)
         raw["residue"] = diff_objects(item, encode.encode_tool(definition, provider))
-        found.append(definition.model_copy(update={"provider_raw": raw}))
+        found.append(replace_fields(definition, {"provider_raw": copy_json(raw)}))
     return found

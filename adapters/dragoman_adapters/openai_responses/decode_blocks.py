@@ -11,6 +11,7 @@ from dragoman.canonical.blocks import (
     MediaSource,
     ProviderBlock,
     TextBlock,
+    text_block,
 )
 from dragoman_adapters.openai_responses.encode_blocks import PART_PREFIX
 
@@ -23,7 +24,7 @@ def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
                 text=native["text"], citations=tuple(map(_decode_citation, native.get("annotations") or ()))
             )
         case "refusal":
-            return TextBlock(text=native["refusal"])
+            return text_block(native["refusal"])
         case "input_image" if source := _decode_image_source(native, provider):
             media_type = _split_data_url(native["image_url"])[0] if source.kind == "base64" else None
             return ImageBlock(source=source, media_type=media_type, detail=native.get("detail"))

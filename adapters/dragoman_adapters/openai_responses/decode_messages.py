@@ -8,10 +8,10 @@ from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
     ProviderBlock,
-    TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    text_block,
 )
 from dragoman.canonical.message import Channel, Role
 from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages, native_calls
@@ -101,7 +101,12 @@ class MessageAccumulator:
         if isinstance(content, str):
             content = [{"type": f"{self._side}_text", "text": content}]
         encoded: list[dict[str, Any]] = []
+        plain_type = f"{self._side}_text"
         for part in content:
+            if len(part) == 2 and part.get("type") == plain_type:
+                self.blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
+                encoded.append(part)
+                continue
             block, note = decode_blocks.decode_block(part, self.provider), decode_blocks.note_part(part)
             encoded.append(self._add_block(block, note, part, encode_blocks.encode_block(block, self._side, note)))
         self._messages.append((start, native, encoded))
@@ -168,7 +173,7 @@ def decode_tool_result(
                 note.setdefault("parts", {})[str(index)] = part_note
         note["list"] = True
     else:
-        content = [TextBlock(text=answer)] if answer else []
+        content = [text_block(answer)] if answer else []
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
     encoded = encode_messages.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
     return result, note | (diff_objects(native, encoded) or {})

@@ -82,14 +82,17 @@ def finish_response(
     if (usage := usage or message.usage) is not None:
         response["usage"] = encode_usage(usage, is_own=writer.is_own)
     if not writer.is_own:
-        names = ("cache_creation_1h_input_tokens", "audio_input_tokens", "audio_output_tokens", "image_input_tokens",
-                 "image_output_tokens", "server_tools")  # fmt: skip
-        writer.record_usage_losses(usage, *names)
-    response |= {key: value for key, value in raw.items() if key not in _NOTES}
+        writer.record_usage_losses(usage, *UNCOUNTED)
+    if raw:
+        response |= {key: value for key, value in raw.items() if key not in _NOTES}
     if response["status"] not in _STATUSES:  # a dialect's word, which no client knows
         response["status"] = "completed"
     return response
 
+
+UNCOUNTED = ("cache_creation_1h_input_tokens", "audio_input_tokens", "audio_output_tokens", "image_input_tokens",
+             "image_output_tokens", "server_tools")  # fmt: skip
+"""The counts that the wire has no field for."""
 
 _STATUSES = ("completed", "incomplete")
 
@@ -110,7 +113,8 @@ def response_object(writer: ReplyWriter, created_at: float, model: str) -> dict[
         "model": model,
         "output": [],
         "usage": None,
-        **{name: value if fields.get(name) is None else fields[name] for name, value in DEFAULTS.items()},
+        **DEFAULTS,
+        **{name: fields[name] for name in fields.keys() & DEFAULTS if fields[name] is not None},
     }
 
 
@@ -275,6 +279,8 @@ def custom_item(item_id: str, tool_id: str, tool: ClientTool, arguments: str) ->
 
 def encode_citations(citations: tuple[Citation, ...], index: int, writer: ReplyWriter) -> list[dict[str, Any]]:
     """Encode sources with an address."""
+    if not citations:
+        return []
     encoded = [
         {
             "type": "url_citation",
@@ -296,15 +302,16 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
     """Encode the counts: cached tokens are part of input_tokens. Details are there even if they are 0."""
     if is_own and usage.raw is not None and usage.raw.keys() >= {"input_tokens", "output_tokens"}:
         return {**usage.raw, **{name: {**zeros, **(usage.raw.get(name) or {})} for name, zeros in _DETAILS.items()}}
+    prompt, output = usage.prompt_tokens, usage.output_tokens
     return {
-        "input_tokens": usage.prompt_tokens,
+        "input_tokens": prompt,
         "input_tokens_details": {
             "cached_tokens": usage.cached_input_tokens,
             "cache_write_tokens": usage.cache_creation_input_tokens,
         },
-        "output_tokens": usage.output_tokens,
+        "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-        "total_tokens": usage.total_tokens,
+        "total_tokens": prompt + output,
     }
 
 

@@ -7,6 +7,7 @@ and prices come from the `RequestContext`. `WireAdapter` is the template that mo
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
@@ -18,13 +19,20 @@ from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
-from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async, wrap_malformed
+from dragoman.adapter.replies.stream_decoder import (
+    MALFORMED_ERRORS,
+    StreamDecoder,
+    decode_stream,
+    decode_stream_async,
+    malformed_request,
+    wrap_malformed,
+)
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
-from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
+from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, MessageStatus, Role
@@ -355,10 +363,10 @@ class WireAdapter(Adapter):
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
         native = parse_request(body)
-        with wrap_malformed(self.provider, request=True):
-            reader = HistoryReader(self.provider, self.model, context)
+        reader = HistoryReader(self.provider, self.model, context)
+        try:
             tools, options = self.decode_request(native, reader)
-            if any("native" in (tool.provider_raw or {}) for tool in tools):
+            if tools and any("native" in (tool.provider_raw or {}) for tool in tools):
                 from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
 
                 tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
@@ -366,13 +374,13 @@ class WireAdapter(Adapter):
                 from dragoman.adapter.answers.client_fields import lost_fields  # imported late: only servers read them
 
                 context.losses.extend(lost_fields(extra, self.client_wire))
-            context.client_fields = {key: value for key, value in native.items() if key != self.history_field}
+            native.pop(self.history_field, None)
+            context.client_fields = native
             if context.state_sealer is not None or context.state_store is not None:
-                # Imported late: only servers have state.
-                from dragoman.adapter.answers.state_reader import restore_state
-
-                return restore_state(reader.messages, self.provider, context), tools, options
-            return reader.messages, tools, options
+                return _state_restoring()(reader.messages, self.provider, context), tools, options
+        except MALFORMED_ERRORS as error:
+            raise malformed_request(self.provider, error) from error
+        return reader.messages, tools, options
 
     def _answers_for_another(self, context: RequestContext) -> bool:
         return context.model.partition(":")[0] != self.provider
@@ -385,14 +393,29 @@ class WireAdapter(Adapter):
                 f"a message of the role {reply.role} with the status {reply.metadata.status} is no reply to a client:"
                 " it takes a complete one of the assistant, or an error"
             )
-        # Imported late: only servers write replies.
-        from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter, failed_reply
-
-        writer = ReplyWriter.for_message(self.provider, self.model, context, reply)
-        if reply.stop_reason in FAILED and not writer.is_own:
-            return self.encode_error(failed_reply(reply), context)
+        writer = _reply_writer().for_message(self.provider, self.model, context, reply)
+        if (failure := writer.find_failure(reply)) is not None:
+            return self.encode_error(failure, context)
         body = wirejson.dumps(self.encode_reply(reply, writer))
-        return WireResponse(200, body, {"content-type": "application/json"}, losses=writer.finish())
+        return WireResponse(200, body, _JSON, losses=writer.finish())
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return self.decode_error(parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body))
+
+
+_JSON = Headers({"content-type": "application/json"})
+
+
+# Imported late: only servers have state, and write replies. A statement that imports takes a microsecond each time.
+@cache
+def _state_restoring() -> Callable[[list[Message], str, RequestContext], list[Message]]:
+    from dragoman.adapter.answers.state_reader import restore_state
+
+    return restore_state
+
+
+@cache
+def _reply_writer() -> "type[ReplyWriter]":
+    from dragoman.adapter.answers.reply_writer import ReplyWriter
+
+    return ReplyWriter

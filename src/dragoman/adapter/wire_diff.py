@@ -13,19 +13,21 @@ ADDED_LISTS = frozenset({"tools", "mcp_servers"})
 _SCHEMAS = frozenset({"schema", "parameters", "responseSchema", "responseJsonSchema"})
 """Fields that hold a JSON Schema: half of one and half of another are no schema."""
 
+_MISSING = object()
+
 Path = tuple[str, ...]
 
 
 def diff_objects(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return ``{"set": fields to lay over, "drop": fields to leave out}``, or None if nothing differs."""
-    missing = object()
-    changed = {key: value for key, value in native.items() if not is_same_json(encoded.get(key, missing), value)}
-    extra_keys = [key for key in encoded if key not in native]
-    found: dict[str, Any] = {}
-    if changed:
-        found["set"] = changed
-    if extra_keys:
-        found["drop"] = extra_keys
+    changed: dict[str, Any] = {}
+    for key, value in native.items():
+        ours = encoded.get(key, _MISSING)
+        if ours is not value and not is_same_json(ours, value):
+            changed[key] = value
+    found: dict[str, Any] = {"set": changed} if changed else {}
+    if not encoded.keys() <= native.keys():
+        found["drop"] = [key for key in encoded if key not in native]
     return found or None
 
 
@@ -77,7 +79,13 @@ def is_same_json(ours: Any, theirs: Any) -> bool:
     if type(ours) is not type(theirs):
         return False
     if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and all(is_same_json(ours[key], theirs[key]) for key in ours)
+        if ours.keys() != theirs.keys():
+            return False
+        for key, value in ours.items():
+            other = theirs[key]
+            if value is not other and not is_same_json(value, other):  # texts of a copy are the same objects
+                return False
+        return True
     if isinstance(ours, list):
         return len(ours) == len(theirs) and all(map(is_same_json, ours, theirs))
     return bool(ours == theirs)

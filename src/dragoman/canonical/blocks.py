@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, copy_json
+from dragoman.canonical.guard import MAX_BODY_BYTES, Count, Integer, Json, JsonObject, Text, copy_json
 from dragoman.canonical.words import OpenLiteral
 
 MAX_NESTED_RESULTS = 16
@@ -76,8 +76,29 @@ class FrozenModel(BaseModel):
 
 
 def replace_fields(model: ModelT, changes: Mapping[str, Any]) -> ModelT:
-    """Copy a model with other fields, which the caller took from valid models: nothing is validated again."""
+    """Copy a model with other fields that are valid already: nothing is validated again."""
     return BaseModel.model_copy(model, update=changes) if changes else model
+
+
+def assemble(kind: type[ModelT], fields: dict[str, Any], given: set[str]) -> ModelT:
+    """Return a model of valid fields: all that its kind has, in their order. Nothing is validated.
+
+    ``given`` names the fields that the caller set. Frozen models may share it. `model_construct` takes five times as
+    long, because it looks for defaults and aliases.
+    """
+    model = object.__new__(kind)
+    _set_fields(model, fields)
+    _set_given(model, given)
+    _set_extra(model, None)
+    _set_private(model, None)
+    return model
+
+
+_set_fields, _set_given, _set_extra, _set_private = (
+    vars(BaseModel)[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+"""Set the slots of a model, which every model has. `object.__setattr__` would look for each in all its classes."""
 
 
 def _to_hashable(value: Any) -> Any:
@@ -122,6 +143,17 @@ class TextBlock(FrozenModel):
     type: Literal["text"] = "text"
     text: Text
     citations: tuple[Citation, ...] = ()
+
+
+TEXT_ALONE = {"text"}
+"""The given fields of each plain text."""
+
+
+def text_block(text: str) -> TextBlock:
+    """Return ``TextBlock(text=text)``, in half the time if it is ASCII: most blocks that are read are plain texts."""
+    if type(text) is str and text.isascii() and len(text) <= MAX_BODY_BYTES:
+        return assemble(TextBlock, {"type": "text", "text": text, "citations": ()}, TEXT_ALONE)
+    return TextBlock(text=text)
 
 
 class ToolUseBlock(FrozenModel):

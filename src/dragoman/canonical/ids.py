@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_LETTERS = bytes(ord(_CROCKFORD[byte & 31]) for byte in range(256))
 _30_BITS = (1 << 30) - 1
-_RANDOM_BITS = 80
-# Fresh randomness leaves the top bit clear, so that counting up from it cannot overflow.
-_FRESH_MASK = (1 << (_RANDOM_BITS - 1)) - 1
+_DRAWN = 64
 
 
 class UlidFactory:
@@ -27,33 +26,50 @@ class UlidFactory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._time = -1
-        self._random = 0
+        self._start, self._end = "", 0
+        self._fresh: list[tuple[str, int]] = []
 
     def __call__(self) -> str:
         now = time.time_ns() // 1_000_000
         with self._lock:
             if now > self._time:
-                self._time = now
-                self._random = _new_random()
+                self._begin(now)
+            elif self._end < _30_BITS:
+                self._end += 1
             else:
-                self._random += 1
-            value = (self._time << _RANDOM_BITS) | self._random
-        return format_ulid(value)
+                self._begin(self._time + 1)
+            start, end = self._start, self._end
+        return f"{start}{_PAIRS[end >> 20]}{_PAIRS[end >> 10 & 1023]}{_PAIRS[end & 1023]}"
+
+    def _begin(self, now: int) -> None:
+        """Begin a millisecond. Its ids have the same 20 characters, and count with the last six."""
+        self._fresh = self._fresh or _draw()
+        letters, self._end = self._fresh.pop()
+        self._time = now
+        a, b, c, d = now >> 30 & 1023, now >> 20 & 1023, now >> 10 & 1023, now & 1023
+        self._start = f"{_PAIRS[now >> 40]}{_PAIRS[a]}{_PAIRS[b]}{_PAIRS[c]}{_PAIRS[d]}{letters}"
 
     def after_fork(self) -> None:
         """Reset the state in a child process, before it creates an id."""
         # Another thread of the parent may have held the lock, and does not exist in the child.
         self._lock = threading.Lock()
-        self._time, self._random = self._time + 1, _new_random()
+        self._fresh = []
+        self._begin(self._time + 1)
 
 
-def _new_random() -> int:
-    return int.from_bytes(os.urandom(10)) & _FRESH_MASK
+def _draw() -> list[tuple[str, int]]:
+    """Return the random parts of many ids: ten characters, and 29 of the last 30 bits, so that there is room to count.
+
+    To ask the system for each alone would take longer than all else in making an id.
+    """
+    drawn = os.urandom(14 * _DRAWN)
+    parts = [drawn[start : start + 14] for start in range(0, len(drawn), 14)]
+    return [(part[4:].translate(_LETTERS).decode(), int.from_bytes(part[:4]) >> 3) for part in parts]
 
 
 def format_ulid(value: int) -> str:
     """Return the 26 Crockford base-32 characters of a 128-bit value."""
-    # Written out, and in groups of 30 bits, which Python shifts fastest: each session and message needs an id.
+    # Written out, and in groups of 30 bits, which Python shifts fastest.
     a, b = value >> 90 & _30_BITS, value >> 60 & _30_BITS
     c, d = value >> 30 & _30_BITS, value & _30_BITS
     return (

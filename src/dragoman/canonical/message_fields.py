@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from dragoman.canonical import guard
 from dragoman.canonical.blocks import (
+    TEXT_ALONE,
     Content,
     ContentBlock,
     FrozenModel,
@@ -20,6 +21,7 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    assemble,
 )
 from dragoman.canonical.extensions.fields import NameSet
 from dragoman.canonical.guard import Count, JsonObject, Text
@@ -123,18 +125,47 @@ class MessageMetadata(FrozenModel):
     """The security labels of the conversation when the message was added, without those declassified since."""
 
 
+_UNSET = MessageMetadata().__dict__
+
+
+def assemble_metadata(**fields: Any) -> MessageMetadata:
+    """Return ``MessageMetadata(**fields)`` without its validation: the caller made the values, and no one else holds
+    its objects."""
+    return assemble(MessageMetadata, {**_UNSET, **fields}, shared_names(frozenset(fields)))
+
+
 def share_field_names(*models: BaseModel) -> None:
     """Let models with the same given fields share the set of their names: it takes more memory than a short message.
 
     pydantic gives each model a set of its own, so that an assignment can add to it. Frozen models have no assignments.
     """
     for model in models:
-        object.__setattr__(model, "__pydantic_fields_set__", _shared_names(frozenset(model.model_fields_set)))
+        if (given := model.__pydantic_fields_set__) is TEXT_ALONE:
+            continue
+        object.__setattr__(model, "__pydantic_fields_set__", shared_names(frozenset(given)))
 
 
 @lru_cache(maxsize=256)
-def _shared_names(names: frozenset[str]) -> set[str]:
+def shared_names(names: frozenset[str]) -> set[str]:
+    """Return the set that all models with these given fields share."""
     return set(names)
+
+
+def check_content_size(content: Iterable[ContentBlock]) -> int:
+    """Return the approximate size of the blocks in bytes. Raises PydanticCustomError if a message cannot hold them."""
+    size = 0
+    for index, block in enumerate(content):
+        if isinstance(block, TextBlock) and not (block.citations or block.__pydantic_extra__):
+            size += len(block.text)
+        else:
+            size += guard.json_size(block)
+        if size > guard.MAX_BODY_BYTES:
+            raise PydanticCustomError(
+                "too_large",
+                "content[{index}] makes the message larger than {limit} bytes",
+                {"index": index, "limit": guard.MAX_BODY_BYTES},
+            )
+    return size
 
 
 class MessageFields(FrozenModel):
@@ -152,6 +183,8 @@ class MessageFields(FrozenModel):
     @field_validator("created_at")
     @classmethod
     def _to_utc(cls, value: datetime) -> datetime:
+        if value.tzinfo is UTC:  # the common case
+            return value
         if value.tzinfo is None:
             raise PydanticCustomError("naive_time", "created_at needs a time zone, such as UTC")
         try:
@@ -161,18 +194,7 @@ class MessageFields(FrozenModel):
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
-        size = 0
-        for index, block in enumerate(self.content):
-            if isinstance(block, TextBlock) and not (block.citations or block.__pydantic_extra__):
-                size += len(block.text)
-            else:
-                size += guard.json_size(block)
-            if size > guard.MAX_BODY_BYTES:
-                raise PydanticCustomError(
-                    "too_large",
-                    "content[{index}] makes the message larger than {limit} bytes",
-                    {"index": index, "limit": guard.MAX_BODY_BYTES},
-                )
+        size = check_content_size(self.content)
         if self.alternatives and size + sum(map(guard.json_size, self.alternatives)) > guard.MAX_BODY_BYTES:
             limit = guard.MAX_BODY_BYTES
             raise PydanticCustomError(

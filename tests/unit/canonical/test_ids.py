@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.canonical import ids
 from dragoman.canonical.ids import (
     ModelId,
     UlidFactory,
@@ -59,8 +60,29 @@ def test_ids_grow_with_any_clock(clock: Iterator[int], monkeypatch: pytest.Monke
     """Within a millisecond, and when the clock goes backwards."""
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
     mint = UlidFactory()
-    ids = [mint() for _ in range(1000)]
-    assert all(earlier < later for earlier, later in itertools.pairwise(ids))
+    minted = [mint() for _ in range(1000)]
+    assert all(earlier < later for earlier, later in itertools.pairwise(minted))
+
+
+def test_ids_grow_past_their_last_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six characters count within a millisecond. After the last of them, the next millisecond begins."""
+    monkeypatch.setattr(time, "time_ns", lambda: 31_000_000)
+    drawn = [("M" * 10, 0), ("K" * 10, (1 << 30) - 2)]
+    monkeypatch.setattr(ids, "_draw", lambda: drawn)
+    mint = UlidFactory()
+    assert [mint()[8:] for _ in range(3)] == [
+        "0Z" + "K" * 10 + "ZZZZZY",
+        "0Z" + "K" * 10 + "ZZZZZZ",
+        "10" + "M" * 10 + "000000",
+    ]
+
+
+def test_random_parts_differ_and_leave_room_to_count() -> None:
+    """No two ids share their random characters."""
+    drawn = [part for _ in range(20) for part in ids._draw()]
+    assert len({letters for letters, _ in drawn}) == len(drawn) == 1280
+    assert len({number for _, number in drawn}) > 1000
+    assert all(re.fullmatch("[0-9A-HJKMNP-TV-Z]{10}", letters) and 0 <= number < 1 << 29 for letters, number in drawn)
 
 
 def test_ids_grow_across_threads() -> None:

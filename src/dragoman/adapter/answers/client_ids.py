@@ -6,7 +6,6 @@ also invent ids: their canonical ids are digests, the same in every process (doc
 
 import hashlib
 import re
-from collections import Counter
 
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.ids import format_ulid
@@ -16,7 +15,8 @@ TOOL_ID_PREFIX = "tu_"
 _ULID = r"[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _CANONICAL_TOOL_ID = re.compile(f"{TOOL_ID_PREFIX}({_ULID})")
 _CLIENT_TOOL_ID = re.compile(f"(?:toolu_|call_)({_ULID})")
-_PLAIN = re.compile(r"[A-Za-z0-9]{1,40}")
+_MAX_PLAIN = 40
+"""Characters of an id that a client gets as it is, if they are letters and digits."""
 
 
 def client_tool_id(prefix: str, canonical: str) -> str:
@@ -33,7 +33,8 @@ def read_tool_id(client_id: str) -> str | None:
 
 def client_message_id(prefix: str, message_id: str, part: int | None = None) -> str:
     """Return the id of a message, or of one of its parts, for a client."""
-    plain = message_id if _PLAIN.fullmatch(message_id) else digest_ulid(message_id)
+    is_plain = message_id.isascii() and message_id.isalnum() and len(message_id) <= _MAX_PLAIN
+    plain = message_id if is_plain else digest_ulid(message_id)
     return prefix + plain + ("" if part is None else f"{part:04d}")
 
 
@@ -51,15 +52,15 @@ class ClientToolIds(ToolIdMap):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # the arguments of ToolIdMap, whatever they are
-        self._occurrences: Counter[str] = Counter()
+        self._occurrences: dict[str, int] = {}
         self._read: set[str] = set()
 
     def receive_history(self, provider: str, native: str | None) -> str:
         canonical = read_tool_id(native) if native else None
         if canonical is None or canonical in self._read:
             named = f"{provider}/{native or ''}"
-            self._occurrences[named] += 1
-            canonical = TOOL_ID_PREFIX + digest_ulid(f"{named}/{self._occurrences[named]}")
+            occurrence = self._occurrences[named] = self._occurrences.get(named, 0) + 1
+            canonical = TOOL_ID_PREFIX + digest_ulid(f"{named}/{occurrence}")
         self._read.add(canonical)
         self.remember(canonical, provider, native or "")
         return canonical

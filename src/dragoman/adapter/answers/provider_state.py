@@ -125,10 +125,9 @@ class StateWriter:
 
         ``visible`` are the types of the blocks that the client gets; native blocks are in the envelope.
         """
-        rest = self._rest(message)
-        if rest is None or not (
-            _has_signature(rest["raw"]) or message.channel or any(map(_needs_state, message.content))
-        ):
+        if (rest := self._rest(message)) is None:
+            return None
+        if not (_has_signature(rest["raw"]) or message.channel or not _STATEFUL.isdisjoint(map(type, message.content))):
             return None
         if not self.can_seal:
             if _has_signature(rest["raw"]):
@@ -145,9 +144,7 @@ class StateWriter:
     def store_rest(self, message: Message, tool_id: str | None) -> None:
         """Put the whole state of a message into the store, by the client's id of its first call if it has one, and by
         its content."""
-        hidden = {str(i): value for i, block in enumerate(message.content) if (value := _hidden(block)) is not None}
-        rest = self._rest(message)
-        if rest is None and not hidden:
+        if (rest := self._rest(message)) is None:
             return
         store = self._context.state_store
         if store is None:
@@ -156,7 +153,8 @@ class StateWriter:
                     reason = f"the wire has no field for {_what(block)}, and there is no store for it: left out"
                     self._losses.append((index, block.type, reason))
             return
-        entry = {**(rest or {"ids": _own_ids(message)}), "k": "rest", "p": self._issuer, "m": self.model}
+        hidden = {str(i): value for i, block in enumerate(message.content) if (value := _hidden(block)) is not None}
+        entry = {**rest, "k": "rest", "p": self._issuer, "m": self.model}
         state = wirejson.dumps({**entry, **_layout(message), "blocks": hidden})
         if len(state) > MAX_STATE_BYTES:
             self._losses.append((-1, "", f"the state is over {MAX_STATE_BYTES} bytes: left out"))
@@ -166,16 +164,25 @@ class StateWriter:
         store.put(content_key(self._context, self._context.history_digest, digest_content(message.content)), state)
 
     def losses(self, message_id: str) -> tuple[Loss, ...]:
+        if not self._losses:
+            return ()
         return tuple(Loss(LossKind.STATE, message_id, index, reason, block_type=kind)
                      for index, kind, reason in self._losses)  # fmt: skip
 
+    def has_rest(self, message: Message) -> bool:
+        """Whether the message needs more on its way back than a client returns."""
+        if message.channel or not _STATEFUL.isdisjoint(map(type, message.content)):
+            return True
+        raw = message.metadata.provider_raw
+        return raw is not None and not raw.keys().isdisjoint(_NOTES) and raw.get("by") == self._issuer
+
     def _rest(self, message: Message) -> dict[str, Any] | None:
         """Return what the message needs on its way back, None if nothing."""
+        if not self.has_rest(message):
+            return None
         raw = message.metadata.provider_raw or {}
         notes = {name: raw[name] for name in _NOTES if name in raw} if raw.get("by") == self._issuer else {}
-        ids = _own_ids(message)
-        if not (notes or message.channel or any(map(_needs_state, message.content))):
-            return None
+        ids = dict(raw.get("tool_ids") or {})
         return {"raw": notes, "ids": ids} | ({"c": message.channel.value} if message.channel else {})
 
     def _seal(self, entry: dict[str, Any], index: int, kind: str) -> str | None:
@@ -206,10 +213,6 @@ def _layout(message: Message) -> dict[str, Any]:
     return layout
 
 
-def _own_ids(message: Message) -> dict[str, str]:
-    return dict((message.metadata.provider_raw or {}).get("tool_ids") or {})
-
-
 def _has_signature(notes: dict[str, Any]) -> bool:
     found = notes.get("blocks") or {}
     return any("thoughtSignature" in (note.get("set") or {}) for note in found.values() if isinstance(note, dict))
@@ -217,12 +220,11 @@ def _has_signature(notes: dict[str, Any]) -> bool:
 
 def _hidden(block: ContentBlock) -> dict[str, Any] | None:
     """Return a block that no client gets, as JSON; None for blocks that they get."""
-    return block.model_dump(mode="json") if _needs_state(block) else None
+    return block.model_dump(mode="json") if type(block) in _STATEFUL else None
 
 
-def _needs_state(block: ContentBlock) -> bool:
-    """Whether a block means more to its provider than a client can send back."""
-    return isinstance(block, (ProviderBlock, RedactedThinkingBlock, ThinkingBlock))
+_STATEFUL = frozenset({ProviderBlock, RedactedThinkingBlock, ThinkingBlock})
+"""The blocks that mean more to their provider than a client can send back."""
 
 
 def _is_opaque(block: ContentBlock) -> bool:

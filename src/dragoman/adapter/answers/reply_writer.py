@@ -38,20 +38,23 @@ class ReplyWriter:
     @classmethod
     def for_message(cls, provider: str, model: str, context: RequestContext, message: Message) -> "ReplyWriter":
         """Return the writer of a whole reply."""
-        writer = cls(provider, model, context, issuer_of(message, context), message.id)
-        writer.state.model = message.metadata.model or context.model
-        writer.count_alternatives(message)
+        metadata = message.metadata
+        writer = cls(provider, model, context, metadata.provider or _issuer(context), message.id)
+        if metadata.model:
+            writer.state.model = metadata.model
+        if metadata.alternatives:
+            writer.count_alternatives(message)
         return writer
 
     @classmethod
     def for_stream(cls, provider: str, model: str, context: RequestContext) -> "ReplyWriter":
         """Return the writer of a streamed reply of the context's model."""
-        return cls(provider, model, context, issuer_of(None, context), "")
+        return cls(provider, model, context, _issuer(context), "")
 
     def start(self, event: MessageStart) -> None:
         """Take the identity of a streamed reply."""
         self.message_id = event.message_id
-        issuer, _, _ = self.context.model.partition(":")
+        issuer = _issuer(self.context)
         name = event.model.removeprefix(f"{issuer}:")
         self.state.model = f"{issuer}:{name}"
         if self.is_own:
@@ -92,13 +95,13 @@ class ReplyWriter:
 
     def stop_reason(self, message: Message, *, has_calls: bool) -> StopReason:
         """Return the stop reason for a client. It waits for calls only if it gets some."""
-        reason = message.stop_reason or StopReason.END_TURN
-        if not reason.is_known:
+        reason = message.metadata.stop_reason or StopReason.END_TURN
+        if reason is not StopReason.END_TURN and not reason.is_known:
             self.record_loss(LossKind.STOP_REASON, f"the stop reason {reason!s:.100} is unknown to this version")
             reason = StopReason.END_TURN
-        if has_calls and reason is StopReason.END_TURN:
-            return StopReason.TOOL_USE
-        return StopReason.END_TURN if reason is StopReason.TOOL_USE and not has_calls else reason
+        if reason is StopReason.END_TURN or reason is StopReason.TOOL_USE:
+            return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
+        return reason
 
     def record_loss(
         self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING, *, index: int = -1, block: str = ""
@@ -119,19 +122,28 @@ class ReplyWriter:
 
     def record_usage_losses(self, usage: TokenUsage | None, *names: str) -> None:
         """Record the counts that the wire has no field for, if they are not 0."""
-        lost = [name for name in names if usage is not None and getattr(usage, name)]
-        if lost:
+        if usage is not None and any(map(vars(usage).get, names)):
+            lost = [name for name in names if getattr(usage, name)]
             reason = f"the wire does not report {', '.join(lost)} separately"
             self.record_loss(LossKind.USAGE, reason, Severity.INFO)
 
     def alternatives(self, message: Message) -> tuple[Alternative, ...]:
         """Return the other answers of a reply, for a wire that has a place for them."""
         self._left_out = 0
-        return message.alternatives
+        return message.metadata.alternatives or ()
 
     def count_alternatives(self, message: Message) -> None:
         """Count the other answers of a reply. They are a loss if the encoder does not take them."""
         self._left_out = len(message.alternatives)
+
+    def find_failure(self, message: Message) -> ServerError | None:
+        """Return the error for a reply that its provider ended with an error; None if the client gets the reply. This
+        wire's provider has words of its own for it."""
+        if message.metadata.stop_reason not in FAILED or self.is_own:
+            return None
+        return ServerError(
+            f"the model ended its reply with the reason {message.stop_reason}: ask again", model=message.metadata.model
+        )
 
     def finish(self) -> tuple[Loss, ...]:
         """Log the losses, add them to the context's, and return them."""
@@ -139,6 +151,8 @@ class ReplyWriter:
             reason = f"n: the reply has one answer here, the {self._left_out} others are left out"
             self.record_loss(LossKind.OPTION, reason)
         losses = (*self.losses, *self.state.losses(self.message_id))
+        if not losses:
+            return ()
         self.context.losses.extend(losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return losses
@@ -160,17 +174,8 @@ FAILED = (StopReason.ERROR, StopReason.CANCELLED)
 """Stop reasons that no client's wire has a word for: a client gets an error, and not a reply that looks complete."""
 
 
-def failed_reply(message: Message) -> ServerError:
-    """Return the error for a reply that its provider ended with an error."""
-    return ServerError(
-        f"the model ended its reply with the reason {message.stop_reason}: ask again", model=message.metadata.model
-    )
-
-
-def issuer_of(message: Message | None, context: RequestContext) -> str:
-    """Return the name of the provider that answered: the message's, or that of the context's model."""
-    if message is not None and message.metadata.provider:
-        return message.metadata.provider
+def _issuer(context: RequestContext) -> str:
+    """Return the name of the provider of the context's model."""
     return context.model.partition(":")[0]
 
 

@@ -41,36 +41,31 @@ def restore_state(messages: list[Message], provider: str, context: RequestContex
     """
     reader = _StateReader(provider, context)
     restored: list[Message] = []
+    run: list[Message] = []  # messages of the assistant that follow each other
     digest = _HistoryDigest()
-    for run in _runs(messages):
-        if run[0].role is Role.ASSISTANT:
-            restored += reader.read_run(run, digest)
-        else:
-            restored += run
-            for message in run:
-                digest.add(message.role, message.content)
-    context.history_digest = digest.value()
-    context.losses.extend(reader.losses)
-    log_losses(tuple(reader.losses), session_id=context.session_id, adapter=provider)
-    return restored
-
-
-def _runs(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Yield consecutive messages of the assistant together, and every other message alone."""
-    run: list[Message] = []
     for message in messages:
-        if run and not (message.role is Role.ASSISTANT and run[-1].role is Role.ASSISTANT):
-            yield run
+        if message.role is Role.ASSISTANT:
+            run.append(message)
+            continue
+        if run:
+            restored += reader.read_run(run, digest)
             run = []
-        run.append(message)
+        restored.append(message)
+        if message.role not in _UNCOUNTED_ROLES:
+            digest.add(message.role, message.content)
     if run:
-        yield run
+        restored += reader.read_run(run, digest)
+    context.history_digest = digest.value()
+    if reader.losses:
+        context.losses.extend(reader.losses)
+        log_losses(tuple(reader.losses), session_id=context.session_id, adapter=provider)
+    return restored
 
 
 class _HistoryDigest:
     """A digest of what a conversation says, whatever the layout of its messages.
 
-    Thinking, native blocks and instructions do not count, and white space does not either.
+    Thinking and native blocks do not count, and white space does not either.
     """
 
     def __init__(self) -> None:
@@ -81,8 +76,6 @@ class _HistoryDigest:
         return self._hash.digest()
 
     def add(self, role: Role, blocks: Iterable[ContentBlock]) -> None:
-        if role in _UNCOUNTED_ROLES:
-            return
         if role is not self._role:
             self._role = role
             self._hash.update(b"\0" + role.encode())
@@ -101,6 +94,8 @@ class _StateReader:
     def read_run(self, run: list[Message], digest: _HistoryDigest) -> list[Message]:
         """Return the messages of one run, as one message if they hold state: clients may split a reply."""
         start = digest.value()
+        if all(_OPAQUE.isdisjoint(map(type, message.content)) for message in run):
+            return self._read_plain_run(run, start, digest)
         opened: list[_Opened] = []
         for message in run:
             opened += self._open_message(message, start, digest)
@@ -108,6 +103,15 @@ class _StateReader:
         if stored is not None:
             return [self._rebuild(opened, [stored])]
         return [message for reply in _replies(opened) for message in self._read_reply(reply)]
+
+    def _read_plain_run(self, run: list[Message], start: bytes, digest: _HistoryDigest) -> list[Message]:
+        """Return the messages of a run in which nothing can be opened: only the store may have their state."""
+        for message in run:
+            digest.add(message.role, message.content)
+        if (stored := self._find_stored(run, start)) is None:
+            return run
+        opened: list[_Opened] = [(message, [(block, None) for block in message.content]) for message in run]
+        return [self._rebuild(opened, [stored])]
 
     def _read_reply(self, opened: list[_Opened]) -> list[Message]:
         states = [state for _, blocks in opened for _, state in blocks if state is not None]
@@ -177,13 +181,14 @@ class _StateReader:
         if store is None:
             return None
         blocks = [block for message in run for block in message.content]
-        natives = (
-            self._context.tool_ids.native_id(call.id, self._provider) for call in provider_state.calls_of(blocks)
-        )
-        keys = [provider_state.store_key(self._context, native) for native in natives if native]
-        reply = provider_state.digest_content(blocks)
-        state = next(filter(None, map(store.get, keys)), None)
-        state = state or store.get(provider_state.content_key(self._context, history, reply))
+        state = None
+        for call in provider_state.calls_of(blocks):
+            native = self._context.tool_ids.native_id(call.id, self._provider)
+            if native and (state := store.get(provider_state.store_key(self._context, native))):
+                break
+        if not state:
+            reply = provider_state.digest_content(blocks)
+            state = store.get(provider_state.content_key(self._context, history, reply))
         if state is None:
             return None
         try:
@@ -316,6 +321,10 @@ def _opaque_text(block: ContentBlock) -> str | None:
     if isinstance(block, ThinkingBlock):
         return block.signature
     return block.data if isinstance(block, RedactedThinkingBlock) else None
+
+
+_OPAQUE = frozenset({ThinkingBlock, RedactedThinkingBlock})
+"""The blocks that may hold an envelope."""
 
 
 def _parse_state(data: bytes) -> _State:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter, failed_reply
+from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, NetworkError, StreamTruncatedError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
@@ -249,8 +249,8 @@ class ReplyStreamEncoder(ABC):
         self.writer.count_alternatives(message)
         if message.metadata.status is not MessageStatus.COMPLETE:
             raise StreamTruncatedError(f"the reply has the status {message.metadata.status}")
-        if message.stop_reason in FAILED and not self.writer.is_own:
-            raise failed_reply(message)
+        if (failure := self.writer.find_failure(message)) is not None:
+            raise failure
         self.start = self.start or MessageStart(message.id, message.metadata.model or self.writer.model)
         self.usage = message.usage or self.usage
         written = [self._begin()]

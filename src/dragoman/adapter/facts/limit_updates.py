@@ -10,13 +10,21 @@ UPDATED_FIELDS = ("max_context_tokens", "max_output_tokens", "deprecated", "reti
 
 _rows: dict[str, Sequence[Mapping[str, Any]]] = {}
 _found: dict[tuple[str, str], dict[str, Any]] = {}
+_revision = 0
+
+
+def limits_revision() -> int:
+    """Return a number that changes with each update: what was derived from limits before it may be out of date."""
+    return _revision
 
 
 def set_limit_updates(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Replace the updates: for each provider, rows with ``match`` globs and fields of AdapterCapabilities."""
+    global _revision
     _rows.clear()
     _found.clear()
     _rows.update(rows)
+    _revision += 1
 
 
 def with_updates(declared: Callable[[Any], AdapterCapabilities]) -> property:

@@ -441,10 +441,15 @@ def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
         raise MalformedReplyError(f"the reply is not what the protocol says: {error}", provider=provider) from error
     except MALFORMED_ERRORS as error:
         if request:
-            missing = f"the field {error} is missing" if isinstance(error, KeyError) else "a field has another type"
-            raise RequestError(f"this is not a request in the format of {provider}: {missing}") from error
+            raise malformed_request(provider, error) from error
         reason = f"{type(error).__name__}: {error}"
         raise MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider) from error
+
+
+def malformed_request(provider: str, error: Exception) -> RequestError:
+    """Return the error for a request of a client that another error shows to be malformed."""
+    missing = f"the field {error} is missing" if isinstance(error, KeyError) else "a field has another type"
+    return RequestError(f"this is not a request in the format of {provider}: {missing}")
 
 
 def _is_complete(data: bytes) -> bool:

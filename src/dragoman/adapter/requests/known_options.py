@@ -8,40 +8,39 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
-from dragoman.adapter.errors import RequestError
+from dragoman.adapter.facts.limit_updates import limits_revision
 from dragoman.adapter.options import AdapterOptions
-from dragoman.adapter.requests.projection import Target
 
 _MAX_KNOWN = 512
 _MAX_KEY = 1000
-"""Bytes. Longer options hold schemas, or what a program made up for one request."""
+"""Characters. Longer options hold schemas, or what a program made up for one request."""
 
 _known: dict[Hashable, AdapterOptions] = {}
 
 
 def read_options(
     native: Mapping[str, Any],
-    target: Target,
+    adapter_key: Hashable,
     context: RequestContext,
     conversation: Collection[str],
     decode: Callable[[], AdapterOptions],
 ) -> AdapterOptions:
     """Return the options of a request. ``decode`` reads them if no request with the same ones is known.
-    ``conversation`` names the fields that are no options: to the options it only matters whether they are there.
+
+    ``adapter_key`` is the class and the model of the adapter. ``conversation`` names the fields that are no
+    options: to the options it only matters whether they are there.
     """
-    options = {name: value for name, value in native.items() if name not in conversation or not value}
+    options = {name: value if name not in conversation or not value else True for name, value in native.items()}
     try:
-        written = wirejson.dumps(options)
-    except RequestError:
+        written = repr(options)
+    except ValueError:  # an integer of thousands of digits
         return decode()
     if len(written) > _MAX_KEY:
         return decode()
-    # Besides the fields, the result depends on the adapter and the model, and on the limits of the model, which an
-    # update may change while a program runs. As JSON, 1 and true differ, and an absent field and an empty one do.
-    limits = target.capabilities.max_context_tokens, target.capabilities.max_output_tokens
-    key = (target.cache_key, limits, written, *(bool(native.get(name)) for name in conversation))
+    # The result also depends on the limits of the model, which an update may change while a program runs. As text, 1
+    # and True differ, and an absent field and an empty one do.
+    key = (adapter_key, limits_revision(), written)
     if (known := _known.get(key)) is not None:
         return known.with_context(context)
     found = decode()

@@ -1,6 +1,6 @@
 """Reads a provider's request: messages in order, each with the adapter's notes on it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -8,7 +8,12 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.adapter.wire_diff import are_merged, diff_objects
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
-from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
+from dragoman.canonical.guard import copy_json
+from dragoman.canonical.message import Channel, Message, MessageMetadata, Role, assemble_message
+from dragoman.canonical.message_fields import assemble_metadata
+
+ROLES = {role.value: role for role in Role}
+"""The roles by their names: a look-up takes a fraction of the time of ``Role(name)``, which raises for other names."""
 
 
 class HistoryReader:
@@ -20,8 +25,9 @@ class HistoryReader:
         self.context = context
         self.messages: list[Message] = []
         self._calls: dict[str, str] = {}
-        self._plain: dict[Role, MessageMetadata] = {}
-        """The metadata of messages without notes. They share it, because a long history has little else."""
+        self._shared: dict[Hashable, MessageMetadata] = {}
+        """The metadata of messages whose notes are flags, or none. They share it, because a long history has little
+        else."""
 
     def call_id(self, native: str | None) -> str:
         """Return the canonical id of a call in an assistant's message."""
@@ -46,15 +52,15 @@ class HistoryReader:
         cache_breakpoints: tuple[int, ...] = (),
     ) -> Message:
         """Add a message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
-        content = tuple(blocks)
-        message = Message(
-            id=self.context.new_id(),
-            session_id=self.context.session_id,
+        content, context = tuple(blocks), self.context
+        message = assemble_message(
+            id=context.new_id(),
+            session_id=context.session_id,
             role=role,
             content=content,
             channel=channel,
-            created_at=self.context.clock(),
             metadata=self._metadata(role, content, raw or {}, cache_breakpoints),
+            created_at=context.clock(),
         )
         self.messages.append(message)
         return message
@@ -62,22 +68,35 @@ class HistoryReader:
     def _metadata(
         self, role: Role, content: tuple[ContentBlock, ...], raw: Mapping[str, Any], breakpoints: tuple[int, ...]
     ) -> MessageMetadata:
-        note: dict[str, Any] = {"by": self.provider, **raw}
-        fields: dict[str, Any] = {}
+        if not (raw or breakpoints or self._calls) and role is not Role.TOOL:
+            return self._shared.get(role) or self._share(role, role, raw)
+        own: dict[str, Any] = {}
         if role is Role.ASSISTANT:
-            fields = {"model": f"{self.provider}:{self.model}", "provider": self.provider}
             if self._calls:
-                note["tool_ids"] = dict(self._calls)
-                self._calls.clear()
+                raw, self._calls = {**raw, "tool_ids": self._calls}, {}
         elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
-            fields = {"parent_tool_use_id": content[0].tool_use_id}
+            own["parent_tool_use_id"] = content[0].tool_use_id
         if breakpoints:
-            fields["cache_breakpoints"] = breakpoints
-        if len(note) > 1 or "parent_tool_use_id" in fields or breakpoints:
-            return MessageMetadata(provider_raw=note, **fields)
-        if role not in self._plain:
-            self._plain[role] = MessageMetadata(provider_raw=note, **fields)
-        return self._plain[role]
+            own["cache_breakpoints"] = breakpoints
+        if not _FLAGS.issuperset(map(type, raw.values())):
+            return self._new_metadata(role, copy_json({"by": self.provider, **raw}), own)
+        if own:
+            return self._new_metadata(role, {"by": self.provider, **raw}, own)
+        key = (role, *raw.items())
+        return self._shared.get(key) or self._share(key, role, raw)
+
+    def _share(self, key: Hashable, role: Role, raw: Mapping[str, Any]) -> MessageMetadata:
+        shared = self._shared[key] = self._new_metadata(role, {"by": self.provider, **raw}, {})
+        return shared
+
+    def _new_metadata(self, role: Role, note: dict[str, Any], own: dict[str, Any]) -> MessageMetadata:
+        if role is Role.ASSISTANT:
+            own = {**own, "model": f"{self.provider}:{self.model}", "provider": self.provider}
+        return assemble_metadata(provider_raw=note, **own)
+
+
+_FLAGS = frozenset({bool})
+"""The types of the values of notes that many messages share."""
 
 
 def extra_fields(
@@ -103,7 +122,7 @@ def extra_fields(
 
 def parse_request(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
     """Parse the body. Raises RequestError if it is not a JSON object."""
-    if isinstance(body, Mapping):
+    if type(body) is dict or isinstance(body, Mapping):
         return dict(body)
     try:
         return wirejson.loads_object(body, what="the request")

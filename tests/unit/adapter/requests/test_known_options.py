@@ -14,12 +14,17 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"tools": [TOOL], "tool_choice": "auto"}, {"unknown": {"a": [1]}}, {"metadata": {"a": "b"}}, {"user": "u" * 2000},
     {"max_tokens": 5}, {"max_completion_tokens": 5}, {"logprobs": True}, {"functions": []}, {"seed": float("inf")},
     {"stream_options": {"include_usage": True}, "stream": True}, {"top_p": None}, {"reasoning_effort": "low"},
+    {"temperature": 0.0}, {"temperature": -0.0}, {"temperature": "1"}, {"tools": [{}]},
+    {"generationConfig": {"temperature": 1}}, {"generation_config": {"temperature": 1.0}}, {"options": {"seed": 1}},
+    {"systemInstruction": "a"}, {"systemInstruction": ""}, {"system_instruction": "a"}, {"systemInstruction": True},
 )  # fmt: skip
 FIELDS: dict[str, dict[str, Any]] = {
     "openai-chat:gpt-5.2": {"messages": [{"role": "user", "content": "Hi"}]},
     "groq:llama-3.3-70b-versatile": {"messages": [{"role": "user", "content": "Hi"}]},
     "anthropic:claude-sonnet-4-6": {"messages": [{"role": "user", "content": "Hi"}]},
     "openai:gpt-5.2": {"input": "Hi"},
+    "google:gemini-2.5-pro": {"contents": [{"parts": [{"text": "Hi"}]}]},
+    "ollama:llama3.2": {"messages": [{"role": "user", "content": "Hi"}]},
 }
 
 
@@ -59,3 +64,8 @@ def test_what_is_remembered_has_a_bound_and_no_objects_of_a_request() -> None:
     again, _ = read("openai-chat:gpt-5.2", {"response_format": {"type": "text"}})
     assert first.extra == again.extra
     assert first.extra["openai-chat"] is not again.extra["openai-chat"]
+
+
+def test_an_integer_of_thousands_of_digits_is_read() -> None:
+    """It has no text in Python, so nothing remembers it."""
+    assert read("openai-chat:gpt-5.2", {"seed": 10**5000})[0].seed == 10**5000
