@@ -116,7 +116,7 @@ def decode_usage(
     def with_compactions(name: str, total: int) -> int:
         return total + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
 
-    return TokenUsage(
+    return count.usage(
         input_tokens=with_compactions("input_tokens", count("input_tokens")),
         output_tokens=with_compactions("output_tokens", count.required("output_tokens")),
         cached_input_tokens=with_compactions("cache_read_input_tokens", count("cache_read_input_tokens")),
@@ -128,8 +128,6 @@ def decode_usage(
         server_tools=_decode_server_tools(count, content or (), advisor_calls),
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),
-        unread=count.unread,
-        raw=native,
     )
 
 

@@ -126,7 +126,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     if count is None or native["usage"].get("inputTokens") is None:
         return None
     hourly = [each.get("inputTokens") for each in count.objects("cacheDetails") if each.get("ttl") == "1h"]
-    return TokenUsage(
+    return count.usage(
         input_tokens=count("inputTokens"),
         output_tokens=count.required("outputTokens"),
         cached_input_tokens=count("cacheReadInputTokens", "cacheReadInputTokenCount"),
@@ -137,7 +137,6 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
         speed=envelope.text("performanceConfig.latency"),
         reported_total=count.optional("totalTokens"),
         unread=(*count.unread, *envelope.unread),
-        raw=dict(native["usage"]),
     )
 
 

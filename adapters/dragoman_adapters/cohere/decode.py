@@ -118,12 +118,10 @@ def decode_usage(native: Any) -> TokenUsage | None:
         output, cached = count("tokens.output_tokens"), count("cached_tokens")
     else:
         return None
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached),
         cached_input_tokens=cached,
         output_tokens=output,
-        unread=count.unread,
-        raw=native,
         **known,
     )
 

@@ -149,7 +149,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
         return None
     prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
     media = _ModalityCounts(count)
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
         cached_input_tokens=cached,
         output_tokens=count("candidatesTokenCount") + count(thoughts),
@@ -163,8 +163,6 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
         server_tools=dict(searches),
         service_tier=count.text("serviceTier") or _service_tier(native.get("trafficType")),
         reported_total=count.optional("totalTokenCount"),
-        unread=count.unread,
-        raw=dict(native),
     )
 
 

@@ -124,7 +124,8 @@ def _decode_alternative(
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
     """Return the choice with index 0, or without index."""
     choices: list[dict[str, Any]] = native["choices"]
-    return next((choice for choice in choices if not choice.get("index")), choices[0])
+    first = choices[0]
+    return next((choice for choice in choices if not choice.get("index")), first) if first.get("index") else first
 
 
 def _native_message(choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,7 +353,7 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
     cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
     rest = count.uncached(prompt, cached, cache_writes)
     cached = min(cached, prompt)
-    return TokenUsage(
+    return count.usage(
         input_tokens=rest,
         output_tokens=output,
         cached_input_tokens=cached,
@@ -366,8 +367,6 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
         service_tier=UsageReader(native).text("service_tier") or count.text("service_tier"),
         reported_total=total,
         reported_cost_usd=count.dollars(dialect.cost, dialect.cost_unit) if dialect.cost else None,
-        unread=count.unread,
-        raw=dict(count.native),
     )
 
 

@@ -118,7 +118,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     reasoning = count.optional("output_tokens_details.reasoning_tokens")
     if reasoning and total == prompt + output + reasoning:
         output += reasoning  # the dialect counts it separately
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached, cache_writes),
         output_tokens=output,
         cached_input_tokens=cached,
@@ -129,7 +129,6 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
         reported_total=total,
         reported_cost_usd=count.dollars("cost_in_usd_ticks", _USD_PER_TICK) or count.dollars("cost"),
         unread=(*count.unread, *reply.unread),
-        raw=dict(count.native),
     )
 
 

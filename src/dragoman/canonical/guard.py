@@ -100,7 +100,17 @@ class _Copier:
                     self._size += len(key)
                 else:
                     key = self._key(key, path)
-                copied[key] = self.copy(item, (path, key), depth + 1)
+                kind = type(item)
+                # Nearly every value of an object is one of these, which take no call.
+                if kind is str and item.isascii():
+                    self._size += len(item) + _NODE_BYTES
+                elif item is None or kind is bool or (kind is int and item.bit_length() <= MAX_INTEGER_BITS):
+                    self._size += _NODE_BYTES
+                else:
+                    item = self.copy(item, (path, key), depth + 1)
+                if self._size > MAX_BODY_BYTES:
+                    raise _too_large((path, key))
+                copied[key] = item
         elif kind is list or isinstance(node, (list, tuple)):
             self._check_depth(path, depth)
             copied = [self.copy(item, (path, index), depth + 1) for index, item in enumerate(node)]
@@ -108,7 +118,7 @@ class _Copier:
             copied = _number(node, path)
         self._size += _NODE_BYTES
         if self._size > MAX_BODY_BYTES:
-            raise PydanticCustomError("too_large", _TOO_LARGE, {"path": _format_path(path), "limit": MAX_BODY_BYTES})
+            raise _too_large(path)
         return copied
 
     def _text(self, value: str, path: _Path) -> str:
@@ -138,6 +148,10 @@ class _Copier:
                 "{path} is nested more than {limit} levels deep",
                 {"path": _format_path(path), "limit": self._max_depth},
             )
+
+
+def _too_large(path: _Path) -> PydanticCustomError:
+    return PydanticCustomError("too_large", _TOO_LARGE, {"path": _format_path(path), "limit": MAX_BODY_BYTES})
 
 
 def _number(node: Any, path: _Path) -> int | float:

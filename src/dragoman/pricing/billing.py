@@ -1,13 +1,11 @@
 """The cost of one reply: exact decimal arithmetic over its disjoint buckets. Source: docs/reference/pricing.md#cost."""
 
-from copy import copy
 from decimal import Decimal
 
-from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, extend_usage
 from dragoman.pricing.quote import EXACT, Quote
 
 _ZERO = Decimal(0)
-_BLANK = Usage()
 _BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
 # A tool's count of calls has three possible names: web_search, web_search_requests, web_search_calls.
 _CALL_SUFFIXES = ("_requests", "_calls", "_call")
@@ -98,7 +96,6 @@ def _with_cost(
 
     Validation would take most of the 20 microseconds that pricing a reply may take.
     """
-    priced = copy(usage if isinstance(usage, Usage) else _BLANK)
     figures: dict[str, object] = {
         "cost_usd": amount,
         "cost_status": status,
@@ -107,6 +104,4 @@ def _with_cost(
     }
     if batch:
         figures["pricing_mode"] = "batch"
-    priced.__dict__.update(usage.__dict__, **figures)
-    priced.model_fields_set.update(usage.model_fields_set, figures)
-    return priced
+    return extend_usage(usage, figures)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
-
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
@@ -24,7 +22,7 @@ from dragoman.canonical.message import (
     Role,
     StopReason,
 )
-from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
 MAX_ID = 64 * 1024
 """Characters of the provider's id of a call: gateways put signatures into it."""
@@ -130,7 +128,8 @@ class ReplyBuilder:
     def build_usage(self, counts: ReplyCounts) -> Usage | None:
         """Return the usage of a reply that is not built, with its cost. Raises as `build`."""
         served_model = self._served_model(counts.model)
-        self._read_transformations(counts.transformations)
+        if counts.transformations:
+            self._read_transformations(counts.transformations)
         if counts.usage is None:
             return None
         return self._build_usage(counts.usage, served_model, self.context.clock(), counts.status)
@@ -203,16 +202,11 @@ class ReplyBuilder:
 
     def _price(self, usage: TokenUsage, served_model: str, now: datetime) -> Usage:
         context = self.context
-        latency = None
-        if context.started_at is not None:
-            latency = max(0, round((now - context.started_at).total_seconds() * 1000))
-        if context.prices is None:
-            return Usage(**dict(usage), latency_ms=latency)
-        priced = context.prices.price(served_model, usage, now)
-        if latency is None:
-            return priced
-        # The copy of canonical data would validate all counts again.
-        return BaseModel.model_copy(priced, update={"latency_ms": latency})
+        priced = usage if context.prices is None else context.prices.price(served_model, usage, now)
+        if context.started_at is None:
+            return priced if isinstance(priced, Usage) else extend_usage(priced, {})
+        latency = max(0, round((now - context.started_at).total_seconds() * 1000))
+        return extend_usage(priced, {"latency_ms": latency})
 
 
 def check_length(what: str, text: object, limit: int, provider: str) -> None:

@@ -11,6 +11,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
 from dragoman.adapter.json_path import lookup_path
+from dragoman.canonical.guard import copy_json
+from dragoman.canonical.usage import TokenUsage, checked_usage
 
 logger = logging.getLogger("dragoman.adapter")
 
@@ -18,6 +20,7 @@ MAX_COUNT = 10**12
 """No count of one reply is larger than this."""
 _MAX_DOLLARS = Decimal(10**9)
 _MAX_PATH_LENGTH = 80
+_TEXTS = ("service_tier", "speed")
 
 
 class UsageReader:
@@ -48,7 +51,10 @@ class UsageReader:
     def optional(self, *paths: str) -> int | None:
         """Return the count at the first path that has one; None if none has."""
         for path in paths:
-            if (value := self._find(path)) is not None:
+            value = self.native.get(path) if "." not in path else lookup_path(self.native, path)
+            if type(value) is int and 0 <= value <= MAX_COUNT:  # nearly every count
+                return value
+            if value is not None:
                 return self._count(path, value)
         return None
 
@@ -105,6 +111,20 @@ class UsageReader:
             self._mark_unread("more cached tokens than the prompt has")
         return max(0, rest)
 
+    def usage(self, **fields: Any) -> TokenUsage:
+        """Return the usage with these fields, with what is `unread`, and with the object as ``raw``.
+
+        Counts and amounts must come from a reader, which has checked them: a usage without other values is not
+        validated again, which would take longer than its reading. Raises pydantic.ValidationError.
+        """
+        fields.setdefault("unread", self.unread)
+        if not (fields["unread"] or fields.get("server_tools")) and all(map(_is_plain, map(fields.get, _TEXTS))):
+            try:
+                return checked_usage({**fields, "raw": copy_json(self.native)})
+            except ValueError:
+                pass  # the validation names the fault in full
+        return TokenUsage(**fields, raw=self.native)
+
     @property
     def unread(self) -> tuple[str, ...]:
         return tuple(self._unread)
@@ -124,3 +144,8 @@ class UsageReader:
 
     def _mark_unread(self, path: str) -> None:
         self._unread[path[:_MAX_PATH_LENGTH]] = None
+
+
+def _is_plain(text: Any) -> bool:
+    """Whether a text needs no validation."""
+    return text is None or (type(text) is str and text.isascii())
