@@ -43,6 +43,8 @@ STOP_REASONS = {
 
 _COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
 
+_PLAIN_FIELDS = {"type", "text"}
+
 
 def decode_message(
     native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
@@ -51,6 +53,9 @@ def decode_message(
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
+        if item["type"] == "text" and item.keys() == _PLAIN_FIELDS:
+            content.append(TextBlock(text=item["text"]))  # as below: a plain text leaves nothing to note
+            continue
         tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
         mark_action(item, tool_use_id, reply)
         decoded = decode_block(item, tool_use_id, reply.provider)
@@ -110,25 +115,34 @@ def decode_usage(
     if count is None or native is None or native.get("input_tokens") is None:
         return None
     iterations = count.objects("iterations")
-    compacted = [each for each in iterations if each.get("type") == "compaction"]
-    advisor_calls = sum(each.get("type") == "advisor_message" for each in iterations)
+    kinds = [each.get("type") for each in iterations]
+    compacted = [each for each, kind in zip(iterations, kinds, strict=True) if kind == "compaction"]
 
-    def with_compactions(name: str, total: int) -> int:
-        return total + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
-
+    buckets: dict[str, int] = {}
+    for field, name in _BUCKETS.items():
+        total = count.required(name) if field == "output_tokens" else count(name)
+        for each in compacted:
+            total += count.count_at(f"iterations.{name}", each.get(name))
+        buckets[field] = total
     return count.usage(
-        input_tokens=with_compactions("input_tokens", count("input_tokens")),
-        output_tokens=with_compactions("output_tokens", count.required("output_tokens")),
-        cached_input_tokens=with_compactions("cache_read_input_tokens", count("cache_read_input_tokens")),
-        cache_creation_input_tokens=with_compactions(
-            "cache_creation_input_tokens", count("cache_creation_input_tokens")
-        ),
-        cache_creation_1h_input_tokens=count.optional("cache_creation.ephemeral_1h_input_tokens"),
-        reasoning_tokens=count.optional("output_tokens_details.thinking_tokens"),
-        server_tools=_decode_server_tools(count, content or (), advisor_calls),
+        **buckets,
+        **count.optional_by_name(_SUBSETS),
+        server_tools=_decode_server_tools(count, content or (), kinds.count("advisor_message")),
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),
     )
+
+
+_BUCKETS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_input_tokens": "cache_read_input_tokens",
+    "cache_creation_input_tokens": "cache_creation_input_tokens",
+}
+_SUBSETS = {
+    "cache_creation_1h_input_tokens": "cache_creation.ephemeral_1h_input_tokens",
+    "reasoning_tokens": "output_tokens_details.thinking_tokens",
+}
 
 
 def _decode_server_tools(
@@ -141,6 +155,8 @@ def _decode_server_tools(
     """
     found = count.counts_by_name("server_tool_use")
     names = [str(block.get("name")) for block in content if block.get("type") == "server_tool_use"]
+    if not (names or advisor_calls):
+        return found
     runs = 0 if found else sum(name.endswith(_CODE) for name in names)
     unknown = Counter(name for name in names if not (name in _KNOWN_TOOLS or _FREE_NAME.search(name)))
     counted = {_CODE: runs, "advisor": advisor_calls, **unknown}

@@ -340,8 +340,8 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
         return None
     prompt, output = count("prompt_tokens"), count.required("completion_tokens")
     total = count.optional("total_tokens")
-    reasoning = count.optional("completion_tokens_details.reasoning_tokens")
-    audio = count.optional("prompt_tokens_details.audio_tokens")
+    subsets = count.optional_by_name(_SUBSETS)
+    reasoning, audio = subsets["reasoning_tokens"], subsets["audio_input_tokens"]
     unlisted = (total or 0) - prompt - output
     if not count.unread:
         if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and unlisted == reasoning):
@@ -353,25 +353,36 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
     cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
     rest = count.uncached(prompt, cached, cache_writes)
     cached = min(cached, prompt)
+    tier = native.get("service_tier")
     return count.usage(
         input_tokens=rest,
         output_tokens=output,
         cached_input_tokens=cached,
         cache_creation_input_tokens=min(cache_writes, prompt - cached),
-        reasoning_tokens=reasoning,
-        audio_input_tokens=audio,
-        audio_output_tokens=count.optional("completion_tokens_details.audio_tokens"),
-        image_input_tokens=count.optional("prompt_tokens_details.image_tokens"),
-        image_output_tokens=count.optional("completion_tokens_details.image_tokens"),
+        **subsets,
+        **count.optional_by_name(_MEDIA_SUBSETS),
         server_tools=_decode_server_tools(native, count, dialect),
-        service_tier=UsageReader(native).text("service_tier") or count.text("service_tier"),
+        service_tier=tier if tier and isinstance(tier, str) else count.text("service_tier"),
         reported_total=total,
         reported_cost_usd=count.dollars(dialect.cost, dialect.cost_unit) if dialect.cost else None,
     )
 
 
+_SUBSETS = {
+    "reasoning_tokens": "completion_tokens_details.reasoning_tokens",
+    "audio_input_tokens": "prompt_tokens_details.audio_tokens",
+}
+_MEDIA_SUBSETS = {
+    "audio_output_tokens": "completion_tokens_details.audio_tokens",
+    "image_input_tokens": "prompt_tokens_details.image_tokens",
+    "image_output_tokens": "completion_tokens_details.image_tokens",
+}
+
+
 def _decode_server_tools(native: Mapping[str, Any], count: UsageReader, dialect: Dialect) -> dict[str, int]:
     """Count the calls of the provider's own tools: by the usage, else by the message."""
+    if dialect.server_tools is None and dialect.server_tool_list is None:
+        return {}
     found = count.counts_by_name(dialect.server_tools) if dialect.server_tools else {}
     if dialect.server_tool_list is not None:
         message = next(iter(native.get("choices") or [{}])).get("message") or {}

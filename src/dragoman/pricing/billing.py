@@ -34,12 +34,21 @@ def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -
                 total = EXACT.add(total, EXACT.multiply(rate, calls).scaleb(-3, EXACT))
                 known = True
     if not unpriced and quote.steps:
-        free = quote.free and not total
-        return _with_cost(usage, total, CostStatus.FREE if free else CostStatus.PRICED, (), version, batch)
-    if quote.unknown:
-        unpriced.append(quote.unknown)
-    status = CostStatus.PARTIAL if known or quote.unknown else CostStatus.UNPRICED
-    return _with_cost(usage, total if known else None, status, tuple(unpriced), version, batch)
+        status, known = CostStatus.FREE if quote.free and not total else CostStatus.PRICED, True
+    else:
+        if quote.unknown:
+            unpriced.append(quote.unknown)
+        status = CostStatus.PARTIAL if known or quote.unknown else CostStatus.UNPRICED
+    figures = {
+        "cost_usd": total if known else None,
+        "cost_status": status,
+        "unpriced": tuple(unpriced),
+        "pricing_version": version,
+    }
+    if batch:
+        figures["pricing_mode"] = "batch"
+    # Validation would take most of the 20 microseconds that pricing a reply may take.
+    return extend_usage(usage, figures)
 
 
 def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
@@ -82,26 +91,3 @@ def _tool_name(name: str) -> str:
         if name.endswith(suffix):
             return name.removesuffix(suffix)
     return name
-
-
-def _with_cost(
-    usage: TokenUsage,
-    amount: Decimal | None,
-    status: CostStatus,
-    unpriced: tuple[str, ...],
-    version: str,
-    batch: bool,
-) -> Usage:
-    """Copy a usage with its cost, without validating the counts again.
-
-    Validation would take most of the 20 microseconds that pricing a reply may take.
-    """
-    figures: dict[str, object] = {
-        "cost_usd": amount,
-        "cost_status": status,
-        "unpriced": unpriced,
-        "pricing_version": version,
-    }
-    if batch:
-        figures["pricing_mode"] = "batch"
-    return extend_usage(usage, figures)

@@ -74,7 +74,8 @@ class PricedModel:
         row = self.rows[standard]
         if not (row.rates or row.request or row.free):
             return NO_QUOTE
-        variants = _stated_variants(usage, batch)
+        is_standard = not batch and usage.service_tier in _STANDARD and usage.speed in _STANDARD
+        variants = () if is_standard else _stated_variants(usage, batch)
         index = standard
         if variants and not row.free:
             found = self._index(at, variants[0]) if len(variants) == 1 else None
@@ -102,10 +103,7 @@ class PricedModel:
 
 def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
     """Return the non-standard properties of a reply, in the words of its provider."""
-    tier, speed = usage.service_tier, usage.speed
-    if not batch and tier in _STANDARD and speed in _STANDARD:
-        return ()
-    tier, speed = (tier or "").lower(), (speed or "").lower()
+    tier, speed = (usage.service_tier or "").lower(), (usage.speed or "").lower()
     batched = batch or tier == "batch"
     values = (
         ("processing", "batch" if batched else ""),

@@ -10,8 +10,8 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
+from dragoman.canonical.guard import copy_json, is_plain, one_line
 from dragoman.canonical.message import (
     Alternative,
     Channel,
@@ -83,19 +83,15 @@ class ReplyBuilder:
         now = context.clock()
         served_model = self._served_model(model)
         content = tuple(content)
-        named = self._check_calls(content)
-        blocks = named if context.answer_tool is None else tuple(map(context.answer_tool.translate_block, named))
-        if blocks != named:
-            # The provider's notes on the call do not apply to the text.
-            raw = {name: raw[name] for name in ("id",) if name in raw}
-            stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
-        tool_ids = {
-            block.id: native
-            for block in blocks
-            if isinstance(block, ToolUseBlock) and (native := context.tool_ids.native_id(block.id, self.provider))
-        }
+        blocks = named = self._check_calls(content)
+        if context.answer_tool is not None:
+            blocks = tuple(map(context.answer_tool.translate_block, named))
+            if blocks != named:
+                # The provider's notes on the call do not apply to the text.
+                raw = {name: raw[name] for name in ("id",) if name in raw}
+                stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
-        if tool_ids:
+        if tool_ids := self._native_ids(blocks):
             provider_raw["tool_ids"] = tool_ids
         if context.action_calls is not None:
             provider_raw |= context.action_calls.note(content)
@@ -110,20 +106,29 @@ class ReplyBuilder:
             content=blocks,
             channel=channel,
             created_at=now,
-            metadata=MessageMetadata(
+            metadata=_build_metadata(
                 model=served_model,
                 provider=self.provider,
                 routing=context.routing,
                 usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
                 status=status,
                 stop_reason=stop_reason,
-                alternatives=self._build_alternatives(alternatives),
+                alternatives=self._build_alternatives(alternatives) if alternatives else None,
                 input_transformations=self._read_transformations(raw.get("input_transformations")),
                 provider_raw=provider_raw,
                 user_id=context.user_id,
                 team_id=context.team_id,
             ),
         )
+
+    def _native_ids(self, blocks: Iterable[ContentBlock]) -> dict[str, str]:
+        """Return the provider's own ids of the calls, by their canonical ids."""
+        find = self.context.tool_ids.native_id
+        return {
+            block.id: native
+            for block in blocks
+            if isinstance(block, ToolUseBlock) and (native := find(block.id, self.provider))
+        }
 
     def build_usage(self, counts: ReplyCounts) -> Usage | None:
         """Return the usage of a reply that is not built, with its cost. Raises as `build`."""
@@ -185,8 +190,10 @@ class ReplyBuilder:
 
         Anthropic reports type, reason and path; OpenAI reports type, action, reason and the item's id.
         """
+        if not isinstance(native, list):
+            return None
         changes: list[InputTransformation] = []
-        for each in filter(_is_object, native if isinstance(native, list) else ()):
+        for each in filter(_is_object, native):
             texts = {name: text for name, text in each.items() if isinstance(text, str)}
             kind = "_".join(texts[name] for name in ("type", "action") if name in texts)
             change = InputTransformation(
@@ -207,6 +214,26 @@ class ReplyBuilder:
             return priced if isinstance(priced, Usage) else extend_usage(priced, {})
         latency = max(0, round((now - context.started_at).total_seconds() * 1000))
         return extend_usage(priced, {"latency_ms": latency})
+
+
+def _build_metadata(**fields: Any) -> MessageMetadata:
+    """Return the metadata. Only texts and notes that may be invalid are validated: all else was made here."""
+    texts = fields["model"], fields["provider"], fields["user_id"], fields["team_id"]
+    if not all(map(is_plain, texts)):
+        return MessageMetadata(**fields)
+    try:
+        notes = copy_json(fields["provider_raw"])
+    except ValueError:  # the validation names the field as well
+        return MessageMetadata(**fields)
+    return assemble(MessageMetadata, {**_UNSET, **fields, "provider_raw": notes}, _GIVEN)
+
+
+_UNSET = MessageMetadata().__dict__
+_GIVEN = {
+    "model", "provider", "routing", "usage", "status", "stop_reason", "alternatives", "input_transformations",
+    "provider_raw", "user_id", "team_id",
+}  # fmt: skip
+"""The fields of the metadata of each reply."""
 
 
 def check_length(what: str, text: object, limit: int, provider: str) -> None:

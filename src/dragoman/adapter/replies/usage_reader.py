@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
-from dragoman.adapter.json_path import lookup_path
-from dragoman.canonical.guard import copy_json
+from dragoman.adapter.json_path import lookup_path, split_path
+from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.usage import TokenUsage, checked_usage
 
 logger = logging.getLogger("dragoman.adapter")
@@ -20,7 +20,6 @@ MAX_COUNT = 10**12
 """No count of one reply is larger than this."""
 _MAX_DOLLARS = Decimal(10**9)
 _MAX_PATH_LENGTH = 80
-_TEXTS = ("service_tier", "speed")
 
 
 class UsageReader:
@@ -57,6 +56,19 @@ class UsageReader:
             if value is not None:
                 return self._count(path, value)
         return None
+
+    def optional_by_name(self, paths: Mapping[str, str]) -> dict[str, int | None]:
+        """Return the counts at several paths of two names each, by the names that the caller gives them; None for a
+        missing one."""
+        found: dict[str, int | None] = {}
+        for name, path in paths.items():
+            outer, inner = split_path(path)
+            details = self.native.get(outer)
+            value = details.get(inner) if isinstance(details, dict) else None
+            if value is not None and not (type(value) is int and 0 <= value <= MAX_COUNT):
+                value = self._count(path, value)
+            found[name] = value
+        return found
 
     def text(self, path: str) -> str | None:
         """Return a text, such as the service tier."""
@@ -117,13 +129,15 @@ class UsageReader:
         Counts and amounts must come from a reader, which has checked them: a usage without other values is not
         validated again, which would take longer than its reading. Raises pydantic.ValidationError.
         """
-        fields.setdefault("unread", self.unread)
-        if not (fields["unread"] or fields.get("server_tools")) and all(map(_is_plain, map(fields.get, _TEXTS))):
-            try:
-                return checked_usage({**fields, "raw": copy_json(self.native)})
-            except ValueError:
-                pass  # the validation names the fault in full
-        return TokenUsage(**fields, raw=self.native)
+        unread = fields.setdefault("unread", self.unread)
+        checked = is_plain(fields.get("service_tier")) and is_plain(fields.get("speed"))
+        if unread or fields.get("server_tools") or not checked:
+            return TokenUsage(**fields, raw=self.native)
+        try:
+            fields["raw"] = copy_json(self.native)
+        except ValueError:  # the validation names the field as well
+            return TokenUsage(**{**fields, "raw": self.native})
+        return checked_usage(fields)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -144,8 +158,3 @@ class UsageReader:
 
     def _mark_unread(self, path: str) -> None:
         self._unread[path[:_MAX_PATH_LENGTH]] = None
-
-
-def _is_plain(text: Any) -> bool:
-    """Whether a text needs no validation."""
-    return text is None or (type(text) is str and text.isascii())
