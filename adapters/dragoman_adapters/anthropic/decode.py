@@ -54,7 +54,7 @@ def decode_message(
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
         if item["type"] == "text" and item.keys() == _PLAIN_FIELDS:
-            content.append(TextBlock(text=item["text"]))  # as below: a plain text leaves nothing to note
+            content.append(text_block(item["text"]))  # as below: a plain text leaves nothing to note
             continue
         tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
         mark_action(item, tool_use_id, reply)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from dragoman.adapter.json_path import lookup_path
@@ -77,9 +78,7 @@ def decode_message(
         "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
         "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
         "choices": [other for other in native["choices"] if other is not choice],
-        "message": _uncovered_values(
-            native_message, {*_COVERED_MESSAGE_FIELDS, *dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
-        ),
+        "message": _uncovered_values(native_message, _covered_message_fields(dialect.reasoning_fields)),
         "blocks": notes,
         "list": isinstance(native_message.get("content"), list),
     }
@@ -147,6 +146,12 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     return [len(pieces) - 1] if isinstance(function, dict) and not function.get("arguments") else []
 
 
+@cache
+def _covered_message_fields(reasoning_fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the fields of a message that its blocks hold."""
+    return frozenset({*_COVERED_MESSAGE_FIELDS, *reasoning_fields, thinking_details.DETAILS_FIELD})
+
+
 def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in native.items() if key not in covered and value not in (None, "", [], {})}
 
@@ -181,6 +186,9 @@ def _decode_blocks(
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for position, piece in enumerate(pieces):
+        if decode_blocks.is_plain_text(piece):
+            content.append(text_block(piece[1]["text"]))
+            continue
         tool_use_id = call_id(position, decode_blocks.native_id(piece)) if decode_blocks.is_call(piece) else ""
         block, note = decode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)

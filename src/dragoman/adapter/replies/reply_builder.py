@@ -21,6 +21,7 @@ from dragoman.canonical.message import (
     MessageStatus,
     Role,
     StopReason,
+    assemble_message,
 )
 from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
@@ -99,26 +100,28 @@ class ReplyBuilder:
             provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
-        return Message(
+        metadata = _build_metadata(
+            model=served_model,
+            provider=self.provider,
+            routing=context.routing,
+            usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
+            status=status,
+            stop_reason=stop_reason,
+            alternatives=self._build_alternatives(alternatives) if alternatives else None,
+            input_transformations=self._read_transformations(raw.get("input_transformations")),
+            provider_raw=provider_raw,
+            user_id=context.user_id,
+            team_id=context.team_id,
+        )
+        build = Message if metadata.alternatives else assemble_message  # the size of alternatives is validated
+        return build(
             id=self.message_id,
             session_id=context.session_id,
             role=Role.ASSISTANT,
             content=blocks,
             channel=channel,
+            metadata=metadata,
             created_at=now,
-            metadata=_build_metadata(
-                model=served_model,
-                provider=self.provider,
-                routing=context.routing,
-                usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
-                status=status,
-                stop_reason=stop_reason,
-                alternatives=self._build_alternatives(alternatives) if alternatives else None,
-                input_transformations=self._read_transformations(raw.get("input_transformations")),
-                provider_raw=provider_raw,
-                user_id=context.user_id,
-                team_id=context.team_id,
-            ),
         )
 
     def _native_ids(self, blocks: Iterable[ContentBlock]) -> dict[str, str]:
