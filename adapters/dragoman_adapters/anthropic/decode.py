@@ -118,15 +118,13 @@ def decode_usage(
     kinds = [each.get("type") for each in iterations]
     compacted = [each for each, kind in zip(iterations, kinds, strict=True) if kind == "compaction"]
 
-    buckets: dict[str, int] = {}
-    for field, name in _BUCKETS.items():
-        total = count.required(name) if field == "output_tokens" else count(name)
-        for each in compacted:
-            total += count.count_at(f"iterations.{name}", each.get(name))
-        buckets[field] = total
+    buckets = {name: total or 0 for name, total in count.counts(_BUCKETS, "output_tokens").items()}
+    for each in compacted:
+        for name, path in _BUCKETS.items():
+            buckets[name] += count.count_at(f"iterations.{path}", each.get(path))
     return count.usage(
         **buckets,
-        **count.optional_by_name(_SUBSETS),
+        **count.counts(_SUBSETS),
         server_tools=_decode_server_tools(count, content or (), kinds.count("advisor_message")),
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),

@@ -48,6 +48,7 @@ CACHE_POINT = "cachePoint"
 """The key of an empty block, which is noted and not decoded."""
 
 _COVERED_FIELDS = {"output", "usage"}
+_PLAIN_FIELDS = {"text"}
 _MEDIA = ("image", "document", "video", "audio")
 
 
@@ -151,6 +152,9 @@ def _decode_blocks(
         if CACHE_POINT in native:
             behind = blocks.setdefault(str(len(content) - 1), {}).setdefault("behind", []) if content else ahead
             behind.append(native)
+            continue
+        if native.keys() == _PLAIN_FIELDS:
+            content.append(text_block(native["text"]))  # as below: a plain text leaves nothing to note
             continue
         call = native.get("toolUse") or {}
         decoded = decode_block(native, call_id(len(content), call.get("toolUseId")) if is_call(native) else "")

@@ -346,10 +346,9 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
     count = UsageReader.of(first_filled(native, dialect.usage))
     if count is None or count.native.get("prompt_tokens") is None:
         return None
-    prompt, output = count("prompt_tokens"), count.required("completion_tokens")
-    total = count.optional("total_tokens")
-    subsets = count.optional_by_name(_SUBSETS)
-    reasoning, audio = subsets["reasoning_tokens"], subsets["audio_input_tokens"]
+    counts = count.counts(_COUNTS, "output_tokens")
+    prompt, output = counts["input_tokens"] or 0, counts["output_tokens"] or 0
+    total, reasoning, audio = counts["reported_total"], counts["reasoning_tokens"], counts["audio_input_tokens"]
     unlisted = (total or 0) - prompt - output
     if not count.unread:
         if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and unlisted == reasoning):
@@ -363,24 +362,24 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
     cached = min(cached, prompt)
     tier = native.get("service_tier")
     return count.usage(
-        input_tokens=rest,
-        output_tokens=output,
+        **counts | {"input_tokens": rest, "output_tokens": output},
+        **count.counts(_MEDIA_COUNTS),
         cached_input_tokens=cached,
         cache_creation_input_tokens=min(cache_writes, prompt - cached),
-        **subsets,
-        **count.optional_by_name(_MEDIA_SUBSETS),
         server_tools=_decode_server_tools(native, count, dialect),
         service_tier=tier if tier and isinstance(tier, str) else count.text("service_tier"),
-        reported_total=total,
         reported_cost_usd=count.dollars(dialect.cost, dialect.cost_unit) if dialect.cost else None,
     )
 
 
-_SUBSETS = {
+_COUNTS = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "reported_total": "total_tokens",
     "reasoning_tokens": "completion_tokens_details.reasoning_tokens",
     "audio_input_tokens": "prompt_tokens_details.audio_tokens",
 }
-_MEDIA_SUBSETS = {
+_MEDIA_COUNTS = {
     "audio_output_tokens": "completion_tokens_details.audio_tokens",
     "image_input_tokens": "prompt_tokens_details.image_tokens",
     "image_output_tokens": "completion_tokens_details.image_tokens",

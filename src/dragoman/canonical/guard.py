@@ -51,7 +51,8 @@ def copy_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
 
     Raises PydanticCustomError (a ValueError), with the path, if the value is not safe JSON.
     """
-    return _Copier(max_depth).copy(value, None, 1)
+    copier = _Copier(max_depth)
+    return copier.copy_object(value, None, 1) if type(value) is dict else copier.copy(value, None, 1)
 
 
 def one_line(text: str) -> str:
@@ -83,17 +84,18 @@ def json_size(value: Any) -> int:
 class _Copier:
     """One walk through a value, which adds up its size on the way."""
 
+    __slots__ = ("_max_depth", "_size")
+
     def __init__(self, max_depth: int) -> None:
         self._max_depth = max_depth
         self._size = 0
 
     def copy(self, node: Any, path: _Path, depth: int) -> Any:
         kind = type(node)  # nearly every value is of exactly one of these types, so the slower checks are skipped
-        copied: Any
         if kind is dict:
-            copied = self._copy_object(node, path, depth)
-        elif kind is str and node.isascii():
-            copied = node
+            return self.copy_object(node, path, depth)
+        if kind is str and node.isascii():
+            copied: Any = node
             self._size += len(node)
         elif node is None or kind is bool or (kind is int and node.bit_length() <= MAX_INTEGER_BITS):
             copied = node
@@ -102,7 +104,7 @@ class _Copier:
         elif isinstance(node, str):
             copied = self._text(node, path)
         elif isinstance(node, dict):
-            copied = self._copy_object(node, path, depth)
+            return self.copy_object(node, path, depth)
         elif kind is list or isinstance(node, (list, tuple)):
             if depth > self._max_depth:
                 raise self._too_deep(path)
@@ -114,8 +116,8 @@ class _Copier:
             raise _too_large(path)
         return copied
 
-    def _copy_object(self, node: dict[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
-        """Copy an object without a call for each of its values: nearly all are of the types that are seen to here."""
+    def copy_object(self, node: dict[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
+        """As `copy`, without a call for each value: nearly all values are of the types that are handled here."""
         if depth > self._max_depth:
             raise self._too_deep(path)
         copied: dict[str, Any] = {}
@@ -130,12 +132,15 @@ class _Copier:
                 size += len(key) + _NODE_BYTES
             else:
                 self._size = size + len(key)
-                item = self.copy(item, (path, key), depth + 1)
+                copy = self.copy_object if kind is dict else self.copy
+                item = copy(item, (path, key), depth + 1)
                 size = self._size
             if size > MAX_BODY_BYTES:
                 raise _too_large((path, key))
             copied[key] = item
-        self._size = size
+        self._size = size + _NODE_BYTES
+        if self._size > MAX_BODY_BYTES:
+            raise _too_large(path)
         return copied
 
     def _text(self, value: str, path: _Path) -> str:

@@ -75,7 +75,7 @@ class TokenUsage(FrozenModel):
     @property
     def total_tokens(self) -> int:
         """The sum of the four buckets."""
-        return self.prompt_tokens + self.output_tokens
+        return self.input_tokens + self.cached_input_tokens + self.cache_creation_input_tokens + self.output_tokens
 
     @property
     def discrepancy(self) -> int | None:

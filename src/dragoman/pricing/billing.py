@@ -39,7 +39,7 @@ def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool) -
         if quote.unknown:
             unpriced.append(quote.unknown)
         status = CostStatus.PARTIAL if known or quote.unknown else CostStatus.UNPRICED
-    figures = {
+    figures: dict[str, object] = {
         "cost_usd": total if known else None,
         "cost_status": status,
         "unpriced": tuple(unpriced),
@@ -67,10 +67,11 @@ def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[
                 buckets = step_buckets
     total, known = _ZERO, False
     unpriced: list[str] = []
+    counts = usage.__dict__
     for field, rate, parts in buckets:
-        remaining = getattr(usage, field)
+        remaining = counts[field]
         for part, part_rate in parts:
-            if count := getattr(usage, part):
+            if count := counts[part]:
                 if count > remaining:
                     unpriced.append(part)
                     count = remaining

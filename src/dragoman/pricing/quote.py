@@ -59,6 +59,8 @@ class PricedModel:
         self.id = model_id
         # Rows with a window precede the rows that apply all day.
         self.rows = tuple(sorted(rows, key=lambda row: row.window is None))
+        # Nearly all models have prices that hold at all times: then no row is searched.
+        self._is_timeless = bool(self.rows) and self.rows[0].variant is None and self.rows[0].is_timeless
         self._surcharges = surcharges
         self._quotes: dict[tuple[int, int, Decimal | None], Quote] = {}
 
@@ -68,7 +70,7 @@ class PricedModel:
         return None if index is None else self.rows[index]
 
     def quote(self, usage: TokenUsage, at: datetime, batch: bool) -> Quote:
-        standard = self._index(at, None)
+        standard = 0 if self._is_timeless else self._index(at, None)
         if standard is None:
             return NO_QUOTE
         row = self.rows[standard]

@@ -2,9 +2,8 @@
 
 import logging
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
@@ -31,8 +30,7 @@ MAX_ID = 64 * 1024
 logger = logging.getLogger("dragoman.adapter")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyCounts:
+class ReplyCounts(NamedTuple):
     """What is counted of a whole reply, without its content. ``transformations`` are the changes that the provider
     reports to have made to the request."""
 

@@ -57,16 +57,19 @@ class UsageReader:
                 return self._count(path, value)
         return None
 
-    def optional_by_name(self, paths: Mapping[str, str]) -> dict[str, int | None]:
-        """Return the counts at several paths of two names each, by the names that the caller gives them; None for a
-        missing one."""
+    def counts(self, paths: Mapping[str, str], required: str = "") -> dict[str, int | None]:
+        """Return the counts at these paths, by the names that the caller gives them; None for each that is missing.
+        The format requires the one of the name ``required``: if it is missing, it is added to ``unread``."""
         found: dict[str, int | None] = {}
         for name, path in paths.items():
-            outer, inner = split_path(path)
-            details = self.native.get(outer)
-            value = details.get(inner) if isinstance(details, dict) else None
-            if value is not None and not (type(value) is int and 0 <= value <= MAX_COUNT):
-                value = self._count(path, value)
+            value: Any = self.native
+            for step in split_path(path):
+                value = value.get(step) if isinstance(value, dict) else None
+            if type(value) is not int or not 0 <= value <= MAX_COUNT:
+                if value is not None:
+                    value = self._count(path, value)
+                elif name == required:
+                    self._mark_unread(path)
             found[name] = value
         return found
 
