@@ -129,12 +129,9 @@ def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
 
 def _native_message(choice: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message of a choice. Azure's filter may leave none."""
-    message: dict[str, Any] = {} if _is_filtered(choice) else choice["message"]
+    is_filtered = choice.get("message") is None and choice.get("finish_reason") == "content_filter"
+    message: dict[str, Any] = {} if is_filtered else choice["message"]
     return message
-
-
-def _is_filtered(choice: Mapping[str, Any]) -> bool:
-    return choice.get("message") is None and choice.get("finish_reason") == "content_filter"
 
 
 def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
@@ -357,7 +354,7 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
             prompt += unlisted  # then the prompt excludes audio
         elif dialect.reasoning_beside is None and unlisted > 0 and reasoning is None:
             output += unlisted  # reasoning that only the total includes
-    cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
+    cached, cache_writes = count.optional(*dialect.cached_tokens) or 0, count.optional(*dialect.cache_write_tokens) or 0
     rest = count.uncached(prompt, cached, cache_writes)
     cached = min(cached, prompt)
     tier = native.get("service_tier")

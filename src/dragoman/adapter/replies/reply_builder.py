@@ -176,15 +176,20 @@ class ReplyBuilder:
             logger.warning(
                 "%s: the usage holds no count at %s: the cost is a lower bound", served_model, ", ".join(usage.unread)
             )
-        priced = self._price(usage, served_model, now)
+        context = self.context
+        priced = usage if context.prices is None else context.prices.price(served_model, usage, now)
+        figures: dict[str, int] = {}
+        if context.started_at is not None:
+            figures["latency_ms"] = max(0, round((now - context.started_at).total_seconds() * 1000))
+        built = extend_usage(priced, figures) if figures or not isinstance(priced, Usage) else priced
         if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
-            return priced.as_lower_bound()
+            return built.as_lower_bound()
         if usage.discrepancy:
             logger.warning(
                 "%s: the provider counts %d tokens in all, its parts sum to %d",
                 served_model, usage.reported_total, usage.total_tokens,
             )  # fmt: skip
-        return priced
+        return built
 
     def _read_transformations(self, native: Any) -> tuple[InputTransformation, ...] | None:
         """Return the changes that the provider reports to have made to the request, and log a warning for each.
@@ -207,14 +212,6 @@ class ReplyBuilder:
                 extra={"session_id": one_line(self.context.session_id), "adapter": self.provider},
             )
         return tuple(changes) or None
-
-    def _price(self, usage: TokenUsage, served_model: str, now: datetime) -> Usage:
-        context = self.context
-        priced = usage if context.prices is None else context.prices.price(served_model, usage, now)
-        if context.started_at is None:
-            return priced if isinstance(priced, Usage) else extend_usage(priced, {})
-        latency = max(0, round((now - context.started_at).total_seconds() * 1000))
-        return extend_usage(priced, {"latency_ms": latency})
 
 
 def _build_metadata(**fields: Any) -> MessageMetadata:
