@@ -42,7 +42,6 @@ STOP_REASONS = {
 }
 
 _COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
-
 _PLAIN_FIELDS = {"type", "text"}
 
 
@@ -115,9 +114,8 @@ def decode_usage(
     if count is None or native is None or native.get("input_tokens") is None:
         return None
     iterations = count.objects("iterations")
-    kinds = [each.get("type") for each in iterations]
-    compacted = [each for each, kind in zip(iterations, kinds, strict=True) if kind == "compaction"]
-
+    compacted = [each for each in iterations if each.get("type") == "compaction"]
+    advised = [each for each in iterations if each.get("type") == "advisor_message"]
     buckets = {name: total or 0 for name, total in count.counts(_BUCKETS, "output_tokens").items()}
     for each in compacted:
         for name, path in _BUCKETS.items():
@@ -125,7 +123,7 @@ def decode_usage(
     return count.usage(
         **buckets,
         **count.counts(_SUBSETS),
-        server_tools=_decode_server_tools(count, content or (), kinds.count("advisor_message")),
+        server_tools=_decode_server_tools(count, content or (), len(advised)),
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),
     )
