@@ -58,13 +58,17 @@ class UsageReader:
         return None
 
     def counts(self, paths: Mapping[str, str], required: str = "") -> dict[str, int | None]:
-        """Return the counts at these paths, by the names that the caller gives them; None for each that is missing.
-        The format requires the one of the name ``required``: if it is missing, it is added to ``unread``."""
+        """Return the counts at these paths of one or two names, by the names that the caller gives them; None for each
+        that is missing. The format requires the one of the name ``required``: if it is missing, it is added to
+        ``unread``."""
         found: dict[str, int | None] = {}
         for name, path in paths.items():
-            value: Any = self.native
-            for step in split_path(path):
-                value = value.get(step) if isinstance(value, dict) else None
+            if "." in path:
+                outer, inner = split_path(path)
+                details = self.native.get(outer)
+                value = details.get(inner) if isinstance(details, dict) else None
+            else:
+                value = self.native.get(path)
             if type(value) is not int or not 0 <= value <= MAX_COUNT:
                 if value is not None:
                     value = self._count(path, value)
