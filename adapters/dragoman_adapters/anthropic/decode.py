@@ -42,6 +42,7 @@ STOP_REASONS = {
 }
 
 _COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
+_PLAIN_FIELDS = {"type", "text"}
 
 
 def decode_message(
@@ -51,6 +52,9 @@ def decode_message(
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
+        if item["type"] == "text" and item.keys() == _PLAIN_FIELDS:
+            content.append(text_block(item["text"]))  # as below: a plain text leaves nothing to note
+            continue
         tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
         mark_action(item, tool_use_id, reply)
         decoded = decode_block(item, tool_use_id, reply.provider)
@@ -111,26 +115,30 @@ def decode_usage(
         return None
     iterations = count.objects("iterations")
     compacted = [each for each in iterations if each.get("type") == "compaction"]
-    advisor_calls = sum(each.get("type") == "advisor_message" for each in iterations)
-
-    def with_compactions(name: str, total: int) -> int:
-        return total + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
-
-    return TokenUsage(
-        input_tokens=with_compactions("input_tokens", count("input_tokens")),
-        output_tokens=with_compactions("output_tokens", count.required("output_tokens")),
-        cached_input_tokens=with_compactions("cache_read_input_tokens", count("cache_read_input_tokens")),
-        cache_creation_input_tokens=with_compactions(
-            "cache_creation_input_tokens", count("cache_creation_input_tokens")
-        ),
-        cache_creation_1h_input_tokens=count.optional("cache_creation.ephemeral_1h_input_tokens"),
-        reasoning_tokens=count.optional("output_tokens_details.thinking_tokens"),
-        server_tools=_decode_server_tools(count, content or (), advisor_calls),
+    advised = [each for each in iterations if each.get("type") == "advisor_message"]
+    buckets = {name: total or 0 for name, total in count.counts(_BUCKETS, "output_tokens").items()}
+    for each in compacted:
+        for name, path in _BUCKETS.items():
+            buckets[name] += count.count_at(f"iterations.{path}", each.get(path))
+    return count.usage(
+        **buckets,
+        **count.counts(_SUBSETS),
+        server_tools=_decode_server_tools(count, content or (), len(advised)),
         service_tier=count.text("service_tier"),
         speed=count.text("speed"),
-        unread=count.unread,
-        raw=native,
     )
+
+
+_BUCKETS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_input_tokens": "cache_read_input_tokens",
+    "cache_creation_input_tokens": "cache_creation_input_tokens",
+}
+_SUBSETS = {
+    "cache_creation_1h_input_tokens": "cache_creation.ephemeral_1h_input_tokens",
+    "reasoning_tokens": "output_tokens_details.thinking_tokens",
+}
 
 
 def _decode_server_tools(
@@ -143,6 +151,8 @@ def _decode_server_tools(
     """
     found = count.counts_by_name("server_tool_use")
     names = [str(block.get("name")) for block in content if block.get("type") == "server_tool_use"]
+    if not (names or advisor_calls):
+        return found
     runs = 0 if found else sum(name.endswith(_CODE) for name in names)
     unknown = Counter(name for name in names if not (name in _KNOWN_TOOLS or _FREE_NAME.search(name)))
     counted = {_CODE: runs, "advisor": advisor_calls, **unknown}

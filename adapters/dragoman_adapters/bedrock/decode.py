@@ -48,6 +48,7 @@ CACHE_POINT = "cachePoint"
 """The key of an empty block, which is noted and not decoded."""
 
 _COVERED_FIELDS = {"output", "usage"}
+_PLAIN_FIELDS = {"text"}
 _MEDIA = ("image", "document", "video", "audio")
 
 
@@ -126,7 +127,7 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     if count is None or native["usage"].get("inputTokens") is None:
         return None
     hourly = [each.get("inputTokens") for each in count.objects("cacheDetails") if each.get("ttl") == "1h"]
-    return TokenUsage(
+    return count.usage(
         input_tokens=count("inputTokens"),
         output_tokens=count.required("outputTokens"),
         cached_input_tokens=count("cacheReadInputTokens", "cacheReadInputTokenCount"),
@@ -137,7 +138,6 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
         speed=envelope.text("performanceConfig.latency"),
         reported_total=count.optional("totalTokens"),
         unread=(*count.unread, *envelope.unread),
-        raw=dict(native["usage"]),
     )
 
 
@@ -152,6 +152,9 @@ def _decode_blocks(
         if CACHE_POINT in native:
             behind = blocks.setdefault(str(len(content) - 1), {}).setdefault("behind", []) if content else ahead
             behind.append(native)
+            continue
+        if native.keys() == _PLAIN_FIELDS:
+            content.append(text_block(native["text"]))  # as below: a plain text leaves nothing to note
             continue
         call = native.get("toolUse") or {}
         decoded = decode_block(native, call_id(len(content), call.get("toolUseId")) if is_call(native) else "")

@@ -39,6 +39,7 @@ STOP_REASONS = {
 }
 
 _COVERED_REPLY_FIELDS = {"message", "usage"}
+_PLAIN_FIELDS = {"type", "text"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
 
 
@@ -118,12 +119,10 @@ def decode_usage(native: Any) -> TokenUsage | None:
         output, cached = count("tokens.output_tokens"), count("cached_tokens")
     else:
         return None
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached),
         cached_input_tokens=cached,
         output_tokens=output,
-        unread=count.unread,
-        raw=native,
         **known,
     )
 
@@ -151,6 +150,9 @@ def _decode_blocks(
     for position, (field, value) in enumerate(pieces):
         native_id = value.get("id") if field == "tool_calls" else None
         tool_use_id = call_id(position, native_id) if field == "tool_calls" else ""
+        if field == "content" and type(value) is dict and value.keys() == _PLAIN_FIELDS and value["type"] == "text":
+            content.append(text_block(value["text"]))  # as below: a plain text leaves nothing to note
+            continue
         block = _decode_block(field, value, tool_use_id, cut=position in cut)
         note: dict[str, Any] = {} if field == "content" or isinstance(block, ToolUseBlock) else {"field": field}
         _, ours = encode.encode_block(block, lambda _, native_id=native_id: native_id or "", note)  # type: ignore[misc]

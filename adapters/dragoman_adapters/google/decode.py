@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.canonical.blocks import ContentBlock
+from dragoman.canonical.blocks import ContentBlock, text_block
 from dragoman.canonical.message import Alternative, Message, MessageStatus, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import decode_blocks, decode_citations, encode_blocks
@@ -30,6 +30,7 @@ STOP_REASONS = {
     "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
 }
 """All other reasons mean an error, such as a malformed call or a missing signature."""
+_PLAIN_FIELDS = {"text"}
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
@@ -98,6 +99,9 @@ def _decode_content(
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, part in enumerate(native.get("parts") or ()):
+        if type(part) is dict and part.keys() == _PLAIN_FIELDS:
+            blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
+            continue
         call = _function_call(part)
         wire_id = call.get("id") if call else None
         place = index if candidate == 0 else (candidate, index)
@@ -149,7 +153,7 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
         return None
     prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
     media = _ModalityCounts(count)
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
         cached_input_tokens=cached,
         output_tokens=count("candidatesTokenCount") + count(thoughts),
@@ -163,8 +167,6 @@ def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) 
         server_tools=dict(searches),
         service_tier=count.text("serviceTier") or _service_tier(native.get("trafficType")),
         reported_total=count.optional("totalTokenCount"),
-        unread=count.unread,
-        raw=dict(native),
     )
 
 
@@ -175,8 +177,7 @@ class _ModalityCounts:
         self._count = count
 
     def of(self, details: str, medium: str) -> int | None:
-        counts = self._count.objects(details)
-        if not counts:
+        if details not in self._count.native or not (counts := self._count.objects(details)):
             return None
         found = (each.get("tokenCount") for each in counts if _enum_name(each.get("modality"), _MODALITIES) == medium)
         return sum(self._count.count_at(details, each) for each in found)

@@ -11,9 +11,12 @@ CitationsByBlock = dict[int, list[Citation]]
 
 def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
     """Return the blocks, with the citations of the candidate's metadata on their texts."""
+    grounding, citation_metadata = candidate.get("groundingMetadata"), candidate.get("citationMetadata")
+    if not (grounding or citation_metadata):
+        return list(content)
+    grounding, citation_metadata = grounding or {}, citation_metadata or {}
     answer = _AnswerText(content)
     found: CitationsByBlock = {}
-    grounding = candidate.get("groundingMetadata") or {}
     chunks = grounding.get("groundingChunks") or ()
     for support in grounding.get("groundingSupports") or ():
         position = answer.place(support.get("segment") or {})
@@ -21,7 +24,6 @@ def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, An
             for number in support.get("groundingChunkIndices") or ():
                 if isinstance(number, int) and 0 <= number < len(chunks):
                     found.setdefault(position[0], []).append(_decode_citation(chunks[number], support, position))
-    citation_metadata = candidate.get("citationMetadata") or {}
     for source in citation_metadata.get("citationSources") or citation_metadata.get("citations") or ():
         position = answer.place(source)
         if position is not None:

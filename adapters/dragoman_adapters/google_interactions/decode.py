@@ -82,7 +82,7 @@ def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsa
         if calls := count.count_at("grounding_tool_count", each.get("count")):
             tools[_COUNTED_TOOLS.get(kind, kind)] = calls
     prompt, cached = count("total_input_tokens"), count("total_cached_tokens")
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached) + count("total_tool_use_tokens"),
         cached_input_tokens=cached,
         output_tokens=count("total_output_tokens") + count("total_thought_tokens"),
@@ -91,8 +91,6 @@ def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsa
         server_tools=tools,
         service_tier=tier,
         reported_total=count.optional("total_tokens"),
-        unread=count.unread,
-        raw=dict(native),
     )
 
 

@@ -50,12 +50,7 @@ def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
     """Decode the usage. The runtime counts the whole prompt, with our instructions and examples."""
     if (count := UsageReader.of(native)) is None:
         return None
-    return TokenUsage(
-        input_tokens=count.required("input_tokens"),
-        output_tokens=count.required("output_tokens"),
-        unread=count.unread,
-        raw=native,
-    )
+    return count.usage(input_tokens=count.required("input_tokens"), output_tokens=count.required("output_tokens"))
 
 
 def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:

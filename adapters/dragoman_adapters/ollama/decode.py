@@ -69,9 +69,7 @@ def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
         return None
     raw = {key: value for key, value in native.items() if key.endswith(("_count", "_duration"))}
     count = UsageReader(raw)
-    return TokenUsage(
-        input_tokens=count("prompt_eval_count"), output_tokens=count("eval_count"), unread=count.unread, raw=raw
-    )
+    return count.usage(input_tokens=count("prompt_eval_count"), output_tokens=count("eval_count"))
 
 
 def _decode_content(native: dict[str, Any]) -> list[ContentBlock]:

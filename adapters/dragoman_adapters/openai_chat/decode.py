@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from dragoman.adapter.json_path import lookup_path
@@ -77,9 +78,7 @@ def decode_message(
         "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
         "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
         "choices": [other for other in native["choices"] if other is not choice],
-        "message": _uncovered_values(
-            native_message, {*_COVERED_MESSAGE_FIELDS, *dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
-        ),
+        "message": _uncovered_values(native_message, _covered_message_fields(dialect.reasoning_fields)),
         "blocks": notes,
         "list": isinstance(native_message.get("content"), list),
     }
@@ -124,17 +123,15 @@ def _decode_alternative(
 def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
     """Return the choice with index 0, or without index."""
     choices: list[dict[str, Any]] = native["choices"]
-    return next((choice for choice in choices if not choice.get("index")), choices[0])
+    first = choices[0]
+    return next((choice for choice in choices if not choice.get("index")), first) if first.get("index") else first
 
 
 def _native_message(choice: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message of a choice. Azure's filter may leave none."""
-    message: dict[str, Any] = {} if _is_filtered(choice) else choice["message"]
+    is_filtered = choice.get("message") is None and choice.get("finish_reason") == "content_filter"
+    message: dict[str, Any] = {} if is_filtered else choice["message"]
     return message
-
-
-def _is_filtered(choice: Mapping[str, Any]) -> bool:
-    return choice.get("message") is None and choice.get("finish_reason") == "content_filter"
 
 
 def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
@@ -144,6 +141,12 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     field, value = pieces[-1]
     function = value if field == "function_call" else value.get("function")
     return [len(pieces) - 1] if isinstance(function, dict) and not function.get("arguments") else []
+
+
+@cache
+def _covered_message_fields(reasoning_fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the fields of a message that its blocks hold."""
+    return frozenset({*_COVERED_MESSAGE_FIELDS, *reasoning_fields, thinking_details.DETAILS_FIELD})
 
 
 def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
@@ -180,6 +183,9 @@ def _decode_blocks(
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for position, piece in enumerate(pieces):
+        if decode_blocks.is_plain_text(piece):
+            content.append(text_block(piece[1]["text"]))
+            continue
         tool_use_id = call_id(position, decode_blocks.native_id(piece)) if decode_blocks.is_call(piece) else ""
         block, note = decode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)
@@ -337,10 +343,9 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
     count = UsageReader.of(first_filled(native, dialect.usage))
     if count is None or count.native.get("prompt_tokens") is None:
         return None
-    prompt, output = count("prompt_tokens"), count.required("completion_tokens")
-    total = count.optional("total_tokens")
-    reasoning = count.optional("completion_tokens_details.reasoning_tokens")
-    audio = count.optional("prompt_tokens_details.audio_tokens")
+    counts = count.counts(_COUNTS, "output_tokens")
+    prompt, output = counts["input_tokens"] or 0, counts["output_tokens"] or 0
+    total, reasoning, audio = counts["reported_total"], counts["reasoning_tokens"], counts["audio_input_tokens"]
     unlisted = (total or 0) - prompt - output
     if not count.unread:
         if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and unlisted == reasoning):
@@ -349,30 +354,39 @@ def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | No
             prompt += unlisted  # then the prompt excludes audio
         elif dialect.reasoning_beside is None and unlisted > 0 and reasoning is None:
             output += unlisted  # reasoning that only the total includes
-    cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
+    cached, cache_writes = count.optional(*dialect.cached_tokens) or 0, count.optional(*dialect.cache_write_tokens) or 0
     rest = count.uncached(prompt, cached, cache_writes)
     cached = min(cached, prompt)
-    return TokenUsage(
-        input_tokens=rest,
-        output_tokens=output,
+    tier = native.get("service_tier")
+    return count.usage(
+        **counts | {"input_tokens": rest, "output_tokens": output},
+        **count.counts(_MEDIA_COUNTS),
         cached_input_tokens=cached,
         cache_creation_input_tokens=min(cache_writes, prompt - cached),
-        reasoning_tokens=reasoning,
-        audio_input_tokens=audio,
-        audio_output_tokens=count.optional("completion_tokens_details.audio_tokens"),
-        image_input_tokens=count.optional("prompt_tokens_details.image_tokens"),
-        image_output_tokens=count.optional("completion_tokens_details.image_tokens"),
         server_tools=_decode_server_tools(native, count, dialect),
-        service_tier=UsageReader(native).text("service_tier") or count.text("service_tier"),
-        reported_total=total,
+        service_tier=tier if tier and isinstance(tier, str) else count.text("service_tier"),
         reported_cost_usd=count.dollars(dialect.cost, dialect.cost_unit) if dialect.cost else None,
-        unread=count.unread,
-        raw=dict(count.native),
     )
+
+
+_COUNTS = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "reported_total": "total_tokens",
+    "reasoning_tokens": "completion_tokens_details.reasoning_tokens",
+    "audio_input_tokens": "prompt_tokens_details.audio_tokens",
+}
+_MEDIA_COUNTS = {
+    "audio_output_tokens": "completion_tokens_details.audio_tokens",
+    "image_input_tokens": "prompt_tokens_details.image_tokens",
+    "image_output_tokens": "completion_tokens_details.image_tokens",
+}
 
 
 def _decode_server_tools(native: Mapping[str, Any], count: UsageReader, dialect: Dialect) -> dict[str, int]:
     """Count the calls of the provider's own tools: by the usage, else by the message."""
+    if dialect.server_tools is None and dialect.server_tool_list is None:
+        return {}
     found = count.counts_by_name(dialect.server_tools) if dialect.server_tools else {}
     if dialect.server_tool_list is not None:
         message = next(iter(native.get("choices") or [{}])).get("message") or {}

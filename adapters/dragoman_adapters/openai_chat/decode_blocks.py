@@ -22,21 +22,27 @@ from dragoman_adapters.openai_chat.encode_blocks import Piece
 REFERENCES = "references"
 """Our own field of a text part, for the parts that back the text."""
 
+_PLAIN_FIELDS = {"type", "text"}
+
 
 def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     """Split a message into pieces, in the order in which models produce them."""
-    filled = ((name, native.get(name)) for name in dialect.reasoning_fields)
-    pieces: list[Piece] = [(name, text) for name, text in filled if text and isinstance(text, str)][:1]
-    detailed = (native.get(thinking_details.DETAILS_FIELD) if dialect.reasoning_details else None) or ()
-    if any(thinking_details.detail_text(detail) for detail in detailed):
-        pieces.clear()  # the plain text only repeats them
-    pieces += [(thinking_details.DETAILS_FIELD, detail) for detail in detailed]
+    pieces: list[Piece] = []
+    for name in dialect.reasoning_fields:
+        if (text := native.get(name)) and isinstance(text, str):
+            pieces.append((name, text))
+            break
+    if dialect.reasoning_details and (detailed := native.get(thinking_details.DETAILS_FIELD)):
+        if any(thinking_details.detail_text(detail) for detail in detailed):
+            pieces.clear()  # the plain text only repeats them
+        pieces += [(thinking_details.DETAILS_FIELD, detail) for detail in detailed]
     content = native.get("content")
     if isinstance(content, dict):  # Cloudflare sends the value of a structured output itself
         content = wirejson.dumps_text(content)
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}] if content else []
-    pieces += _split_content(content or (), dialect)
+    if content and isinstance(content, str):
+        pieces.append(("content", {"type": "text", "text": content}))
+    elif content:
+        pieces += _split_content(content, dialect)
     if refusal := native.get("refusal"):
         pieces.append(("refusal", refusal))
     if (audio := native.get("audio")) and audio.get("data"):
@@ -86,6 +92,12 @@ def native_id(piece: Piece) -> str | None:
     """Return the provider's id of a call."""
     field, value = piece
     return value.get("id") or None if field == "tool_calls" else None
+
+
+def is_plain_text(piece: Piece) -> bool:
+    """Whether a piece is a text and nothing else, about which nothing is to be noted."""
+    field, value = piece
+    return field == "content" and type(value) is dict and value.keys() == _PLAIN_FIELDS and value["type"] == "text"
 
 
 def is_call(piece: Piece) -> bool:

@@ -155,7 +155,10 @@ def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:
     """Return the first value at one of the paths that is not empty; None if there is none."""
     if _first_steps(paths).isdisjoint(native):  # true for nearly every chunk of a stream
         return None
-    return next((value for path in paths if (value := lookup_path(native, path))), None)
+    for path in paths:
+        if value := lookup_path(native, path):
+            return value
+    return None
 
 
 @cache

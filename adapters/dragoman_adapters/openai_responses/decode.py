@@ -113,12 +113,13 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
     count, reply = UsageReader.of(native.get("usage")), UsageReader(native)
     if count is None or count.native.get("input_tokens") is None:
         return None
-    cached, cache_writes = count("input_tokens_details.cached_tokens"), count("input_tokens_details.cache_write_tokens")
-    prompt, output, total = count("input_tokens"), count.required("output_tokens"), count.optional("total_tokens")
-    reasoning = count.optional("output_tokens_details.reasoning_tokens")
+    counts = count.counts(_COUNTS, "output_tokens")
+    cached, cache_writes = counts["cached_input_tokens"] or 0, counts["cache_creation_input_tokens"] or 0
+    prompt, output = counts["input_tokens"] or 0, counts["output_tokens"] or 0
+    total, reasoning = counts["reported_total"], counts["reasoning_tokens"]
     if reasoning and total == prompt + output + reasoning:
         output += reasoning  # the dialect counts it separately
-    return TokenUsage(
+    return count.usage(
         input_tokens=count.uncached(prompt, cached, cache_writes),
         output_tokens=output,
         cached_input_tokens=cached,
@@ -129,10 +130,17 @@ def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
         reported_total=total,
         reported_cost_usd=count.dollars("cost_in_usd_ticks", _USD_PER_TICK) or count.dollars("cost"),
         unread=(*count.unread, *reply.unread),
-        raw=dict(count.native),
     )
 
 
+_COUNTS = {
+    "cached_input_tokens": "input_tokens_details.cached_tokens",
+    "cache_creation_input_tokens": "input_tokens_details.cache_write_tokens",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "reported_total": "total_tokens",
+    "reasoning_tokens": "output_tokens_details.reasoning_tokens",
+}
 _USD_PER_TICK = Decimal("1e-10")
 """The unit of xAI's own figure, in US dollars; OpenRouter's figure is in dollars."""
 
@@ -144,19 +152,17 @@ def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, in
     web_search that opens a page or searches in it is not billed
     (https://developers.openai.com/api/docs/guides/tools-web-search).
     """
-    by_name = {
-        name.removesuffix("_calls"): calls
-        for name, calls in count.counts_by_name("server_side_tool_usage_details").items()
-    }
-    if by_name or count.native.get("server_side_tool_usage_details") is not None:
-        return by_name
+    if count.native.get("server_side_tool_usage_details") is not None:
+        by_name = count.counts_by_name("server_side_tool_usage_details")
+        return {name.removesuffix("_calls"): calls for name, calls in by_name.items()}
     items = reply.native.get("output") or ()
+    kinds = list(map(item_kind, items))
     if (searches := reply.optional("tool_usage.web_search.num_requests")) is None:
         searches = sum(
-            item_kind(item) == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search"
-            for item in items
+            kind == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search"
+            for item, kind in zip(items, kinds, strict=True)
         )
-    found = Counter(name for kind in map(item_kind, items) if (name := _billed_name(kind)))
+    found = Counter([name for kind in kinds if (name := _billed_name(kind))])
     return {name: calls for name, calls in {"web_search": searches, **found}.items() if calls}
 
 

@@ -20,9 +20,9 @@ def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
     """Decode a part; unknown parts are kept whole."""
     match native.get("type"):
         case "input_text" | "output_text" | "text":
-            return TextBlock(
-                text=native["text"], citations=tuple(map(_decode_citation, native.get("annotations") or ()))
-            )
+            if not (annotations := native.get("annotations")):
+                return text_block(native["text"])
+            return TextBlock(text=native["text"], citations=tuple(map(_decode_citation, annotations)))
         case "refusal":
             return text_block(native["refusal"])
         case "input_image" if source := _decode_image_source(native, provider):

@@ -21,11 +21,12 @@ from dragoman.adapter.replies.error_context import ErrorContext, parse_error_bod
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.stream_decoder import (
     MALFORMED_ERRORS,
+    UNREADABLE_ERRORS,
     StreamDecoder,
     decode_stream,
     decode_stream_async,
+    malformed_reply,
     malformed_request,
-    wrap_malformed,
 )
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
@@ -344,15 +345,19 @@ class WireAdapter(Adapter):
         return request.build(path, body, self.request_headers(request, body))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with wrap_malformed(self.provider):
+        try:
             return self.decode_message(self._parse(response), ReplyBuilder(context, self.provider))
+        except UNREADABLE_ERRORS as error:
+            raise malformed_reply(self.provider, error) from error
 
     def read_counts(
         self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
     ) -> Usage | None:
         """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
-        with wrap_malformed(self.provider):
+        try:
             return ReplyBuilder(context, self.provider, "").build_usage(decode(self._parse(response)))
+        except UNREADABLE_ERRORS as error:
+            raise malformed_reply(self.provider, error) from error
 
     def _parse(self, response: WireResponse) -> dict[str, Any]:
         if response.status >= 400:

@@ -19,6 +19,7 @@ MAX_INTEGER_BITS = 14_000
 """About 4,200 digits; the parser stops at 4,300."""
 
 _NODE_BYTES = 8
+_MAX_PLAIN = 64 * 1024
 _MAX_SHOWN_PATH = 200
 
 _Path = tuple[Any, str | int] | None
@@ -40,12 +41,18 @@ def check_text(value: str) -> str:
     return value
 
 
+def is_plain(value: object) -> bool:
+    """Whether a value is None, or a text that `check_text` need not look at: short, and ASCII."""
+    return value is None or (type(value) is str and len(value) <= _MAX_PLAIN and value.isascii())
+
+
 def copy_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
     """Return a copy of a JSON value that shares nothing with it, with tuples as lists.
 
     Raises PydanticCustomError (a ValueError), with the path, if the value is not safe JSON.
     """
-    return _Copier(max_depth).copy(value, None, 1)
+    copier = _Copier(max_depth)
+    return copier.copy_object(value, None, 1) if type(value) is dict else copier.copy(value, None, 1)
 
 
 def one_line(text: str) -> str:
@@ -77,12 +84,16 @@ def json_size(value: Any) -> int:
 class _Copier:
     """One walk through a value, which adds up its size on the way."""
 
+    __slots__ = ("_max_depth", "_size")
+
     def __init__(self, max_depth: int) -> None:
         self._max_depth = max_depth
         self._size = 0
 
     def copy(self, node: Any, path: _Path, depth: int) -> Any:
         kind = type(node)  # nearly every value is of exactly one of these types, so the slower checks are skipped
+        if kind is dict:
+            return self.copy_object(node, path, depth)
         if kind is str and node.isascii():
             copied: Any = node
             self._size += len(node)
@@ -92,52 +103,81 @@ class _Copier:
             copied = _number(node, path)
         elif isinstance(node, str):
             copied = self._text(node, path)
-        elif kind is dict or isinstance(node, dict):
-            self._check_depth(path, depth)
-            copied = {}
-            for key, item in node.items():
-                if type(key) is str and key.isascii():
-                    self._size += len(key)
-                else:
-                    key = self._key(key, path)
-                copied[key] = self.copy(item, (path, key), depth + 1)
+        elif isinstance(node, dict):
+            return self.copy_object(node, path, depth)
         elif kind is list or isinstance(node, (list, tuple)):
-            self._check_depth(path, depth)
+            if depth > self._max_depth:
+                raise self._too_deep(path)
             copied = [self.copy(item, (path, index), depth + 1) for index, item in enumerate(node)]
         else:
             copied = _number(node, path)
         self._size += _NODE_BYTES
         if self._size > MAX_BODY_BYTES:
-            raise PydanticCustomError("too_large", _TOO_LARGE, {"path": _format_path(path), "limit": MAX_BODY_BYTES})
+            raise _too_large(path)
+        return copied
+
+    def copy_object(self, node: dict[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
+        """As `copy`, without a call for each value: nearly all values are of the types that are handled here."""
+        if depth > self._max_depth:
+            raise self._too_deep(path)
+        copied: dict[str, Any] = {}
+        size = self._size
+        for key, item in node.items():
+            if type(key) is not str or not key.isascii():
+                key = self._check_key(key, path)
+            kind = type(item)
+            if kind is str and item.isascii():
+                size += len(key) + len(item) + _NODE_BYTES
+            elif item is None or kind is bool or (kind is int and item.bit_length() <= MAX_INTEGER_BITS):
+                size += len(key) + _NODE_BYTES
+            else:
+                self._size = size + len(key)
+                copy = self.copy_object if kind is dict else self.copy
+                item = copy(item, (path, key), depth + 1)
+                size = self._size
+            if size > MAX_BODY_BYTES:
+                raise _too_large((path, key))
+            copied[key] = item
+        self._size = size + _NODE_BYTES
+        if self._size > MAX_BODY_BYTES:
+            raise _too_large(path)
         return copied
 
     def _text(self, value: str, path: _Path) -> str:
         self._size += len(value)
-        position = _surrogate(value)
-        if position is not None:
-            raise PydanticCustomError(
-                "surrogate",
-                "{path} has a lone surrogate at character {position}",
-                {"path": _format_path(path), "position": position},
-            )
-        return str.__str__(value)
+        return _check_surrogates(value, path)
 
-    def _key(self, key: Any, path: _Path) -> str:
+    def _check_key(self, key: Any, path: _Path) -> str:
         if not isinstance(key, str):
             raise PydanticCustomError(
                 "json_key",
                 "{path} has a key that is a {kind}, not a string",
                 {"path": _format_path(path), "kind": type(key).__name__},
             )
-        return self._text(key, path)
+        return _check_surrogates(key, path)
 
-    def _check_depth(self, path: _Path, depth: int) -> None:
-        if depth > self._max_depth:
-            raise PydanticCustomError(
-                "too_deep",
-                "{path} is nested more than {limit} levels deep",
-                {"path": _format_path(path), "limit": self._max_depth},
-            )
+    def _too_deep(self, path: _Path) -> PydanticCustomError:
+        return PydanticCustomError(
+            "too_deep",
+            "{path} is nested more than {limit} levels deep",
+            {"path": _format_path(path), "limit": self._max_depth},
+        )
+
+
+def _check_surrogates(value: str, path: _Path) -> str:
+    """Return a text as a plain string; reject a lone surrogate."""
+    position = _surrogate(value)
+    if position is not None:
+        raise PydanticCustomError(
+            "surrogate",
+            "{path} has a lone surrogate at character {position}",
+            {"path": _format_path(path), "position": position},
+        )
+    return str.__str__(value)
+
+
+def _too_large(path: _Path) -> PydanticCustomError:
+    return PydanticCustomError("too_large", _TOO_LARGE, {"path": _format_path(path), "limit": MAX_BODY_BYTES})
 
 
 def _number(node: Any, path: _Path) -> int | float:

@@ -4,12 +4,13 @@ The four buckets are disjoint: their sum is everything that was billed as tokens
 cache writes, audio, images) are parts of a bucket and never add to the total.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.blocks import FrozenModel, assemble
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.words import OpenEnum, OpenLiteral
 
@@ -74,7 +75,7 @@ class TokenUsage(FrozenModel):
     @property
     def total_tokens(self) -> int:
         """The sum of the four buckets."""
-        return self.prompt_tokens + self.output_tokens
+        return self.input_tokens + self.cached_input_tokens + self.cache_creation_input_tokens + self.output_tokens
 
     @property
     def discrepancy(self) -> int | None:
@@ -118,3 +119,23 @@ class Usage(TokenUsage):
         return self.model_copy(
             update={"cost_status": CostStatus.PARTIAL, "unpriced": (*self.unpriced, "output_tokens")}
         )
+
+
+def checked_usage(fields: Mapping[str, Any]) -> TokenUsage:
+    """Return the usage with these fields. The caller has checked their values: nothing is validated."""
+    return assemble(TokenUsage, {**_NO_COUNTS, "server_tools": {}, **fields}, set(fields))
+
+
+def extend_usage(usage: TokenUsage, figures: Mapping[str, Any]) -> Usage:
+    """Copy a usage with fields of `Usage`. The caller has checked their values: nothing is validated again."""
+    given = usage.__pydantic_fields_set__ | figures.keys()
+    if not isinstance(usage, Usage):
+        return assemble(Usage, {**usage.__dict__, **_NO_COST, **figures}, given)
+    extended = assemble(type(usage), {**usage.__dict__, **figures}, given)
+    if usage.__pydantic_extra__:  # fields of a newer version
+        object.__setattr__(extended, "__pydantic_extra__", dict(usage.__pydantic_extra__))
+    return extended
+
+
+_NO_COUNTS = TokenUsage().__dict__
+_NO_COST = {name: value for name, value in Usage().__dict__.items() if name not in _NO_COUNTS}

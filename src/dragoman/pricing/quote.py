@@ -59,6 +59,8 @@ class PricedModel:
         self.id = model_id
         # Rows with a window precede the rows that apply all day.
         self.rows = tuple(sorted(rows, key=lambda row: row.window is None))
+        # Nearly all models have prices that hold at all times: then no row is searched.
+        self._is_timeless = bool(self.rows) and self.rows[0].variant is None and self.rows[0].is_timeless
         self._surcharges = surcharges
         self._quotes: dict[tuple[int, int, Decimal | None], Quote] = {}
 
@@ -68,13 +70,14 @@ class PricedModel:
         return None if index is None else self.rows[index]
 
     def quote(self, usage: TokenUsage, at: datetime, batch: bool) -> Quote:
-        standard = self._index(at, None)
+        standard = 0 if self._is_timeless else self._index(at, None)
         if standard is None:
             return NO_QUOTE
         row = self.rows[standard]
         if not (row.rates or row.request or row.free):
             return NO_QUOTE
-        variants = _stated_variants(usage, batch)
+        is_standard = not batch and usage.service_tier in _STANDARD and usage.speed in _STANDARD
+        variants = () if is_standard else _stated_variants(usage, batch)
         index = standard
         if variants and not row.free:
             found = self._index(at, variants[0]) if len(variants) == 1 else None
@@ -102,10 +105,7 @@ class PricedModel:
 
 def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
     """Return the non-standard properties of a reply, in the words of its provider."""
-    tier, speed = usage.service_tier, usage.speed
-    if not batch and tier in _STANDARD and speed in _STANDARD:
-        return ()
-    tier, speed = (tier or "").lower(), (speed or "").lower()
+    tier, speed = (usage.service_tier or "").lower(), (usage.speed or "").lower()
     batched = batch or tier == "batch"
     values = (
         ("processing", "batch" if batched else ""),

@@ -160,7 +160,7 @@ class PriceTable:
 
         ``standard`` ignores tier and speed: it is for replies of another provider, whose words for these differ.
         """
-        at = _to_utc(at)
+        at = at if at.tzinfo is UTC else _to_utc(at)
         batch = batch or usage.service_tier == "batch" or (isinstance(usage, Usage) and usage.pricing_mode == "batch")
         model = self._model(model_id)
         quote = NO_QUOTE if model is None else model.quote(_STANDARD_USAGE if standard else usage, at, batch)
@@ -334,8 +334,6 @@ class PriceTable:
 
 
 def _to_utc(at: datetime) -> datetime:
-    if at.tzinfo is UTC:
-        return at
     if at.tzinfo is None:
         raise RequestError("a time needs a time zone, because prices depend on it: e.g. datetime.now(timezone.utc)")
     return at.astimezone(UTC)

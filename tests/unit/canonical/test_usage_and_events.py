@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta, ThinkingDelta
 from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage, extend_usage
 from tests.tables import each_row
 from tests.unit.canonical.samples import ROUTING
 
@@ -44,6 +44,28 @@ def test_counts_are_finite_natural_numbers(field: str, count: Any) -> None:
     """Negative, fractional, infinite and huge ones are refused."""
     with pytest.raises(ValidationError):
         Usage.model_validate({field: {"web_search": count} if field == "server_tools" else count})
+
+
+class MeasuredUsage(Usage):
+    region: str = "eu"
+
+
+def test_an_extended_usage_is_the_one_that_validation_gives() -> None:
+    """Of the same class, with all fields in order, those of a newer version included; the original is as before."""
+    figures = {"cost_usd": Decimal("0.5"), "latency_ms": 7}
+    counts = TokenUsage(input_tokens=3, raw={"a": 1})
+    newer = Usage.model_validate({"input_tokens": 3, "carbon": 2}, context={"reading": True}, extra="allow")
+    for usage in (counts, Usage(speed="fast", latency_ms=1), MeasuredUsage(region="us"), newer):
+        before = usage.model_dump_json()
+        extended = extend_usage(usage, figures)
+        kind = type(usage) if isinstance(usage, Usage) else Usage
+        assert type(extended) is kind
+        assert (
+            extended.model_dump_json()
+            == kind.model_validate({**usage.model_dump(), **figures}, extra="allow").model_dump_json()
+        )
+        assert extended.model_fields_set == usage.model_fields_set | figures.keys()
+        assert usage.model_dump_json() == before
 
 
 @pytest.mark.parametrize("cost", ["NaN", "Infinity", "-0.01", "free", float("nan"), float("-inf")])

@@ -55,7 +55,8 @@ def _camel_keys(value: Any, found: dict[str, None]) -> Any:
         name = key
         if "_" in key and (name := camel_case_name(key)) != key:
             found[key] = None
-        renamed[name] = item if name in _VERBATIM_FIELDS else _camel_keys(item, found)
+        is_nested = isinstance(item, (dict, list)) and name not in _VERBATIM_FIELDS
+        renamed[name] = _camel_keys(item, found) if is_nested else item
     return renamed
 
 

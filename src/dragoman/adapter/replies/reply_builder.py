@@ -2,18 +2,15 @@
 
 import logging
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-
-from pydantic import BaseModel
+from typing import Any, NamedTuple
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
+from dragoman.canonical.guard import copy_json, is_plain, one_line
 from dragoman.canonical.message import (
     Alternative,
     Channel,
@@ -23,8 +20,9 @@ from dragoman.canonical.message import (
     MessageStatus,
     Role,
     StopReason,
+    assemble_message,
 )
-from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
 MAX_ID = 64 * 1024
 """Characters of the provider's id of a call: gateways put signatures into it."""
@@ -32,8 +30,7 @@ MAX_ID = 64 * 1024
 logger = logging.getLogger("dragoman.adapter")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyCounts:
+class ReplyCounts(NamedTuple):
     """What is counted of a whole reply, without its content. ``transformations`` are the changes that the provider
     reports to have made to the request."""
 
@@ -85,19 +82,15 @@ class ReplyBuilder:
         now = context.clock()
         served_model = self._served_model(model)
         content = tuple(content)
-        named = self._check_calls(content)
-        blocks = named if context.answer_tool is None else tuple(map(context.answer_tool.translate_block, named))
-        if blocks != named:
-            # The provider's notes on the call do not apply to the text.
-            raw = {name: raw[name] for name in ("id",) if name in raw}
-            stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
-        tool_ids = {
-            block.id: native
-            for block in blocks
-            if isinstance(block, ToolUseBlock) and (native := context.tool_ids.native_id(block.id, self.provider))
-        }
+        blocks = named = self._check_calls(content)
+        if context.answer_tool is not None:
+            blocks = tuple(map(context.answer_tool.translate_block, named))
+            if blocks != named:
+                # The provider's notes on the call do not apply to the text.
+                raw = {name: raw[name] for name in ("id",) if name in raw}
+                stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
-        if tool_ids:
+        if tool_ids := self._native_ids(blocks):
             provider_raw["tool_ids"] = tool_ids
         if context.action_calls is not None:
             provider_raw |= context.action_calls.note(content)
@@ -105,32 +98,44 @@ class ReplyBuilder:
             provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
-        return Message(
+        metadata = _build_metadata(
+            model=served_model,
+            provider=self.provider,
+            routing=context.routing,
+            usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
+            status=status,
+            stop_reason=stop_reason,
+            alternatives=self._build_alternatives(alternatives) if alternatives else None,
+            input_transformations=self._read_transformations(raw.get("input_transformations")),
+            provider_raw=provider_raw,
+            user_id=context.user_id,
+            team_id=context.team_id,
+        )
+        build = Message if metadata.alternatives else assemble_message  # the size of alternatives is validated
+        return build(
             id=self.message_id,
             session_id=context.session_id,
             role=Role.ASSISTANT,
             content=blocks,
             channel=channel,
+            metadata=metadata,
             created_at=now,
-            metadata=MessageMetadata(
-                model=served_model,
-                provider=self.provider,
-                routing=context.routing,
-                usage=self._build_usage(usage, served_model, now, status) if usage is not None else None,
-                status=status,
-                stop_reason=stop_reason,
-                alternatives=self._build_alternatives(alternatives),
-                input_transformations=self._read_transformations(raw.get("input_transformations")),
-                provider_raw=provider_raw,
-                user_id=context.user_id,
-                team_id=context.team_id,
-            ),
         )
+
+    def _native_ids(self, blocks: Iterable[ContentBlock]) -> dict[str, str]:
+        """Return the provider's own ids of the calls, by their canonical ids."""
+        find = self.context.tool_ids.native_id
+        return {
+            block.id: native
+            for block in blocks
+            if isinstance(block, ToolUseBlock) and (native := find(block.id, self.provider))
+        }
 
     def build_usage(self, counts: ReplyCounts) -> Usage | None:
         """Return the usage of a reply that is not built, with its cost. Raises as `build`."""
         served_model = self._served_model(counts.model)
-        self._read_transformations(counts.transformations)
+        if counts.transformations:
+            self._read_transformations(counts.transformations)
         if counts.usage is None:
             return None
         return self._build_usage(counts.usage, served_model, self.context.clock(), counts.status)
@@ -171,23 +176,30 @@ class ReplyBuilder:
             logger.warning(
                 "%s: the usage holds no count at %s: the cost is a lower bound", served_model, ", ".join(usage.unread)
             )
-        priced = self._price(usage, served_model, now)
+        context = self.context
+        priced = usage if context.prices is None else context.prices.price(served_model, usage, now)
+        figures: dict[str, int] = {}
+        if context.started_at is not None:
+            figures["latency_ms"] = max(0, round((now - context.started_at).total_seconds() * 1000))
+        built = extend_usage(priced, figures) if figures or not isinstance(priced, Usage) else priced
         if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
-            return priced.as_lower_bound()
+            return built.as_lower_bound()
         if usage.discrepancy:
             logger.warning(
                 "%s: the provider counts %d tokens in all, its parts sum to %d",
                 served_model, usage.reported_total, usage.total_tokens,
             )  # fmt: skip
-        return priced
+        return built
 
     def _read_transformations(self, native: Any) -> tuple[InputTransformation, ...] | None:
         """Return the changes that the provider reports to have made to the request, and log a warning for each.
 
         Anthropic reports type, reason and path; OpenAI reports type, action, reason and the item's id.
         """
+        if not isinstance(native, list):
+            return None
         changes: list[InputTransformation] = []
-        for each in filter(_is_object, native if isinstance(native, list) else ()):
+        for each in filter(_is_object, native):
             texts = {name: text for name, text in each.items() if isinstance(text, str)}
             kind = "_".join(texts[name] for name in ("type", "action") if name in texts)
             change = InputTransformation(
@@ -201,18 +213,25 @@ class ReplyBuilder:
             )
         return tuple(changes) or None
 
-    def _price(self, usage: TokenUsage, served_model: str, now: datetime) -> Usage:
-        context = self.context
-        latency = None
-        if context.started_at is not None:
-            latency = max(0, round((now - context.started_at).total_seconds() * 1000))
-        if context.prices is None:
-            return Usage(**dict(usage), latency_ms=latency)
-        priced = context.prices.price(served_model, usage, now)
-        if latency is None:
-            return priced
-        # The copy of canonical data would validate all counts again.
-        return BaseModel.model_copy(priced, update={"latency_ms": latency})
+
+def _build_metadata(**fields: Any) -> MessageMetadata:
+    """Return the metadata. Only texts and notes that may be invalid are validated: all else was made here."""
+    texts = fields["model"], fields["provider"], fields["user_id"], fields["team_id"]
+    if not all(map(is_plain, texts)):
+        return MessageMetadata(**fields)
+    try:
+        notes = copy_json(fields["provider_raw"])
+    except ValueError:  # the validation names the field as well
+        return MessageMetadata(**fields)
+    return assemble(MessageMetadata, {**_UNSET, **fields, "provider_raw": notes}, _GIVEN)
+
+
+_UNSET = MessageMetadata().__dict__
+_GIVEN = {
+    "model", "provider", "routing", "usage", "status", "stop_reason", "alternatives", "input_transformations",
+    "provider_raw", "user_id", "team_id",
+}  # fmt: skip
+"""The fields of the metadata of each reply."""
 
 
 def check_length(what: str, text: object, limit: int, provider: str) -> None:

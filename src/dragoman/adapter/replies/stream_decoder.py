@@ -78,6 +78,8 @@ class Framing(Protocol):
 
 # The exceptions of reading a malformed reply; any other exception is a bug and is not caught.
 MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
+"""Those of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""
 
 
 class StreamDecoder(ABC):
@@ -435,15 +437,18 @@ def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
     """Turn the exceptions of a malformed reply into MalformedReplyError, or those of a request into RequestError."""
     try:
         yield
-    except RequestError as error:  # a value in the reply that cannot be encoded
-        if request:
+    except UNREADABLE_ERRORS as error:
+        if not request:
+            raise malformed_reply(provider, error) from error
+        if isinstance(error, RequestError):
             raise
-        raise MalformedReplyError(f"the reply is not what the protocol says: {error}", provider=provider) from error
-    except MALFORMED_ERRORS as error:
-        if request:
-            raise malformed_request(provider, error) from error
-        reason = f"{type(error).__name__}: {error}"
-        raise MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider) from error
+        raise malformed_request(provider, error) from error
+
+
+def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
+    """Return the error of a reply whose reading raised one of `UNREADABLE_ERRORS`."""
+    reason = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
+    return MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider)
 
 
 def malformed_request(provider: str, error: Exception) -> RequestError:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
-from dragoman.adapter.json_path import lookup_path
+from dragoman.adapter.json_path import lookup_path, split_path
+from dragoman.canonical.guard import copy_json, is_plain
+from dragoman.canonical.usage import TokenUsage, checked_usage
 
 logger = logging.getLogger("dragoman.adapter")
 
@@ -48,9 +50,32 @@ class UsageReader:
     def optional(self, *paths: str) -> int | None:
         """Return the count at the first path that has one; None if none has."""
         for path in paths:
-            if (value := self._find(path)) is not None:
+            value = self.native.get(path) if "." not in path else lookup_path(self.native, path)
+            if type(value) is int and 0 <= value <= MAX_COUNT:  # nearly every count
+                return value
+            if value is not None:
                 return self._count(path, value)
         return None
+
+    def counts(self, paths: Mapping[str, str], required: str = "") -> dict[str, int | None]:
+        """Return the counts at these paths of one or two names, by the names that the caller gives them; None for each
+        that is missing. The format requires the one of the name ``required``: if it is missing, it is added to
+        ``unread``."""
+        found: dict[str, int | None] = {}
+        for name, path in paths.items():
+            if "." in path:
+                outer, inner = split_path(path)
+                details = self.native.get(outer)
+                value = details.get(inner) if isinstance(details, dict) else None
+            else:
+                value = self.native.get(path)
+            if type(value) is not int or not 0 <= value <= MAX_COUNT:
+                if value is not None:
+                    value = self._count(path, value)
+                elif name == required:
+                    self._mark_unread(path)
+            found[name] = value
+        return found
 
     def text(self, path: str) -> str | None:
         """Return a text, such as the service tier."""
@@ -104,6 +129,22 @@ class UsageReader:
         if rest < 0:
             self._mark_unread("more cached tokens than the prompt has")
         return max(0, rest)
+
+    def usage(self, **fields: Any) -> TokenUsage:
+        """Return the usage with these fields, with what is `unread`, and with the object as ``raw``.
+
+        Counts and amounts must come from a reader, which has checked them: a usage without other values is not
+        validated again, which would take longer than its reading. Raises pydantic.ValidationError.
+        """
+        unread = fields.setdefault("unread", self.unread)
+        checked = is_plain(fields.get("service_tier")) and is_plain(fields.get("speed"))
+        if unread or fields.get("server_tools") or not checked:
+            return TokenUsage(**fields, raw=self.native)
+        try:
+            fields["raw"] = copy_json(self.native)
+        except ValueError:  # the validation names the field as well
+            return TokenUsage(**{**fields, "raw": self.native})
+        return checked_usage(fields)
 
     @property
     def unread(self) -> tuple[str, ...]:

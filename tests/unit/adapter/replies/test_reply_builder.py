@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
@@ -18,7 +19,7 @@ from dragoman.canonical.events import (
     ToolUseInputDelta,
     ToolUseStart,
 )
-from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
+from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from tests.unit.adapter.replies.fold_deltas import fold_deltas
@@ -154,3 +155,22 @@ def test_ids_and_names_of_a_reply_have_caps() -> None:
     ):
         with pytest.raises(MalformedReplyError, match=problem):
             reply().build(content, model=model, stop_reason=None, usage=None, raw={})
+
+
+def test_a_reply_is_the_one_that_validation_gives() -> None:
+    """Its fields have the same order, and it owns its notes."""
+    for name, note in (("m", {"a": [1, {"b": "c"}]}), ("模型", {"a": "ü"})):
+        raw: dict[str, Any] = {"id": "x", "note": note}
+        message = reply().build((TextBlock(text="Hi"),), model=name, stop_reason=None, usage=TokenUsage(), raw=raw)
+        validated = Message(**{**message.__dict__, "metadata": MessageMetadata(**message.metadata.__dict__)})
+        assert message == validated
+        assert message.model_dump_json() == validated.model_dump_json()
+        raw["note"]["a"] = "changed"
+        assert message.metadata.provider_raw is not None
+        assert message.metadata.provider_raw["note"] != raw["note"]
+
+
+@pytest.mark.parametrize(("name", "raw", "field"), [("\ud800", {}, "model"), ("m", {"a": "\ud800"}, "provider_raw")])
+def test_a_reply_that_no_message_holds_is_refused(name: str, raw: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        reply().build((), model=name, stop_reason=None, usage=None, raw=raw)

@@ -5,8 +5,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from dragoman.adapter.replies.usage_reader import MAX_COUNT, UsageReader
+from dragoman.canonical.usage import TokenUsage
 
 NO_COUNTS: list[Any] = [
     -1, 1.5, -0.5, "12", "", True, False, [], {}, [3], {"a": 1}, MAX_COUNT + 1, 10**400, float("nan"), float("inf"),
@@ -93,3 +95,46 @@ def test_a_missing_usage_is_none(value: Any, caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, "dragoman.adapter"):
         assert UsageReader.of(value) is None
     assert bool(caplog.records) == bool(value)
+
+
+def test_several_counts_are_read_at_once() -> None:
+    """As one by one; the names of the paths that hold none come in order, with the required one that is missing."""
+    count = UsageReader({"a": 3, "b": {"c": 4.0, "d": -1}, "e": "text", "f": None})
+    paths = {"one": "a", "two": "b.c", "three": "b.d", "four": "e.x", "five": "e", "six": "f", "seven": "g.h"}
+    assert count.counts(paths, required="six") == {
+        "one": 3, "two": 4, "three": None, "four": None, "five": None, "six": None, "seven": None,
+    }  # fmt: skip
+    assert count.unread == ("b.d", "e", "f")
+
+
+@pytest.mark.parametrize(
+    ("native", "fields"),
+    [
+        ({"a": 3, "b": {"c": 0}}, {"input_tokens": 3, "service_tier": "default", "reasoning_tokens": None}),
+        ({"a": 3}, {"input_tokens": 3, "server_tools": {"search": 2}, "unread": ("b", "c")}),
+        ({"a": ["ü"]}, {"service_tier": "ü", "speed": "x" * 100_000, "reported_cost_usd": Decimal("0.5")}),
+    ],
+)
+def test_a_usage_is_the_one_that_validation_gives(native: dict[str, Any], fields: dict[str, Any]) -> None:
+    """With the same fields in the same order, and a copy of the object."""
+    usage, validated = UsageReader(native).usage(**fields), TokenUsage(**fields, raw=native)
+    assert usage == validated
+    assert usage.model_dump_json() == validated.model_dump_json()
+    assert usage.model_fields_set >= validated.model_fields_set
+    assert usage.raw is not native
+    assert UsageReader(native).usage().server_tools is not UsageReader(native).usage().server_tools
+
+
+@pytest.mark.parametrize(
+    ("native", "fields", "field"),
+    [
+        ({"a": float("inf")}, {}, "raw"),
+        ({"a": {1: 2}}, {}, "raw"),
+        ({}, {"service_tier": "\ud800"}, "service_tier"),
+        ({}, {"speed": 5}, "speed"),
+        ({}, {"server_tools": {"\ud800": 1}}, "server_tools"),
+    ],
+)
+def test_a_usage_that_no_message_holds_is_refused(native: dict[str, Any], fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        UsageReader(native).usage(**fields)

@@ -53,9 +53,7 @@ def decode_usage(meter: Any) -> TokenUsage | None:
         return None
     reread, output = count("reread"), count("written")
     fresh = count.uncached(count("read"), reread)
-    return TokenUsage(
-        input_tokens=fresh, cached_input_tokens=reread, output_tokens=output, unread=count.unread, raw=meter
-    )
+    return count.usage(input_tokens=fresh, cached_input_tokens=reread, output_tokens=output)
 
 
 def _decode_tool_call(part: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
