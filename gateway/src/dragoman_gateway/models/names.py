@@ -20,15 +20,12 @@ class Models:
     def __init__(self, names: Mapping[str, ModelSettings], client: AsyncClient) -> None:
         self._client = client
         self._deployments = {
-            name: build(places, client, dict(os.environ))
+            name: self._alone(places) if isinstance(places, str) else build(places, client, dict(os.environ))
             for name, places in names.items()
-            if not isinstance(places, str)
         }
-        targets = {
-            name: places if isinstance(places, str) else self._deployments[name].model for name, places in names.items()
-        }
-        self._exact = {name: model for name, model in targets.items() if not _is_pattern(name)}
-        self._patterns = tuple((name, model) for name, model in targets.items() if _is_pattern(name))
+        targets = [(name, each.model) for name, each in self._deployments.items()]
+        self._exact = {name: model for name, model in targets if not _is_pattern(name)}
+        self._patterns = tuple((name, model) for name, model in targets if _is_pattern(name))
         router = client.config.router
         self._aliases = None if router is None else router.aliases
 
@@ -40,7 +37,7 @@ class Models:
         rule, model = self._find(name)
         if not self._allows(caller, name, model):
             raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
-        return self._deployments.get(rule) or Deployments((Deployment(model, self._client),))
+        return self._deployments.get(rule) or self._alone(model)
 
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
         """Return the rule that each model has to pass that is asked for the name; None for no rule.
@@ -62,6 +59,10 @@ class Models:
     def target(self, name: str) -> str:
         """Return the model that answers for the name. Raises NotFoundError."""
         return self._find(name)[1]
+
+    def _alone(self, model: str) -> Deployments:
+        """Return the only place of a model."""
+        return Deployments((Deployment(model, self._client),))
 
     def _allows(self, caller: Caller, name: str, model: str) -> bool:
         return not caller.models or any(

@@ -1,91 +1,68 @@
 """What the gateway counts, for Prometheus. No label holds what a client made up."""
 
 import time
-from collections.abc import Mapping, Sequence
-from functools import cache
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from dragoman import Loss, Usage
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _MAX_MODELS = 200
 _KINDS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
-_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
 class Metrics:
-    """The counters of one application."""
+    """The counts of one application. They are plain numbers, of which prometheus_client writes the page: its own
+    counters have locks, and would take a twentieth of a request's CPU."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "dragoman_requests", "Requests that were answered.", ["wire", "model", "status", "form"], registry=registry
-        )
-        self._tokens = Counter("dragoman_tokens", "Tokens of replies.", ["model", "kind"], registry=registry)
-        self._cost = Counter(
-            "dragoman_cost_usd", "The cost of replies, as far as it is known.", ["model"], registry=registry
-        )
-        self._unpriced = Counter("dragoman_unpriced", "Replies without a known cost.", ["model"], registry=registry)
-        self._losses = Counter(
-            "dragoman_losses", "What requests and replies lost between two wires.", ["kind"], registry=registry
-        )
-        self._first = Histogram(
-            "dragoman_first_byte_seconds", "Until a stream began.", ["wire"], registry=registry, buckets=_SECONDS
-        )
-        self._whole = Histogram(
-            "dragoman_request_seconds", "Until the end of a reply.", ["wire"], registry=registry, buckets=_SECONDS
-        )
-        self._broken = Counter(
-            "dragoman_broken_streams", "Streams that ended in an error.", ["wire"], registry=registry
-        )
-        self._in_flight = Gauge("dragoman_requests_in_flight", "Requests that are being answered.", registry=registry)
-        self._dropped = Gauge(
-            "dragoman_dropped",
-            "What was not stored or counted because a server did not answer.",
-            ["kind"],
-            registry=registry,
-        )
-        self._available = Gauge(
-            "dragoman_service_available", "Whether a shared server answers.", ["service"], registry=registry
-        )
-        self._labelled = cache(lambda metric, *labels: metric.labels(*labels))
-        """The counters by their labels: their number is bounded, and prometheus_client's own search is slow."""
+        self._requests = _Counts("dragoman_requests", "Requests that were answered.", "wire", "model", "status", "form")
+        self._tokens = _Counts("dragoman_tokens", "Tokens of replies.", "model", "kind")
+        self._cost = _Counts("dragoman_cost_usd", "The cost of replies, as far as it is known.", "model")
+        self._unpriced = _Counts("dragoman_unpriced", "Replies without a known cost.", "model")
+        self._losses = _Counts("dragoman_losses", "What requests and replies lost between two wires.", "kind")
+        self._broken = _Counts("dragoman_broken_streams", "Streams that ended in an error.", "wire")
+        self._first = _Durations("dragoman_first_byte_seconds", "Until a stream began.", "wire")
+        self._whole = _Durations("dragoman_request_seconds", "Until the end of a reply.", "wire")
         self._models: set[str] = set()
 
     def page(self, in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool]) -> bytes:
         """Return all counts in Prometheus's text format."""
-        for kind, number in dropped.items():
-            self._dropped.labels(kind).set(number)
-        self._in_flight.set(in_flight)
-        for service, answers in available.items():
-            self._available.labels(service).set(answers)
-        return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        registry.register(_Page([*self._families(), *_present(in_flight, dropped, available)]))
+        return generate_latest(registry)
 
     def count(self, record: "RequestRecord") -> None:
         """Count a request that has ended."""
         model = self._model(record.model) if record.status < 400 else ""
         form = "stream" if record.stream else "whole"
-        self._labelled(self._requests, record.wire, model, str(record.status), form).inc()
-        self._labelled(self._whole, record.wire).observe(time.perf_counter() - record.started_at)
+        self._requests.add((record.wire, model, str(record.status), form))
+        self._whole.add(record.wire, time.perf_counter() - record.started_at)
         if record.first_at is not None:
-            self._labelled(self._first, record.wire).observe(record.first_at - record.started_at)
+            self._first.add(record.wire, record.first_at - record.started_at)
         for loss in record.losses:
-            self._labelled(self._losses, loss.kind.value).inc()
+            self._losses.add((loss.kind.value,))
         if record.broken:
-            self._labelled(self._broken, record.wire).inc()
+            self._broken.add((record.wire,))
         for usage in record.usages:
             self._count_usage(self._model(record.model), usage)
 
     def _count_usage(self, model: str, usage: Usage) -> None:
         for kind in _KINDS:
             if number := getattr(usage, kind):
-                self._labelled(self._tokens, model, kind).inc(number)
+                self._tokens.add((model, kind), number)
         if usage.cost_usd is None:
-            self._labelled(self._unpriced, model).inc()
+            self._unpriced.add((model,))
         else:
-            self._labelled(self._cost, model).inc(float(usage.cost_usd))
+            self._cost.add((model,), float(usage.cost_usd))
 
     def _model(self, model: str) -> str:
         """Return the model, or ``other`` above a number of models: each is a series of its own."""
@@ -95,6 +72,77 @@ class Metrics:
             return "other"
         self._models.add(model)
         return model
+
+    def _families(self) -> Iterator[Metric]:
+        for counts in (self._requests, self._tokens, self._cost, self._unpriced, self._losses, self._broken):
+            yield counts.family()
+        for durations in (self._first, self._whole):
+            yield durations.family()
+
+
+class _Counts:
+    """A counter: a number for each combination of labels."""
+
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._numbers: dict[tuple[str, ...], float] = {}
+
+    def add(self, labels: tuple[str, ...], number: float = 1) -> None:
+        self._numbers[labels] = self._numbers.get(labels, 0) + number
+
+    def family(self) -> Metric:
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, number in self._numbers.items():
+            family.add_metric(labels, number)
+        return family
+
+
+class _Durations:
+    """A histogram of seconds: how many lie in each range, and their sum, for each value of one label."""
+
+    def __init__(self, name: str, text: str, label: str) -> None:
+        self._name, self._text, self._label = name, text, label
+        self._ranges: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def add(self, label: str, seconds: float) -> None:
+        ranges = self._ranges.get(label)
+        if ranges is None:
+            ranges = self._ranges[label] = [0] * (len(_SECONDS) + 1)
+        ranges[bisect_left(_SECONDS, seconds)] += 1
+        self._sums[label] = self._sums.get(label, 0.0) + seconds
+
+    def family(self) -> Metric:
+        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
+        bounds = [*map(floatToGoString, _SECONDS), "+Inf"]
+        for label, ranges in self._ranges.items():
+            family.add_metric([label], list(zip(bounds, accumulate(ranges), strict=True)), self._sums[label])
+        return family
+
+
+def _present(in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool]) -> Iterator[Metric]:
+    """Yield what holds at this moment."""
+    yield GaugeMetricFamily("dragoman_requests_in_flight", "Requests that are being answered.", value=in_flight)
+    lost = "What was not stored or counted because a server did not answer."
+    yield _gauges("dragoman_dropped", lost, "kind", dropped)
+    yield _gauges("dragoman_service_available", "Whether a shared server answers.", "service", available)
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+class _Page(Collector):
+    """Metrics that are made already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Sequence[Metric]:
+        return self._metrics
 
 
 class RequestRecord:

@@ -9,7 +9,6 @@ from typing import Any, TypeGuard
 from dragoman import (
     Adapter,
     AdapterOptions,
-    AsyncClient,
     AsyncSession,
     Loss,
     Message,
@@ -62,19 +61,18 @@ class Turn:
         self._path = path
         self._places = list(means.places())
         self._earlier: list[Usage] = []
-        place = self._places.pop(0)
-        self._place = place
+        self._take(self._places.pop(0))
         self._direct = False
         """Whether the present place is asked without a session."""
         self._direct_usages: list[Usage] = []
         self._relays = False
         """Whether the last attempt went to a provider of the client's wire."""
-        self.through = self._way_through(place)
+        self.through = self._way_through()
         """Sends the client's bytes without a session; None if anything but the provider reads the messages."""
         if self.through is not None:
             return
         self._read()
-        self._start(place, self.context.session_id)
+        self._start(self.context.session_id)
         for name, details in request.wire.server_state.items():
             if request.fields.get(name) is not None and not self.may_pass:
                 raise ServerStateError(name, details)
@@ -105,39 +103,42 @@ class Turn:
         check = _refuse_losses if self._means.strict else None
         return Relay(self._body_for, self._read_messages, self._read_options, path=self._path, check=check)
 
-    def _way_through(self, place: Deployment) -> PassThrough | None:
-        request, means = self.request, self._means
+    def _take(self, place: Deployment) -> None:
+        """Turn to a place: it is asked from now on."""
+        self._place = place
+        self._client = self._means.client_for(place.client)
+        self._target = get_adapter(place.model)
+
+    def _way_through(self) -> PassThrough | None:
+        request, means, client, adapter = self.request, self._means, self._client, self._target
         # An address of its own, and an access that admits nothing but the turns of sessions, need a session.
-        if self._path is not None or must_read(request, place.model) or self._may_need_state():
+        if self._path is not None or must_read(request, self._place.model) or self._may_need_state():
             return None
-        client, adapter = means.client_for(place.client), get_adapter(place.model)
-        if not self._goes_without_session(client, adapter) or (body := request.body_for(adapter)) is None:
+        if not self._goes_without_session() or (body := request.body_for(adapter)) is None:
             return None
         self._note_asked(adapter)
         if means.admit is not None:
             self._counts = True
             body = ask_for_usage(body, request.fields) if self.hides_usage else body
-        admit = self._admission(client, adapter, self._read_question)
+        admit = self._admission(self._read_question)
         headers = request.wire.headers.to_provider(request.headers)
         return PassThrough(client.config, adapter, body, headers=headers, stream=request.stream, admit=admit)
 
-    def _goes_without_session(self, client: AsyncClient, adapter: Adapter) -> bool:
+    def _goes_without_session(self) -> bool:
         """Whether nothing reads what is asked and answered. A session refuses models that the caller may not ask."""
-        means, model = self._means, str(adapter.model_id)
+        means, model = self._means, str(self._target.model_id)
         return (
             (means.admit is None or _admits_bytes(means.admit, self.request))
-            and PassThrough.is_possible(client.config, adapter)
+            and PassThrough.is_possible(self._client.config, self._target)
             and (means.may_ask is None or means.may_ask(model))
         )
 
-    def _admission(
-        self, client: AsyncClient, adapter: Adapter, read: Callable[[], Question]
-    ) -> Callable[[], Awaitable[Admitted]] | None:
+    def _admission(self, read: Callable[[], Question]) -> Callable[[], Awaitable[Admitted]] | None:
         """Return what admits each attempt that goes without a session; None if all may be sent."""
         admit = self._means.admit
         if not isinstance(admit, AttemptMiddleware):
             return None
-        return partial(admit.admit, adapter, read, client.config.prices or price_table())
+        return partial(admit.admit, self._target, read, self._client.config.prices or price_table())
 
     def _read_question(self) -> Question:
         """Read a request that goes through, for an estimate of what it could use. Raises RequestError."""
@@ -170,25 +171,22 @@ class Turn:
         self.prompt = messages.pop() if messages[-1].role is Role.USER else None
         self._history = messages
 
-    def _start(self, place: Deployment, session_id: str | None = None) -> None:
-        """Prepare to ask a place. Each place has a session of its own, so that each can be stored."""
-        means = self._means
-        client = means.client_for(place.client)
-        config = client.config
-        self._place = place
+    def _start(self, session_id: str | None = None) -> None:
+        """Prepare to ask the present place. Each place has a session of its own, so that each can be stored."""
+        means, config = self._means, self._client.config
         self._counts = means.admit is not None or bool(config.budgets) or config.limits is not None
         policy = config.policy
         self.judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
         self.context.prices = config.prices or price_table()
-        self._direct = self._asks_directly(place, client)
+        self._direct = self._asks_directly()
         if not self._direct:
-            self.session = self._start_session(place, client, session_id)
+            self.session = self._start_session(session_id)
 
-    def _start_session(self, place: Deployment, client: AsyncClient, session_id: str | None) -> AsyncSession:
+    def _start_session(self, session_id: str | None) -> AsyncSession:
         caller, admit = self.request.caller, self._means.admit
-        return client.session(
-            place.model,
+        return self._client.session(
+            self._place.model,
             messages=self._history,
             tools=self._tools,
             options=self._options,
@@ -200,24 +198,23 @@ class Turn:
             team_id=caller.team,
         )
 
-    def _asks_directly(self, place: Deployment, client: AsyncClient) -> bool:
+    def _asks_directly(self) -> bool:
         """Whether a provider of another wire can be asked without a session."""
-        request, adapter = self.request, get_adapter(place.model)
-        if request.stream or adapter.provider == request.wire.provider or not self._passes or self.prompt is None:
+        request = self.request
+        if request.stream or self._target.provider == request.wire.provider or not self._passes or self.prompt is None:
             return False
         asked = [*self._history, self.prompt]
-        return is_plain(asked, self._tools, self._options) and self._goes_without_session(client, adapter)
+        return is_plain(asked, self._tools, self._options) and self._goes_without_session()
 
     async def _ask_directly(self, prompt: Message) -> tuple[Message, tuple[Loss, ...]]:
-        client, adapter = self._means.client_for(self._place.client), get_adapter(self._place.model)
         question = [*self._history, prompt], self._tools, self._options
         request = DirectRequest(
-            client.config,
-            adapter,
-            partial(self._encode, adapter, *question),
+            self._client.config,
+            self._target,
+            partial(self._encode, self._target, *question),
             session_id=self.context.session_id,
             tool_ids=self.context.tool_ids,
-            admit=self._admission(client, adapter, lambda: question),
+            admit=self._admission(lambda: question),
         )
         try:
             self.reply = await request.send()
@@ -268,7 +265,8 @@ class Turn:
             self._read()
         self._earlier += self._usages()
         self.through = None
-        self._start(self._places.pop(0))
+        self._take(self._places.pop(0))
+        self._start()
         return True
 
     def forget_history(self) -> None:
