@@ -3,14 +3,14 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.facts.capabilities import MAX_KNOWN_MODELS, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -118,7 +118,7 @@ class BedrockAdapter(WireAdapter):
         return BedrockStreamDecoder(self.provider, context)
 
 
-@cache
+@lru_cache(MAX_KNOWN_MODELS)
 def _find_capabilities(model: str) -> AdapterCapabilities:
     """Return the declarations of a model id, inference profile or ARN."""
     name = unquote(model)

@@ -221,13 +221,17 @@ class AdapterCapabilities(FrozenModel):
         return min(limit, self.max_output_tokens)
 
 
+MAX_KNOWN_MODELS = 512
+"""The models whose facts are kept. Their names may come from the clients of a server, without end."""
+
+
 class ModelTable:
     """models.toml: defaults, then rows whose ``match`` globs select models; later rows override earlier ones."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._default: dict[str, Any] = data.get("default", {})
         self._rows: list[dict[str, Any]] = data.get("model", [])
-        self._cache: dict[str, AdapterCapabilities] = {}
+        self._known = lru_cache(MAX_KNOWN_MODELS)(self._find)
 
     @classmethod
     def of(cls, package: str, *names: str) -> "ModelTable":
@@ -242,14 +246,15 @@ class ModelTable:
 
     def capabilities(self, model: str) -> AdapterCapabilities:
         """Return the declarations for a model's name, without its provider."""
-        if model not in self._cache:
-            found = dict(self._default)
-            for row in self._rows:
-                patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
-                if any(fnmatchcase(model, pattern) for pattern in patterns):
-                    found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
-            self._cache[model] = AdapterCapabilities.model_validate(_expand_vendor(found, model))
-        return self._cache[model]
+        return self._known(model)
+
+    def _find(self, model: str) -> AdapterCapabilities:
+        found = dict(self._default)
+        for row in self._rows:
+            patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
+            if any(fnmatchcase(model, pattern) for pattern in patterns):
+                found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
+        return AdapterCapabilities.model_validate(_expand_vendor(found, model))
 
     def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
         """Return a table with more defaults, which override these, and more rows, which come after these."""

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from dragoman.adapter.facts.capabilities import (
     ABSENT,
     EMULATED,
+    MAX_KNOWN_MODELS,
     NATIVE,
     AdapterCapabilities,
     ModelTable,
@@ -48,6 +49,14 @@ def test_rows_apply_in_order(model: str, tokens: int, images: bool, wire: dict[s
     assert (found.max_context_tokens, bool(found.supports_images), found.wire) == (tokens, images, wire)
     assert found.tool_id_rule.prefix == prefix
     assert TABLE.capabilities(model) is found
+
+
+def test_facts_of_models_that_clients_make_up_are_not_kept() -> None:
+    table = ModelTable({})
+    first = table.capabilities("first")
+    for number in range(MAX_KNOWN_MODELS):
+        table.capabilities(f"made-up-{number}")
+    assert table.capabilities("first") is not first
 
 
 def test_a_table_lists_the_models_that_it_names() -> None:

@@ -3,12 +3,13 @@
 import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
 from pydantic import Field
 
-from dragoman.adapter.facts.capabilities import ABSENT, Support, deep_merge
+from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Support, deep_merge
 from dragoman.canonical.blocks import FrozenModel
 
 Purpose = Literal["query", "document"]
@@ -79,7 +80,7 @@ class EmbeddingTable:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._default: dict[str, Any] = data.get("default", {})
         self._rows: list[dict[str, Any]] = data.get("model", [])
-        self._cache: dict[str, EmbeddingCapabilities] = {}
+        self._known = lru_cache(MAX_KNOWN_MODELS)(self._find)
 
     @classmethod
     def of(cls, package: str, *names: str) -> "EmbeddingTable":
@@ -95,14 +96,15 @@ class EmbeddingTable:
 
     def capabilities(self, model_id: str) -> EmbeddingCapabilities:
         """Return the declarations for ``provider:name``."""
-        if model_id not in self._cache:
-            found = dict(self._default)
-            for row in self._rows:
-                patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
-                if any(fnmatchcase(model_id, pattern) for pattern in patterns):
-                    found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
-            self._cache[model_id] = EmbeddingCapabilities.model_validate(found)
-        return self._cache[model_id]
+        return self._known(model_id)
+
+    def _find(self, model_id: str) -> EmbeddingCapabilities:
+        found = dict(self._default)
+        for row in self._rows:
+            patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
+            if any(fnmatchcase(model_id, pattern) for pattern in patterns):
+                found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
+        return EmbeddingCapabilities.model_validate(found)
 
     @property
     def listed(self) -> tuple[str, ...]:
