@@ -10,7 +10,8 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import PriceRow, PriceTable, Window, price_table
-from dragoman.pricing.rows import DAYS, read_row
+from dragoman.pricing.quote import PricedModel
+from dragoman.pricing.rows import DAYS, Rate, read_row
 from tests.unit.pricing.tables import acme, write_table
 
 USAGE = TokenUsage(input_tokens=1_000_000)
@@ -153,3 +154,11 @@ def test_the_row_of_a_price_can_be_shown() -> None:
     )
     assert table.find("anthropic:nobody") is None
     assert table.variants("anthropic:nobody") == ()
+
+
+def test_a_variant_before_the_standard_row_is_not_the_standard() -> None:
+    known: dict[str, Any] = {"provider": "acme", "model": "m", "source": "https://acme.example", "checked": date.min}
+    batch = PriceRow(**known, variant=("processing", "batch"), rates={"input": Rate(Decimal(1))}, tools={})
+    standard = PriceRow(**known, rates={"input": Rate(Decimal(2))}, tools={})
+    quote = PricedModel("acme:m", (batch, standard)).quote(USAGE, datetime(2026, 11, 20, tzinfo=UTC), batch=False)
+    assert quote.steps[0][1][0].rate == Decimal(2) / 1_000_000
