@@ -19,6 +19,7 @@ from dragoman.transport.drain import drain, drain_async
 from dragoman.transport.inflate import Inflater
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
+from dragoman.transport.time_left import Deadline
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
@@ -230,9 +231,10 @@ class AsyncRetryingTransport(_TransportBase):
         while True:
             call.begin_recording()
             try:
-                async with _deadline(call), self._open(call) as response:
-                    call.set_headers(response)
-                    body = await self._read_body(call, response)
+                with _deadline(call):
+                    async with self._open(call) as response:
+                        call.set_headers(response)
+                        body = await self._read_body(call, response)
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
@@ -257,7 +259,7 @@ class AsyncRetryingTransport(_TransportBase):
             call.begin_recording()
             async with _LateContext() as attempt:
                 try:
-                    async with _deadline(call):
+                    with _deadline(call):
                         response = await attempt.enter(self._open(call))
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
@@ -323,13 +325,11 @@ class _LateContext:
         return None if self._entered is None else await self._entered.__aexit__(kind, error, trace)
 
 
-def _deadline(call: Call) -> AbstractAsyncContextManager[object]:
+def _deadline(call: Call) -> AbstractContextManager[None]:
     """Cancel what runs inside when the call's time is over; the network's own limits, which say what was late, are
     earlier."""
-    import asyncio
-
     left = call.seconds_left
-    return asyncio.timeout(None if left is None else left + _GRACE_SECONDS)
+    return contextlib.nullcontext() if left is None else Deadline(left + _GRACE_SECONDS)
 
 
 def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:
