@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
@@ -152,9 +152,9 @@ def _request_class() -> Any:
     """aiohttp's request, which notes its transport."""
 
     class Request(_aiohttp().ClientRequest):  # type: ignore[misc]  # a class that is known when it is needed
-        async def send(self, conn: Any) -> Any:
+        def send(self, conn: Any) -> Any:  # not async: it returns the other's coroutine
             _transport_in_use.set(conn.transport)
-            return await super().send(conn)
+            return super().send(conn)
 
     return Request
 
@@ -165,7 +165,7 @@ def _connector_class() -> Any:
     request."""
 
     class Connector(_aiohttp().TCPConnector):  # type: ignore[misc]  # a class that is known when it is needed
-        async def _get(self, key: Any, *details: Any) -> Any:
+        def _get(self, key: Any, *details: Any) -> Any:  # not async: it returns the other's coroutine
             while idle := self._conns.get(key):
                 protocol = idle[0][0]
                 if not _has_extra_bytes(protocol):
@@ -174,7 +174,7 @@ def _connector_class() -> Any:
                 protocol.close()
                 if not idle:
                     del self._conns[key]
-            return await super()._get(key, *details)
+            return super()._get(key, *details)
 
     return Connector
 
@@ -253,22 +253,8 @@ class AiohttpResponse:
         closed: bool = self._response.closed
         return closed
 
-    async def aiter_raw(self) -> AsyncIterator[bytes]:
-        stream = self._response.content
-        broken: Exception | None = None
-        while broken is None:
-            try:
-                chunk = await stream.read(_MAX_CHUNK)
-            except Exception as raised:
-                broken, chunk = raised, _take_buffered(stream)
-            if chunk:
-                yield chunk
-                chunk = b""  # a stream that pauses holds none
-                if stream.at_eof() and stream.exception() is None:  # as for most whole replies
-                    return
-            elif broken is None:
-                return
-        raise broken
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        return _RawChunks(self._response.content)
 
     async def aclose(self) -> None:
         """Give the connection back to the pool if the body was read to its end, else close it. Never waits."""
@@ -276,6 +262,29 @@ class AiohttpResponse:
         unfinished = None if connection is None else connection.transport
         self._response.close()
         _abort(unfinished)
+
+
+class _RawChunks:
+    """The body as it arrives. It is a class because the event loop keeps account of each async generator."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk: bytes = await self._stream.read(_MAX_CHUNK)
+        except Exception:
+            chunk = _take_buffered(self._stream)
+            if not chunk:  # a broken stream raises its error again at each read
+                raise
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
 
 
 def _take_buffered(stream: Any) -> bytes:
@@ -294,20 +303,16 @@ def _headers(response: Any) -> Headers:
     # A response that vcrpy replays has no raw headers.
     for name, value in response.raw_headers or _encode_items(response.headers.items()):
         lower = name.decode("latin-1").lower()
-        text = _decode_value(value)
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
         headers[lower] = f"{headers[lower]}, {text}" if lower in headers else text
     return Headers.from_lower(headers)
 
 
 def _encode_items(items: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:
     return ((name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in items)
-
-
-def _decode_value(value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def _describe_failure(error: Any) -> str:
