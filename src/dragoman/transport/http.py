@@ -17,7 +17,7 @@ from dragoman.transport.engines.engine import (
     choose_async_engine,
     choose_sync_engine,
 )
-from dragoman.transport.engines.pool import Pool, acquire
+from dragoman.transport.engines.pool import Pool, Slot, acquire
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.keys.credentials import Credentials
@@ -86,7 +86,7 @@ class HttpTransport(RetryingTransport):
 
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         if self._callers_client is None:
-            return _Attempt(self._pools.pool(call.prepared.url), call)
+            return _Attempt(self._pools.pool(call.prepared), call)
         self._process.warn_after_fork()
         return contextlib.closing(self._callers_client.send(call))
 
@@ -190,17 +190,20 @@ class _AsyncAttempt:
         self._checks_cancellation = checks_cancellation
 
     async def __aenter__(self) -> AsyncResponse:
-        from dragoman.transport.engines.task_pool import acquire_async
-
-        self._pools = await self._group.loop_pools()
-        self._pool: Pool[AsyncClient] = self._pools.pool(self._call.prepared.url)
-        self._slot = await acquire_async(self._pool, self._call.seconds_left)
+        self._pools = self._group.loop_pools() or await self._group.add_loop()
+        self._pool: Pool[AsyncClient] = self._pools.pool(self._call.prepared)
+        self._slot = self._pool.take() or await self._wait()
         try:
             self._response = await self._slot.client.send(self._call)
         except BaseException:
             self._release()
             raise
         return self._response
+
+    async def _wait(self) -> Slot[AsyncClient]:
+        from dragoman.transport.engines.task_pool import wait_for_slot
+
+        return await wait_for_slot(self._pool, self._call.seconds_left)
 
     async def __aexit__(self, *_: object) -> None:
         try:

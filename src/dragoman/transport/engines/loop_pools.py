@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
+from dragoman.transport.call import PreparedRequest
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ class LoopPools:
     def is_empty(self) -> bool:
         return all(pool.is_empty for pool in self._pools.values())
 
-    def pool(self, url: "httpx.URL") -> Pool[Any]:
-        """Return the pool for calls to the origin of an address."""
-        origin = (url.raw_scheme, url.raw_host, url.port)
+    def pool(self, request: PreparedRequest) -> Pool[Any]:
+        """Return the pool for calls to the origin of a request."""
+        origin = (request.url.scheme, request.server)
         pool = self._pools.get(origin)
         if pool is None:
-            pool = self._pools[origin] = self._new_pool(url)
-        self._close_idle_later()
+            pool = self._pools[origin] = self._new_pool(request.url)
+        if self._timer is None:
+            self._close_idle_later()
         return pool
 
     async def close_with_loop(self) -> None:
@@ -56,8 +58,7 @@ class LoopPools:
         task.add_done_callback(self._closing.discard)
 
     def _close_idle_later(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_later(IDLE_SECONDS, self._on_timer)
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
+from dragoman.transport.call import PreparedRequest
 from dragoman.transport.engines.engine import ConnectionSettings, Engine, SyncEngine
 from dragoman.transport.engines.pool import IDLE_SECONDS, Pool
 from dragoman.transport.engines.proxies import proxy_environment
@@ -45,24 +46,37 @@ class PoolGroup:
         self._inherited.append((self._pools, self._loops))
         self._pools, self._loops, self._lock = {}, {}, threading.Lock()
 
-    def pool(self, url: "httpx.URL") -> Pool[Any]:
-        """Return the pool for sync calls to the origin of an address."""
-        origin = (url.raw_scheme, url.raw_host, url.port)
+    def pool(self, request: PreparedRequest) -> Pool[Any]:
+        """Return the pool for sync calls to the origin of a request."""
+        origin = (request.url.scheme, request.server)
         pool = self._pools.get(origin)
         if pool is None:
             assert isinstance(self._engine, SyncEngine)
             with self._lock:
-                pool = self._pools.setdefault(origin, self._new_pool(url, self._engine.client))
+                pool = self._pools.setdefault(origin, self._new_pool(request.url, self._engine.client))
         if not _janitor.running:
             _janitor.start()
         return pool
 
-    async def loop_pools(self) -> "LoopPools":
-        """Return the pools of the running event loop."""
+    def loop_pools(self) -> "LoopPools | None":
+        """Return the pools of the running event loop; None before its first call."""
         import asyncio
 
+        return self._loops.get(asyncio.get_running_loop())
+
+    async def add_loop(self) -> "LoopPools":
+        """Return new pools for the running event loop, which closes them when it ends."""
+        import asyncio
+
+        from dragoman.transport.engines.loop_pools import LoopPools
+
         loop = asyncio.get_running_loop()
-        return self._loops.get(loop) or await self._add_loop(loop)
+        pools = LoopPools(loop, self._new_async_pool)
+        with self._lock:
+            self._loops = {each: kept for each, kept in self._loops.items() if not each.is_closed()}
+            self._loops[loop] = pools
+        await pools.close_with_loop()
+        return pools
 
     def close_idle(self, seconds: float) -> bool:
         """Close the sync clients that were not used for that time. Return whether any are left."""
@@ -75,9 +89,7 @@ class PoolGroup:
 
     async def close_idle_async(self, seconds: float) -> None:
         """Close the running event loop's clients that were not used for that time."""
-        import asyncio
-
-        if (pools := self._loops.get(asyncio.get_running_loop())) is not None:
+        if (pools := self.loop_pools()) is not None:
             await pools.close_idle(seconds)
 
     @property
@@ -93,16 +105,6 @@ class PoolGroup:
 
     def _new_async_pool(self, url: "httpx.URL") -> Pool[Any]:
         return self._new_pool(url, self._engine.async_client)
-
-    async def _add_loop(self, loop: "asyncio.AbstractEventLoop") -> "LoopPools":
-        from dragoman.transport.engines.loop_pools import LoopPools
-
-        pools = LoopPools(loop, self._new_async_pool)
-        with self._lock:
-            self._loops = {each: kept for each, kept in self._loops.items() if not each.is_closed()}
-            self._loops[loop] = pools
-        await pools.close_with_loop()
-        return pools
 
 
 class _Registry:

@@ -22,9 +22,11 @@ class _TaskWaiter(Generic[ClientT]):
 
 async def acquire_async(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
     """Return a client for one call. Raises RequestTimeoutError if no connection becomes free in these seconds."""
-    slot = pool.take()
-    if slot is not None:
-        return slot
+    return pool.take() or await wait_for_slot(pool, seconds)
+
+
+async def wait_for_slot(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
+    """As `acquire_async`, for a pool that had no free connection a moment ago."""
     waiter: _TaskWaiter[ClientT] = _TaskWaiter()
     pool.enqueue(waiter)
     try:
