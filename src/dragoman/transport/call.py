@@ -85,9 +85,11 @@ class AsyncResponse(RawResponse, Protocol):
     async def aclose(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, eq=False, repr=False)  # one that is frozen takes several times as long to make
 class PreparedRequest:
-    """A validated request with its key. It has no repr: headers hold the key, the body the conversation."""
+    """A validated request with its key, which nothing changes. It has no repr: headers hold the key, the body the
+    conversation.
+    """
 
     method: str
     url: Any
@@ -111,6 +113,8 @@ class Call:
     one_attempt: bool = False
     """Whether the caller decides on retries."""
     headers: Headers = field(default_factory=lambda: _NO_HEADERS)
+    is_page: bool = False
+    """Whether the reply is a page for a browser: no API answers with one."""
     delivered: bool = False
     """Whether the caller has received any of its chunks."""
 
@@ -120,7 +124,7 @@ class Call:
 
     def new_attempt(self) -> None:
         """Reset the last reply."""
-        self.headers, self.begun = _NO_HEADERS, False
+        self.headers, self.is_page, self.begun = _NO_HEADERS, False, False
 
     def forget_body(self) -> None:
         """Release the body of the request: a stream has begun, which may be long, and nothing is sent again."""
@@ -150,7 +154,8 @@ class Call:
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the deadline of the whole call, or of the beginning of its stream; None without one."""
-        return None if math.isinf(self.retry_state.timeout) else max(self.retry_state.remaining, 0.0)
+        left = self.retry_state.remaining
+        return None if left == math.inf else max(left, 0.0)
 
     def _seconds_left(self) -> float:
         return self.retry_state.timeout if self.begun else self.retry_state.remaining
@@ -163,14 +168,10 @@ class Call:
     def set_headers(self, response: RawResponse) -> Headers:
         """Store the reply's headers."""
         self.headers = Headers(response.headers)
+        self.is_page = self.headers.get("content-type", "").lower().startswith(_PAGE_TYPES)
         if self.recorder is not None:
             self.recorder.receive_head(response.status_code, self.headers)
         return self.headers
-
-    @property
-    def is_page(self) -> bool:
-        """Whether the reply is a page for a browser: no API answers with one."""
-        return self.headers.get("content-type", "").lower().startswith(_PAGE_TYPES)
 
     def new_inflater(self, response: RawResponse) -> Inflater | None:
         """Return the decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""

@@ -98,7 +98,9 @@ def inflater_for(encoding: str | None, *, max_ratio: int | None = None) -> Infla
 
     Raises MalformedReplyError for an encoding that was not requested.
     """
-    normalized = (encoding or "identity").strip().lower()
+    if encoding is None:
+        return None
+    normalized = encoding.strip().lower()
     if normalized in ("identity", ""):
         return None
     if normalized in ("gzip", "x-gzip", "deflate"):

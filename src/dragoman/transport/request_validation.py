@@ -38,16 +38,24 @@ def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """
     checked: dict[str, str] = {}
     for name, value in headers.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise RequestError(f"{name!r:.80} is not the name of a header")
+        lower = _validate_name(name)
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
             raise RequestError(f"the header {name} has a value with line ends, control or non-ASCII characters")
-        if name.lower() in _TRANSPORT_HEADERS:
+        if lower in _TRANSPORT_HEADERS:
             raise RequestError(f"the header {name} belongs to the transport and cannot be set")
-        checked[name.lower()] = value
+        checked[lower] = value
     return checked
 
 
+@lru_cache(maxsize=256)
+def _validate_name(name: str) -> str:
+    """Return the name of a header in lower case."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RequestError(f"{name!r:.80} is not the name of a header")
+    return name.lower()
+
+
+@lru_cache(maxsize=16)
 def validate_method(method: str) -> str:
     if not (method.isascii() and method.isalpha() and method.isupper()):
         raise RequestError(f"{method!r:.40} is not the name of an HTTP method")
@@ -98,5 +106,7 @@ def user_agent() -> str:
 
 def has_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
     """Whether the caller has set a credential header: the endpoint's, or Authorization."""
+    if not request.headers:
+        return False
     header_names = (endpoint.key_header.lower(), "authorization")
     return any(name.lower() in header_names for name in request.headers)

@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
@@ -23,8 +22,7 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on; people also use them as addresses to call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A base URL without a trailing slash, and its key, if any."""
 
     base_url: str
