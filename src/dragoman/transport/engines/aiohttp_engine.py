@@ -259,6 +259,8 @@ class AiohttpResponse:
     async def aclose(self) -> None:
         """Give the connection back to the pool if the body was read to its end, else close it. Never waits."""
         connection = self._response.connection
+        if connection is None and self.is_closed and self._response.content.at_eof():
+            return  # as after most whole replies: aiohttp has given it back
         unfinished = None if connection is None else connection.transport
         self._response.close()
         _abort(unfinished)
