@@ -60,7 +60,7 @@ class PricedModel:
         # Rows with a window precede the rows that apply all day.
         self.rows = tuple(sorted(rows, key=lambda row: row.window is None))
         # Nearly all models have prices that hold at all times: then no row is searched.
-        self._is_timeless = bool(self.rows) and self.rows[0].variant is None and self.rows[0].is_timeless
+        self._is_timeless = bool(self.rows) and self.rows[0].variant is None and _holds_always(self.rows[0])
         self._surcharges = surcharges
         self._quotes: dict[tuple[int, int, Decimal | None], Quote] = {}
 
@@ -101,6 +101,11 @@ class PricedModel:
             if row.variant == variant and row.is_active(at):
                 return index
         return None
+
+
+def _holds_always(row: PriceRow) -> bool:
+    """Whether the row applies at all times."""
+    return row.valid_from is None and row.valid_until is None and row.window is None
 
 
 def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:

@@ -97,11 +97,6 @@ class PriceRow:
         )
 
     @property
-    def is_timeless(self) -> bool:
-        """Whether the row applies at all times."""
-        return self.valid_from is None and self.valid_until is None and self.window is None
-
-    @property
     def thresholds(self) -> tuple[int, ...]:
         """The prompt lengths at which any rate of the row changes, in ascending order."""
         return tuple(sorted({tokens for rate in self.rates.values() for tokens, _ in rate.over}))
