@@ -107,9 +107,12 @@ class ChatAdapter(WireAdapter):
         decode.decode_history(native, reader, self.dialect)
         tools, context = decode.decode_tools(native, self.provider), reader.context
         options = read_options(
-            native, (type(self), self.model), context, CONVERSATION,
+            native,
+            (type(self), self.model),
+            context,
+            CONVERSATION,
             lambda: decode_options(native, self.target, context, self.dialect),
-        )  # fmt: skip
+        )
         return tools, options
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
