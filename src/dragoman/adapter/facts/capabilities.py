@@ -249,11 +249,7 @@ class ModelTable:
         return self._known(model)
 
     def _find(self, model: str) -> AdapterCapabilities:
-        found = dict(self._default)
-        for row in self._rows:
-            patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
-            if any(fnmatchcase(model, pattern) for pattern in patterns):
-                found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
+        found = merge_rows(self._default, self._rows, model)
         return AdapterCapabilities.model_validate(_expand_vendor(found, model))
 
     def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
@@ -282,4 +278,14 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
     for key, value in over.items():
         old = found.get(key)
         found[key] = deep_merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return found
+
+
+def merge_rows(default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Merge the defaults and the rows whose ``match``, a glob or a list of globs, fits a name."""
+    found = dict(default)
+    for row in rows:
+        patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
     return found

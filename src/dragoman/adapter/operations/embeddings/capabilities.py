@@ -2,14 +2,13 @@
 
 import tomllib
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
 from pydantic import Field
 
-from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Support, deep_merge
+from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Support, deep_merge, merge_rows
 from dragoman.canonical.blocks import FrozenModel
 
 Purpose = Literal["query", "document"]
@@ -99,12 +98,7 @@ class EmbeddingTable:
         return self._known(model_id)
 
     def _find(self, model_id: str) -> EmbeddingCapabilities:
-        found = dict(self._default)
-        for row in self._rows:
-            patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
-            if any(fnmatchcase(model_id, pattern) for pattern in patterns):
-                found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
-        return EmbeddingCapabilities.model_validate(found)
+        return EmbeddingCapabilities.model_validate(merge_rows(self._default, self._rows, model_id))
 
     @property
     def listed(self) -> tuple[str, ...]:
