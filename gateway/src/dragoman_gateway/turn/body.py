@@ -24,30 +24,13 @@ async def read_body(receive: Receive, headers: Mapping[str, str], settings: Gate
     length = headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > cap:
         raise BodyTooLargeError(cap)
-    body = await _read_in_time(receive, cap, settings.body_seconds)
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            body = await _read(receive, cap)
+    except TimeoutError:
+        raise SlowClientError(f"the body did not arrive within {settings.body_seconds:g} s") from None
     encoding = headers.get("content-encoding", "")
     return inflate(body, encoding, cap) if encoding else body
-
-
-async def _read_in_time(receive: Receive, cap: int, seconds: float) -> bytes:
-    """Return the body. Most bodies are there already, and `asyncio.timeout` would take longer than reading them."""
-    task, late = asyncio.current_task(), False
-
-    def cancel() -> None:
-        nonlocal late
-        late = True
-        if task is not None:
-            task.cancel()
-
-    timer = asyncio.get_running_loop().call_later(seconds, cancel)
-    try:
-        return await _read(receive, cap)
-    except asyncio.CancelledError:
-        if not late or task is None or task.uncancel():  # the server cuts the request off
-            raise
-        raise SlowClientError(f"the body did not arrive within {seconds:g} s") from None
-    finally:
-        timer.cancel()
 
 
 async def _read(receive: Receive, cap: int) -> bytes:
