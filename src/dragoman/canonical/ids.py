@@ -6,6 +6,7 @@ Source: docs/reference/canonical.md#identifiers.
 """
 
 import os
+import struct
 import threading
 import time
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class UlidFactory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._time = -1
+        self._second, self._letters = -1, ""
         self._start, self._end = "", 0
         self._fresh: list[tuple[str, int]] = []
 
@@ -46,8 +48,11 @@ class UlidFactory:
         self._fresh = self._fresh or _draw()
         letters, self._end = self._fresh.pop()
         self._time = now
-        a, b, c, d = now >> 30 & 1023, now >> 20 & 1023, now >> 10 & 1023, now & 1023
-        self._start = f"{_PAIRS[now >> 40]}{_PAIRS[a]}{_PAIRS[b]}{_PAIRS[c]}{_PAIRS[d]}{letters}"
+        if (second := now >> 10) != self._second:  # 1,024 milliseconds
+            self._second = second
+            a, b, c, d = second >> 30, second >> 20 & 1023, second >> 10 & 1023, second & 1023
+            self._letters = f"{_PAIRS[a]}{_PAIRS[b]}{_PAIRS[c]}{_PAIRS[d]}"
+        self._start = f"{self._letters}{_PAIRS[now & 1023]}{letters}"
 
     def after_fork(self) -> None:
         """Reset the state in a child process, before it creates an id."""
@@ -62,9 +67,10 @@ def _draw() -> list[tuple[str, int]]:
 
     To ask the system for each alone would take longer than all else in making an id.
     """
-    drawn = os.urandom(14 * _DRAWN)
-    parts = [drawn[start : start + 14] for start in range(0, len(drawn), 14)]
-    return [(part[4:].translate(_LETTERS).decode(), int.from_bytes(part[:4]) >> 3) for part in parts]
+    letters = os.urandom(10 * _DRAWN).translate(_LETTERS).decode()
+    parts = [letters[start : start + 10] for start in range(0, len(letters), 10)]
+    ends = [end >> 3 for end in struct.unpack(f"={_DRAWN}I", os.urandom(4 * _DRAWN))]
+    return list(zip(parts, ends, strict=True))
 
 
 def format_ulid(value: int) -> str:
