@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman import AsyncClient
 from dragoman_gateway import create_app
+from dragoman_gateway.server.command import listen
 from dragoman_gateway.server.request_heads import with_bounded_heads
 from tests.gateway.scripted import Answer, Upstream, chat_events, gateway_before
 from tests.gateway.serving import serving
@@ -71,6 +72,14 @@ def test_a_connection_that_is_used_stays_open(place: tuple[str, int]) -> None:
         assert replies(connection, 2)
 
 
+def test_small_writes_are_not_held_back() -> None:
+    """By Nagle's algorithm, whichever event loop serves the connection."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()[:2], timeout=10):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def replies(connection: socket.socket, number: int) -> bool:
     """Read that number of replies."""
     found = b""
@@ -94,9 +103,10 @@ def test_a_reader_that_is_slow_holds_the_provider_back(path: str, monkeypatch: p
     delta = chat_events({"content": "x" * 50_000}, finish=None, done=False)
     sent: list[int] = []
     upstream = Upstream()
-    upstream.script = lambda _: Answer(sent.append(1) or piece for _ in range(1000) for piece in delta)
     body = {"model": "chat-model", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9, "stream": True}
     with gateway_before(upstream) as address:
+        httpx.post(address + path, json=body)  # what the first request loads is no part of a stream
+        upstream.script = lambda _: Answer(sent.append(1) or piece for _ in range(1000) for piece in delta)
         request = httpx.Request("POST", address + path, json=body)
         head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(request.content)}\r\n\r\n"
         with socket.socket() as connection:

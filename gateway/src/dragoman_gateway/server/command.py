@@ -51,7 +51,7 @@ def serve(
         {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     )
     check_address(settings, has_keys=settings.is_local or requires_keys(settings))
-    with _listen(settings.host, settings.port) as listener:
+    with listen(settings.host, settings.port) as listener:
         host, port = listener.getsockname()[:2]
         typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)
         os.environ.setdefault(VARIABLE, new_state_key())  # all workers need the same
@@ -112,12 +112,16 @@ def check_address(settings: GatewaySettings, *, has_keys: bool) -> None:
         )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Return the socket that all workers share. Raises ConfigurationError if the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ConfigurationError(
             f"the gateway cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
         ) from None
+    # Connections inherit it. uvloop sets it too, and asyncio only for sockets that name their protocol: without it, the
+    # end of a small reply waits until the client has acknowledged its beginning.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
