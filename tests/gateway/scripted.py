@@ -233,5 +233,5 @@ def gateway_before(upstream: Upstream, **settings: Any) -> Iterator[str]:
             for name, base in provider_bases(provider).items()
         }
         client = AsyncClient(providers=providers)
-        with serving(create_app(GatewaySettings(models=MODELS, **settings), client=client)) as address:
+        with serving(create_app(GatewaySettings(**{"models": MODELS, **settings}), client=client)) as address:
             yield address

@@ -9,14 +9,21 @@ from importlib.resources import files
 from typing import Any
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_ERRORS = {
+_REFUSED = {"401": "The key is missing or wrong", "403": "The key may not do that"}
+_MISSING = {"404": "What the address names does not exist"}
+_UNAVAILABLE = {"503": "The gateway takes no requests now, or a server that it needs does not answer"}
+_FAILED = {
     "400": "The request is wrong",
-    "401": "The key is missing or wrong",
     "402": "A budget is spent (Messages)",
     "404": "The model does not exist",
+    "408": "The body did not arrive in time",
     "413": "The body is too large",
+    "415": "The body is no JSON, or its compression is unknown",
     "429": "A limit is reached, or a budget is spent",
-    "503": "The gateway takes no requests now",
+    "500": "The provider failed",
+    "502": "The provider cannot be reached, or its reply cannot be read",
+    "504": "The provider did not answer in time",
+    "529": "The provider is overloaded",
 }
 
 
@@ -42,37 +49,44 @@ def openapi() -> dict[str, Any]:
 
 
 def _describe(operation: Mapping[str, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {"summary": operation["summary"], "responses": {"200": {"description": "OK"}}}
+    described: dict[str, Any] = {"summary": operation["summary"]}
     if link := operation.get("link"):
         described["externalDocs"] = {"url": link}
     if names := _PARAMETER.findall(operation["path"]):
         described["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
         ]
-    if operation.get("takes_model"):
-        described |= _bodies(with_model=not names)
-    return described
+    if (required := operation.get("requires")) is not None:
+        schema = {"type": "object"} | ({"required": required} if required else {})
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        answer = _answer(operation.get("answer", "object"))
+        return described | {"responses": {"200": answer, **_errors(_FAILED | _REFUSED | _UNAVAILABLE)}}
+    if refused := operation.get("refuses"):
+        return described | {"responses": _errors(refused)}
+    media = operation.get("media", "application/json")
+    found = {"description": "OK", "content": {media: {}}}
+    errors = {} if operation.get("open") else _REFUSED | _UNAVAILABLE | (_MISSING if names else {})
+    return described | {"responses": {"200": found, **_errors(errors, media)}}
 
 
-def _bodies(*, with_model: bool) -> dict[str, Any]:
-    """Return what the request and the replies hold. ``with_model``: the body names the model, and not the address."""
-    schema = {"type": "object"} | ({"required": ["model"]} if with_model else {})
-    content = {"application/json": {"schema": schema}}
-    answers = {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {"schema": {"type": "string"}}}
+def _answer(kind: str) -> dict[str, Any]:
+    """Return the reply of a model: JSON of that type, or a stream."""
+    stream, header = {"schema": {"type": "string"}}, {"schema": {"type": "string"}}
     return {
-        "requestBody": {"required": True, "content": content},
-        "responses": {
-            "200": {
-                "description": "The answer",
-                "content": answers,
-                "headers": {
-                    "x-dragoman-request-id": {"schema": {"type": "string"}},
-                    "x-dragoman-losses": {"schema": {"type": "string"}},
-                },
-            },
-            **{status: {"description": text} for status, text in _ERRORS.items()},
+        "description": "The answer",
+        "content": {
+            "application/json": {"schema": {"type": kind}},
+            "text/event-stream": stream,
+            "application/x-ndjson": stream,
         },
+        "headers": {"x-dragoman-request-id": header, "x-dragoman-losses": header},
     }
+
+
+def _errors(texts: Mapping[str, str], media: str = "application/json") -> dict[str, Any]:
+    """Return the replies with these statuses: JSON in the shape of the client's wire, or a page."""
+    content = {"application/json": {"schema": {"type": "object"}}} | ({media: {}} if media == "text/html" else {})
+    return {status: {"description": texts[status], "content": content} for status in sorted(texts)}
 
 
 def _version() -> str:

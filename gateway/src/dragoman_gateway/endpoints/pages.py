@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from dragoman.errors import NotFoundError
 from dragoman_gateway.database import DatabaseUnavailableError
@@ -111,9 +110,11 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
     reply = _error(wire_of(request.headers), _MethodError(f"{request.method} is not possible here"))
-    reply.headers.update(error.headers or {})
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    path = next(each.path for each in routes if each.matches(request.scope)[0] is not Match.NONE)
+    methods = {method for each in routes if each.path == path for method in each.methods or ()}
+    reply.headers["allow"] = ", ".join(sorted(methods))  # the router names those of the first route alone
     return reply
 
 
