@@ -78,6 +78,7 @@ def build_app(gateway: Gateway) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        gateway.preload()
         yield
         await gateway.close()
 

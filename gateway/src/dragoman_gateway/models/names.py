@@ -39,6 +39,11 @@ class Models:
             raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
         return self._deployments.get(rule) or self._alone(model)
 
+    @property
+    def configured(self) -> tuple[str, ...]:
+        """All models that the names of the settings may ask."""
+        return tuple(dict.fromkeys(place.model for each in self._deployments.values() for place in each.all))
+
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
         """Return the rule that each model has to pass that is asked for the name; None for no rule.
 

@@ -20,6 +20,7 @@ from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.callers import CallerClients
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
+from dragoman_gateway.running.preload import preload
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.server.logs import log_request
@@ -205,8 +206,14 @@ class Gateway:
             await each.close()
         await close_idle_connections_async()
 
+    def preload(self) -> None:
+        """Load what the first request would load."""
+        preload(self.current.models.configured)
+
     def _reload(self, load: Callable[[], Generation]) -> Generation:
-        return self._with_access(load())
+        generation = self._with_access(load())
+        preload(generation.models.configured)
+        return generation
 
     def _with_access(self, generation: Generation) -> Generation:
         if generation.own_access is None:
