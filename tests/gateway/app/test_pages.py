@@ -88,10 +88,13 @@ def test_an_unknown_address_is_an_error_of_the_client_s_wire(path: str) -> None:
     assert ("without /v1" in other.text) == path.startswith("/v1/v1")
 
 
-def test_a_wrong_method() -> None:
+@pytest.mark.parametrize(
+    ("path", "allowed"), [("/v1/chat/completions", "POST"), ("/v1/responses/resp_1", "DELETE, GET, HEAD")]
+)
+def test_a_wrong_method(path: str, allowed: str) -> None:
     with gateway_before(whole_reply("chat"), models={}) as (url, _):
-        reply = httpx.delete(f"{url}/v1/chat/completions")
-    assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+        reply = httpx.put(url + path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, allowed)
 
 
 CONFIGURATION = """
