@@ -19,7 +19,6 @@ from dragoman.transport.drain import drain, drain_async
 from dragoman.transport.inflate import Inflater
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
-from dragoman.transport.time_left import Deadline
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
@@ -231,10 +230,9 @@ class AsyncRetryingTransport(_TransportBase):
         while True:
             call.begin_recording()
             try:
-                with _deadline(call):
-                    async with self._open(call) as response:
-                        call.set_headers(response)
-                        body = await self._read_body(call, response)
+                async with _deadline(call), self._open(call) as response:
+                    call.set_headers(response)
+                    body = await self._read_body(call, response)
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
@@ -259,7 +257,7 @@ class AsyncRetryingTransport(_TransportBase):
             call.begin_recording()
             async with _LateContext() as attempt:
                 try:
-                    with _deadline(call):
+                    async with _deadline(call):
                         response = await attempt.enter(self._open(call))
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
@@ -325,11 +323,13 @@ class _LateContext:
         return None if self._entered is None else await self._entered.__aexit__(kind, error, trace)
 
 
-def _deadline(call: Call) -> AbstractContextManager[None]:
+def _deadline(call: Call) -> AbstractAsyncContextManager[object]:
     """Cancel what runs inside when the call's time is over; the network's own limits, which say what was late, are
     earlier."""
+    import asyncio
+
     left = call.seconds_left
-    return contextlib.nullcontext() if left is None else Deadline(left + _GRACE_SECONDS)
+    return asyncio.timeout(None if left is None else left + _GRACE_SECONDS)
 
 
 def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:

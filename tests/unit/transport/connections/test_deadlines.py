@@ -1,7 +1,5 @@
 """The deadline of a call holds in every phase, with every engine, whatever the server sends meanwhile."""
 
-import asyncio
-import contextlib
 import threading
 import time
 
@@ -10,7 +8,6 @@ import pytest
 from dragoman.adapter.errors import RequestTimeoutError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import RetryPolicy
-from dragoman.transport.time_left import Deadline
 from tests.unit.transport.connections.slow_servers import PHASES, Slowness, slow_provider
 from tests.unit.transport.drivers import AIOHTTP, DRIVERS, HTTPX2, Driver
 
@@ -83,37 +80,3 @@ def test_lookups_share_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on.set()
     assert [future.result(30) for future in futures] == [[]] * 20
     assert most <= 3
-
-
-def _run_in_deadline(seconds: float, *, cancelled_too: bool = False) -> tuple[BaseException | None, int, bool]:
-    """Return what ends a wait inside a deadline, how often the task counts as cancelled then, and whether the deadline
-    still had a timer.
-    """
-
-    async def run() -> tuple[BaseException | None, int, bool]:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()  # somebody did so before, and was ignored
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        outcome: BaseException | None = None
-        deadline = Deadline(seconds)
-        try:
-            with deadline:
-                if cancelled_too:
-                    asyncio.get_running_loop().call_later(seconds, task.cancel)
-                await asyncio.sleep(0 if seconds else PATIENCE)
-        except BaseException as raised:
-            outcome = raised
-        return outcome, task.cancelling(), deadline._timer is not None and not deadline._timer.cancelled()
-
-    return asyncio.run(run())
-
-
-def test_a_deadline_cancels_as_the_timeout_of_asyncio_does() -> None:
-    """Only its own cancellation becomes a TimeoutError. One by somebody else remains, also at the same moment."""
-    outcome, cancellations, has_timer = _run_in_deadline(0.0)
-    assert (type(outcome), cancellations, has_timer) == (TimeoutError, 1, False)
-    outcome, cancellations, has_timer = _run_in_deadline(0.0, cancelled_too=True)
-    assert (type(outcome), cancellations, has_timer) == (asyncio.CancelledError, 2, False)
-    assert _run_in_deadline(PATIENCE) == (None, 1, False)
