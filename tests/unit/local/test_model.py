@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.transport.local.files import known_models
 from dragoman.transport.local.model import LocalModel, get_model
 
 TELEMETRY = "openvino_telemetry"
@@ -25,6 +26,7 @@ def modules_seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(sys.modules.get(TELEMETRY, "absent"))
         return SimpleNamespace(LLMPipeline=refuse)
 
+    known_models()  # reading its table imports
     monkeypatch.setattr("importlib.import_module", load)
     monkeypatch.delitem(sys.modules, TELEMETRY, raising=False)
     return found
