@@ -65,7 +65,7 @@ def _describe(operation: Mapping[str, Any]) -> dict[str, Any]:
         return described | {"responses": _errors(refused)}
     media = operation.get("media", "application/json")
     found = {"description": "OK", "content": {media: {}}}
-    errors = {} if operation.get("open") else _REFUSED | _UNAVAILABLE | (_MISSING if names else {})
+    errors = _UNAVAILABLE | ({} if operation.get("open") else _REFUSED) | (_MISSING if names else {})
     return described | {"responses": {"200": found, **_errors(errors, media)}}
 
 
