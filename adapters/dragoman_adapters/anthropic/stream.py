@@ -1,6 +1,5 @@
 """Decodes the stream of the Messages API (docs/reference/wires/anthropic.md). The terminal event is message_stop."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.text_skimmer import STRING
+from dragoman.adapter.replies.text_skimmer import TextFrame
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -32,9 +31,11 @@ _EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
     "text": {"text": ""},
     "thinking": {"thinking": ""},
 }
-_TEXT_FRAME = re.compile(
-    rb'event: content_block_delta\ndata: ?\{"type": ?"content_block_delta", ?"index": ?(?P<key>\d++, ?"delta": ?'
-    rb'\{"type": ?"(?:text_delta", ?"text|thinking_delta", ?"thinking)"): ?(?P<text>%b) *+\} *+\} *+\n\n' % STRING
+_TEXT_FRAME = TextFrame(
+    before=rb'event: content_block_delta\ndata: ?\{"type": ?"content_block_delta", ?"index": ?',
+    key=rb'\d++, ?"delta": ?\{"type": ?"(?:text_delta", ?"text|thinking_delta", ?"thinking)',
+    between=rb'": ?',
+    after=rb" *+\} *+\} *+\n\n",
 )
 
 

@@ -1,7 +1,6 @@
 """Decodes the stream of Chat Completions (docs/reference/wires/openai-chat.md). The terminal event is [DONE], by
 dialect."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.text_skimmer import STRING
+from dragoman.adapter.replies.text_skimmer import STRING, TextFrame
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
@@ -46,10 +45,11 @@ _HEAD = (
     % STRING
 )
 _EMPTY = rb'"(?:logprobs|finish_reason)": ?null'
-_TEXT_FRAME = re.compile(
-    rb'data: ?\{(?:%b, ?)*+"choices": ?\[\{"index": ?0, ?(?:%b, ?)*+' % (_HEAD, _EMPTY)
-    + rb'"delta": ?\{"(?P<key>content|reasoning_content|reasoning)": ?(?P<text>%b)\}' % STRING
-    + rb"(?:, ?%b)*+\}\](?:, ?%b)*+\}\n\n" % (_EMPTY, _HEAD)
+_TEXT_FRAME = TextFrame(
+    before=rb'data: ?\{(?:%b, ?)*+"choices": ?\[\{"index": ?0, ?(?:%b, ?)*+"delta": ?\{"' % (_HEAD, _EMPTY),
+    key=rb"content|reasoning_content|reasoning",
+    between=rb'": ?',
+    after=rb"\}(?:, ?%b)*+\}\](?:, ?%b)*+\}\n\n" % (_EMPTY, _HEAD),
 )
 
 _COVERED_CHUNK_FIELDS = frozenset({"choices", "object", "obfuscation"})

@@ -5,7 +5,6 @@ event names or items of the final object, or add a ``[DONE]``. Then an event bel
 latest open item.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.text_skimmer import STRING
+from dragoman.adapter.replies.text_skimmer import STRING, TextFrame
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,
@@ -57,11 +56,12 @@ REPEATED_EVENTS = {
 }  # fmt: skip
 """Events that repeat deltas, or have no content."""
 
-_TEXT_FRAME = re.compile(
-    rb'(?:event: response\.output_text\.delta\n)?+data: ?\{"type": ?"response\.output_text\.delta", ?'
-    rb'(?:"sequence_number": ?\d++, ?)?+(?P<key>"item_id": ?%b, ?"output_index": ?\d++, ?"content_index": ?\d++), ?'
-    rb'"delta": ?(?P<text>%b)(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*+\}\n\n'
-    % (STRING, STRING, STRING)
+_TEXT_FRAME = TextFrame(
+    before=rb'(?:event: response\.output_text\.delta\n)?+data: ?\{"type": ?"response\.output_text\.delta", ?'
+    rb'(?:"sequence_number": ?\d++, ?)?+',
+    key=rb'"item_id": ?%b, ?"output_index": ?\d++, ?"content_index": ?\d++' % STRING,
+    between=rb', ?"delta": ?',
+    after=rb'(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*+\}\n\n' % STRING,
 )
 
 

@@ -7,7 +7,6 @@ does the framing, orders the last events, and turns invalid data into a typed er
 """
 
 import logging
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
@@ -28,7 +27,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.replies.document import BLANKS, Document
 from dragoman.adapter.replies.framing import Frame, SseDecoder
-from dragoman.adapter.replies.text_skimmer import TextSkimmer
+from dragoman.adapter.replies.text_skimmer import TextFrame, TextSkimmer
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -61,6 +60,8 @@ _LARGE_FRAME = 1024 * 1024
 _MAX_WARNINGS = 100
 _SLICE = 4 * 1024
 """Bytes that are decoded before their events are handed out."""
+_SKIMMED_SLICE = 8 * _SLICE
+"""The same for a decoder that leaves text out or joins it."""
 _WORK_SECONDS = 0.005
 """Seconds of work after which the event loop may run other tasks."""
 
@@ -85,8 +86,8 @@ UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
 class StreamDecoder(ABC):
     """Takes chunks and returns events; `done` is set once the last event was returned."""
 
-    text_frame: ClassVar[re.Pattern[bytes] | None] = None
-    """Matches a whole frame that adds to a text and does nothing else; see `TextSkimmer`. None if the wire has none."""
+    text_frame: ClassVar[TextFrame | None] = None
+    """The form of a frame that adds to a text and does nothing else. None if the wire has none."""
 
     def __init__(self, provider: str, framing: Framing) -> None:
         self.provider = provider
@@ -107,6 +108,11 @@ class StreamDecoder(ABC):
         self._document: Document | None = None
         self._unknown: set[str] = set()
         self._tool_starts = 0
+
+    @property
+    def slice_bytes(self) -> int:
+        """The bytes of a chunk that are decoded before their events are handed out."""
+        return _SLICE if self._skimmer is None else _SKIMMED_SLICE
 
     @abstractmethod
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -328,7 +334,7 @@ def decode_batches(
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:
-            for piece in _slices(chunk):
+            for piece in _slices(chunk, decoder.slice_bytes):
                 if events := decoder.feed(piece):
                     yield events
                 if decoder.done:
@@ -354,7 +360,7 @@ async def decode_batches_async(
     gave_way_at, unmeasured = clock(), 0
     try:
         async for chunk in chunks:
-            for piece in _slices(chunk):
+            for piece in _slices(chunk, decoder.slice_bytes):
                 if events := decoder.feed(piece):
                     yield events
                 if decoder.done:
@@ -375,11 +381,11 @@ async def decode_batches_async(
         yield events
 
 
-def _slices(chunk: bytes) -> Sequence[bytes] | Iterator[bytes]:
+def _slices(chunk: bytes, size: int) -> Sequence[bytes] | Iterator[bytes]:
     """Return a chunk in small pieces: the events of the first are handed out before the others are decoded."""
-    if len(chunk) <= _SLICE:
+    if len(chunk) <= size:
         return (chunk,)
-    return (chunk[start : start + _SLICE] for start in range(0, len(chunk), _SLICE))
+    return (chunk[start : start + size] for start in range(0, len(chunk), size))
 
 
 async def _give_way() -> None:
