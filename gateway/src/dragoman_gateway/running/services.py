@@ -141,28 +141,35 @@ class RequestServices:
         """Return what the reply goes through on its way to the client."""
         if self.stored is not None and not self.stored.background:
             send = Recorder(send, self.stored, self._services.responses).send
-        if self.state is None and (request.caller.key_id is None or request.wire.name == "chat"):
-            return send
-        caller = request.caller
+        if self.state is not None:
+            send = self._storing(self.state, request.caller, send)
+        return send if request.caller.key_id is None else self._noting_ids(request.caller, send)
 
-        async def send_recorded(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                await self._record(caller, message.get("body", b""))
+    def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:
+        """Return what stores the state that the reply added before its bytes are sent."""
+        states = self._services.states
+        assert states is not None
+
+        async def store_and_send(message: Message) -> None:
+            await states.store(state, caller.owner)
+            state.written = {}
             await send(message)
 
-        return send_recorded
+        return lambda message: store_and_send(message) if state.written else send(message)
 
-    async def _record(self, caller: Caller, body: bytes) -> None:
-        services = self._services
-        if self.state is not None and self.state.written and services.states is not None:
-            await services.states.store(self.state, caller.owner)
-            self.state.written = {}
-        if _may_name_ids(body) and (new := find_made_ids(body) - self._made):
-            self._made |= new
-            try:
-                await services.owned.record(caller, new)
-            except DatabaseUnavailableError:
-                services.owned.dropped += len(new)
+    def _noting_ids(self, caller: Caller, send: Send) -> Send:
+        """Return what notes the owner of the ids that the reply names before its bytes are sent."""
+
+        async def note_and_send(message: Message) -> None:
+            if new := find_made_ids(message["body"]) - self._made:
+                self._made |= new
+                try:
+                    await self._services.owned.record(caller, new)
+                except DatabaseUnavailableError:
+                    self._services.owned.dropped += len(new)
+            await send(message)
+
+        return lambda message: note_and_send(message) if _may_name_ids(message.get("body", b"")) else send(message)
 
 
 def _may_name_ids(body: bytes) -> bool:
