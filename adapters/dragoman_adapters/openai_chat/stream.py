@@ -46,10 +46,10 @@ _HEAD = (
 )
 _EMPTY = rb'"(?:logprobs|finish_reason)": ?null'
 _TEXT_FRAME = TextFrame(
-    before=rb'data: ?\{(?:%b, ?)*+"choices": ?\[\{"index": ?0, ?(?:%b, ?)*+"delta": ?\{"' % (_HEAD, _EMPTY),
+    before=rb'data: ?\{(?:%b, ?)*"choices": ?\[\{"index": ?0, ?(?:%b, ?)*"delta": ?\{"' % (_HEAD, _EMPTY),
     key=rb"content|reasoning_content|reasoning",
     between=rb'": ?',
-    after=rb"\}(?:, ?%b)*+\}\](?:, ?%b)*+\}\n\n" % (_EMPTY, _HEAD),
+    after=rb"\}(?:, ?%b)*\}\](?:, ?%b)*\}\n\n" % (_EMPTY, _HEAD),
 )
 
 _COVERED_CHUNK_FIELDS = frozenset({"choices", "object", "obfuscation"})

@@ -57,11 +57,11 @@ REPEATED_EVENTS = {
 """Events that repeat deltas, or have no content."""
 
 _TEXT_FRAME = TextFrame(
-    before=rb'(?:event: response\.output_text\.delta\n)?+data: ?\{"type": ?"response\.output_text\.delta", ?'
-    rb'(?:"sequence_number": ?\d++, ?)?+',
+    before=rb'(?:event: response\.output_text\.delta\n)?data: ?\{"type": ?"response\.output_text\.delta", ?'
+    rb'(?:"sequence_number": ?\d++, ?)?',
     key=rb'"item_id": ?%b, ?"output_index": ?\d++, ?"content_index": ?\d++' % STRING,
     between=rb', ?"delta": ?',
-    after=rb'(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*+\}\n\n' % STRING,
+    after=rb'(?:, ?"(?:logprobs": ?\[\]|sequence_number": ?\d++|obfuscation": ?%b))*\}\n\n' % STRING,
 )
 
 

@@ -22,7 +22,7 @@ MAX_IDLE_LINES = 1_000_000
 
 _BOM = b"\xef\xbb\xbf"
 _EMPTY_LINES = re.compile(rb"\n{3,}")
-_COMMENTS = re.compile(rb"(?<=\n)(?::[^\n]*+\n)++")
+_COMMENTS = re.compile(rb"(?<=\n):[^\n]*+\n")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta
 
-STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*"'
 """A JSON text, as part of a pattern."""
 _END = b"\n\n"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -26,7 +26,7 @@ class TextFrame:
         self.one = re.compile(b"%b(?P<key>%b)%b(?P<text>%b)%b" % (before, key, between, STRING, after))
         self.run = re.compile(
             b"(?P<begin>%b(?P<key>%b)%b)%b" % (before, key, between, end)
-            + b"(?:(?:(?P=begin)|%b(?P=key)%b)%b)*+" % (before, between, end)
+            + b"(?:(?:(?P=begin)|%b(?P=key)%b)%b)*" % (before, between, end)
         )
         """Frames in a row that add to the same text."""
 

@@ -66,6 +66,19 @@ def test_the_counts_and_the_end_are_those_of_the_whole_stream(name: str) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_part_of_a_frame_is_never_taken_for_a_whole_one(name: str) -> None:
+    """Wherever it is cut: the rest of it arrives later."""
+    frame = decoder_of(name, skims=False).text_frame
+    assert frame is not None
+    whole = [each for each in WIRES[name].text_stream(words(DELTAS)) if frame.one.fullmatch(each)][:2]
+    for cut in range(len(whole[1])):
+        found = frame.run.match(whole[0] + whole[1][:cut])
+        assert found is not None
+        assert found.end() == len(whole[0])
+    assert frame.run.fullmatch(b"".join(whole))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_calls_are_read_as_always(name: str) -> None:
     plain, skimmed = both(name, [*WIRES[name].call_stream([arguments(500)] * 2)])
     assert skimmed == plain
