@@ -145,17 +145,16 @@ def modules_of(code: str) -> tuple[list[str], list[str]]:
     """The modules of Dragoman that a fresh process has loaded after it ran the code, and the third-party packages,
     without those that httpx loads if they are installed.
     """
+    note_start = "import sys; at_start = {*sys.modules}\n"  # Debian's Python has a sitecustomize
     print_modules = """
-import sys
 own = sorted(name for name in sys.modules if name.partition(".")[0].startswith("dragoman"))
 known = {*sys.stdlib_module_names, *sys.builtin_module_names, "tests"}
-packages = {name.partition(".")[0] for name in sys.modules if not name.startswith("dragoman")}
+packages = {name.partition(".")[0] for name in sys.modules.keys() - at_start if not name.startswith("dragoman")}
 import json
 print(json.dumps([own, sorted(name for name in packages - known if not name.startswith("_"))]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code + print_modules], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+    program = note_start + code + print_modules
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     own, others = json.loads(done.stdout)
     return own, [name for name in others if name not in _DECODERS]
 

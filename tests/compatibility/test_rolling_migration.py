@@ -4,12 +4,10 @@ The older version really runs: its source comes from the history of this reposit
 have the version 0001.
 """
 
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +18,9 @@ import pytest
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, Store, StoreError, StoreVersionError
 from dragoman.store.schema import HEAD
+from tests.history import unpack_commit
 from tests.store.load import integrity
 
-ROOT = Path(__file__).parents[2]
 OLD = "3559d00"
 OLD_PROGRAM = """
 import json, sys
@@ -54,16 +52,13 @@ Ask = Callable[..., Any]
 @pytest.fixture(scope="module")
 def old_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the older version's package."""
-    command = ["git", "archive", OLD, "src/dragoman", "pricing", "pyproject.toml"]
+    folder = tmp_path_factory.mktemp("old")
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        unpack_commit(OLD, folder, "src/dragoman", "pricing", "pyproject.toml")
     except OSError:
         pytest.skip("git is not installed")
-    if done.returncode:
+    except subprocess.CalledProcessError:
         pytest.skip("the history of this repository is not here")
-    folder = tmp_path_factory.mktemp("old")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
     return folder / "src"
 
 

@@ -47,7 +47,8 @@ def unpack_sdist(sdist: Path, folder: Path) -> Path:
     Files that the sdist adds to a checkout are removed.
     """
     with tarfile.open(sdist) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 has it
+        packed.extractall(folder)
     (root,) = folder.iterdir()
     (root / "PKG-INFO").unlink()
     for path in sorted(root.rglob("*")):

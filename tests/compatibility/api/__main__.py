@@ -5,16 +5,14 @@ commit or tag of the repository. Both exit with 1 if a name was removed or chang
 """
 
 import argparse
-import io
-import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 from tests.compatibility.api import versions
 from tests.compatibility.api.documented import ROOT, parse_api_page
 from tests.compatibility.api.surface import surface
+from tests.history import unpack_commit
 
 
 def main() -> int:
@@ -36,13 +34,8 @@ def main() -> int:
 
 def surface_at(ref: str) -> dict[str, str]:
     """The public surface of a commit, by what that commit's docs/api.md promises."""
-    packed = subprocess.run(
-        ["git", "archive", "--format=tar", ref, "src/dragoman", "docs/api.md"],
-        cwd=ROOT, capture_output=True, check=True,
-    ).stdout  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
+        unpack_commit(ref, Path(folder), "src/dragoman", "docs/api.md")
         return surface(Path(folder) / "src", parse_api_page(Path(folder) / "docs" / "api.md"))
 
 

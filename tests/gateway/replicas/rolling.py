@@ -6,13 +6,10 @@ this one with one more migration; with ``--old``, this version replaces the one 
 """
 
 import argparse
-import io
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -29,10 +26,10 @@ from tests.gateway.replicas.kills import bookings, conversations, responses, rev
 from tests.gateway.replicas.rows import Row, print_rows
 from tests.gateway.replicas.sharing import counted
 from tests.gateway.scripted import Answer, Received
+from tests.history import unpack_commit
 from tests.store.databases import SKIP_REASON, postgres_url
 from tests.unit.limits.redis_server import HOW_TO_RUN, REDIS_URL
 
-ROOT = Path(__file__).parents[3]
 _SOURCES = ("src", "adapters", "gateway/src")
 NEXT = "9999"
 _MIGRATION = f'''"""What a later version may do: add a column, a table and an index."""
@@ -64,10 +61,7 @@ def next_version(folder: Path) -> list[Path]:
 
 def earlier_version(commit: str, folder: Path) -> list[Path]:
     """Write the packages of a commit, and return their folders."""
-    command = ["git", "archive", commit, *_SOURCES, "pricing", "pyproject.toml"]
-    packed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    unpack_commit(commit, folder, *_SOURCES, "pricing", "pyproject.toml")
     return [folder / each for each in _SOURCES]
 
 
