@@ -1,5 +1,6 @@
 """Opening creates or migrates a database, and leaves others alone."""
 
+import gc
 import sqlite3
 import sys
 from contextlib import closing
@@ -215,6 +216,17 @@ def test_a_closed_connection_is_replaced(server_place: str) -> None:
         session = store.create()
         _cut(store)
         assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
+
+
+def test_a_store_that_nobody_closes_leaves_no_open_connection(tmp_path: Path) -> None:
+    """Python 3.13 warns of each."""
+    store = Store(f"sqlite:///{tmp_path}/chats.db")
+    with store._database.engine.connect() as pooled:
+        connection: Any = pooled.connection.dbapi_connection
+    del store, pooled
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
 
 
 @pytest.mark.parametrize(

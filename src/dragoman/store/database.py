@@ -9,6 +9,7 @@ import selectors
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum, auto
@@ -80,6 +81,8 @@ class Database:
             if self.is_sqlite
             else self._create_postgres_engine(pool_size)
         )
+        # Nothing of the engine refers to this object. One that nobody closes is collected with its connections.
+        weakref.finalize(self, self.engine.dispose).atexit = False
         self._lock = threading.RLock()
         reset_after_fork(self)
 
@@ -176,7 +179,8 @@ class Database:
             connect_args={"timeout": min(_BUSY_TIMEOUT, self.timeout), "check_same_thread": False},
             **pool,
         )
-        event.listen(engine, "connect", lambda connection, _: self._configure_connection(connection, synchronous))
+        timeout = self.timeout
+        event.listen(engine, "connect", lambda connection, _: _configure_sqlite(connection, synchronous, timeout))
         event.listen(engine, "begin", _begin_transaction)
         return engine
 
@@ -186,31 +190,14 @@ class Database:
         if file is None or not file.is_file():
             raise ConfigurationError(f"there is no store {self.url.database or 'in memory'!r:.200}")
 
+        timeout = min(_BUSY_TIMEOUT, self.timeout)
+
         def connect() -> sqlite3.Connection:
-            return connect_read_only(
-                file, timeout=min(_BUSY_TIMEOUT, self.timeout), check_same_thread=False, isolation_level=None
-            )
+            return connect_read_only(file, timeout=timeout, check_same_thread=False, isolation_level=None)
 
         engine = create_engine("sqlite://", hide_parameters=True, creator=connect, poolclass=NullPool)
         event.listen(engine, "begin", _begin_transaction)
         return engine
-
-    def _configure_connection(self, connection: Any, synchronous: Synchronous) -> None:
-        connection.isolation_level = None  # this class begins transactions, not the driver
-        connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(_BUSY_TIMEOUT, self.timeout))}")
-        deadline = time.monotonic() + self.timeout
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                # If two programs open a new file at once, this statement does not wait for the lock.
-                if not _is_busy(error) or time.monotonic() >= deadline:
-                    raise
-                time.sleep(random.uniform(0, _MAX_PAUSE))
-        connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA secure_delete = ON")
 
     def _create_postgres_engine(self, pool_size: int) -> Engine:
         try:
@@ -223,13 +210,33 @@ class Database:
             )
         except ImportError:
             raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
-        event.listen(engine, "connect", lambda connection, _: self._limit_locks(connection))
+        timeout = self.timeout
+        event.listen(engine, "connect", lambda connection, _: _limit_locks(connection, timeout))
         event.listen(engine, "checkout", _check_connection_open)
         return engine
 
-    def _limit_locks(self, connection: Any) -> None:
-        connection.execute(f"SET lock_timeout = {max(1, int(1000 * self.timeout))}")
-        connection.commit()
+
+def _configure_sqlite(connection: Any, synchronous: Synchronous, timeout: float) -> None:
+    connection.isolation_level = None  # `Database` begins transactions, not the driver
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(_BUSY_TIMEOUT, timeout))}")
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            # If two programs open a new file at once, this statement does not wait for the lock.
+            if not _is_busy(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(random.uniform(0, _MAX_PAUSE))
+    connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+
+
+def _limit_locks(connection: Any, timeout: float) -> None:
+    connection.execute(f"SET lock_timeout = {max(1, int(1000 * timeout))}")
+    connection.commit()
 
 
 def parse_url(url: str | URL) -> URL:

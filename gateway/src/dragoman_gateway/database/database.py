@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -58,6 +59,7 @@ class Database:
         self.is_shared = not self._is_sqlite
         """Whether several machines can use it."""
         self._engine = self._create_engine(in_memory)
+        weakref.finalize(self, self._engine.dispose).atexit = False  # for one that nobody closes
         self._writes = threading.RLock()
         """SQLite has one writer at a time: threads queue here instead of polling the file's lock."""
         self._is_serial = in_memory
