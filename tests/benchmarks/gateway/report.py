@@ -1,4 +1,5 @@
-"""``python -m tests.benchmarks.gateway [server ...] [--seconds S] [--rounds N] [--streams N] [--soak S | --workers]``.
+"""``python -m tests.benchmarks.gateway [server ...] [--seconds S] [--rounds N] [--deltas each | burst] [--streams N]
+[--soak S | --workers]``.
 
 The servers take turns in each round, so that a machine that others use slows all of them alike; the medians count. CPU
 is that of the server's processes, for a request that ended well; the ratios are to the bare proxy of the same run. The
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("server", nargs="*", help=f"of {', '.join(SERVERS)} (default: all that are installed)")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default 5)")
     parser.add_argument("--rounds", type=int, default=3, help="of all servers; the medians count (default 3)")
+    how = "how the provider sends the deltas of a stream: each alone (default), or all at once"
+    parser.add_argument("--deltas", choices=("each", "burst"), default="each", help=how)
     parser.add_argument("--streams", type=int, default=1000, help="open at once (default 1,000; 0 leaves it out)")
     parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS", help="a mixed load on ours, such as 600")
     parser.add_argument("--workers", action="store_true", help="only ours, with 1, 2 and 4 workers")
@@ -80,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for _ in range(options.rounds):
             for server in tuple(servers):
                 try:
-                    measured += _measure(server, upstream, options.seconds)
+                    measured += _measure(server, f"{upstream}/{options.deltas}", options.seconds)
                 except NotStartedError as error:
                     print(f"{server}: {error}")
                     servers.remove(server)
@@ -100,7 +103,7 @@ def _request(target: Target, name: str, *, stream: bool) -> bytes:
 
 def _measure(server: str, upstream: str, seconds: float) -> list[Row]:
     rows: list[Row] = []
-    with running(server, f"{upstream}/each") as target:
+    with running(server, upstream) as target:
         for shape, name, stream in SHAPES:
             if name not in target.models:
                 continue
