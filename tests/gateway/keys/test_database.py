@@ -1,6 +1,8 @@
 """The gateway's database: its tables, its versions, and what it says when it fails."""
 
 import asyncio
+import gc
+import sqlite3
 import threading
 from importlib.resources import files
 from pathlib import Path
@@ -165,3 +167,13 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="set `database` under") as caught:
         Database(f"sqlite:///{tmp_path}/file/gateway.db")
     assert str(tmp_path / "file") in str(caught.value)
+
+
+def test_a_database_that_nobody_closes_leaves_no_open_connection(tmp_path: Path) -> None:
+    """Python 3.13 warns of each."""
+    database = Database(f"sqlite:///{tmp_path}/gateway.db")
+    pooled: Any = database.run(lambda connection: connection.connection.dbapi_connection)
+    del database
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        pooled.execute("SELECT 1")
