@@ -20,7 +20,7 @@ from dragoman.testing import ScriptedProvider, scripted_reply
 from tests.tables import each_row
 
 HOUR = timedelta(hours=1)
-SECRET = "4711"
+SECRET = "quince4711"
 
 
 class Times:

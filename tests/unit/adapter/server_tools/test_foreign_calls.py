@@ -115,7 +115,7 @@ def test_an_answer_of_the_program_becomes_the_users_text() -> None:
 
 def test_blocks_that_are_no_calls_are_left_out() -> None:
     """A compaction item has nothing that another provider could read."""
-    body, losses = send(CLAUDE, block({"type": "compaction", "encrypted_content": "abc"}, "openai"))
-    assert "abc" not in body
+    body, losses = send(CLAUDE, block({"type": "compaction", "encrypted_content": "sealed text"}, "openai"))
+    assert "sealed text" not in body
     assert "left out" not in body
     assert "native_block" in [loss.kind for loss in losses]

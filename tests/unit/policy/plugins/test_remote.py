@@ -16,7 +16,7 @@ from dragoman.policy.plugins import RemotePlugin
 from dragoman.testing.faults.server import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.canonical.extensions.samples import full
 
-MESSAGE = Message.user("My number is 4711.")
+MESSAGE = Message.user("My number is quince4711.")
 
 
 def run(server: FaultyServer, message: Message = MESSAGE, **settings: Any) -> Extensions | None:
@@ -53,9 +53,9 @@ def test_labels_of_an_answer_are_added() -> None:
 
     def handwritten_service(received: ReceivedRequest) -> HttpReply:
         content = json.loads(received.body)["input"].get("content") or ""
-        return json_reply({"allow": True, "labels": ["PII"] if "4711" in content else []})
+        return json_reply({"allow": True, "labels": ["PII"] if "quince4711" in content else []})
 
-    result = Message.tool("tu_1", [ToolResultBlock(tool_use_id="tu_2", content=(TextBlock(text="4711"),))])
+    result = Message.tool("tu_1", [ToolResultBlock(tool_use_id="tu_2", content=(TextBlock(text="quince4711"),))])
     for message in (MESSAGE, result):
         with FaultyServer(handwritten_service) as server:
             assert labels_of(run(server, message)) == labels_of(full()) | {"PII"}
@@ -82,7 +82,7 @@ def test_anything_else_denies_or_is_ignored_explicitly(script: Any, caplog: Any)
     """Fail closed by default; nothing of the content is in the reason."""
     denied = refusal(script)
     assert denied.code == "remote_unavailable"
-    assert "4711" not in str(denied)
+    assert "quince4711" not in str(denied)
     with caplog.at_level(logging.WARNING, logger="dragoman.policy"), FaultyServer([script]) as server:
         assert run(server, on_error="ignore") == full()
     assert "continues without the plugin remote" in caplog.text
