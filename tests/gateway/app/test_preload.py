@@ -21,6 +21,19 @@ with scripted.gateway_before(scripted.Upstream()) as address, httpx.Client(trust
     print(*sorted(set(sys.modules) - before))
 """
 
+RELOADED = """
+import asyncio, sys
+from pathlib import Path
+from dragoman_gateway import app
+
+file = Path("dragoman.toml")
+gateway = app.state.gateway
+before = set(sys.modules)
+file.write_text(file.read_text().replace("openai-chat:gpt-4.1", "google:gemini-3-pro-preview"))
+assert asyncio.run(gateway.reload())
+print(*sorted(set(sys.modules) - before))
+"""
+
 
 @pytest.mark.parametrize(
     ("wire", "model"), [("chat", "google-model"), ("messages", "chat-model"), ("responses", "messages-model")]
@@ -31,3 +44,11 @@ def test_the_first_request_loads_nothing(wire: str, model: str) -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
     loaded = {name for name in ended.stdout.split() if name.startswith(("dragoman", "aiohttp"))}
     assert {name for name in loaded if not name.startswith("dragoman.transport.engines.")} == set()
+
+
+def test_a_reload_loads_what_its_models_need(tmp_path: Path) -> None:
+    """Before it takes the place of the old configuration, under which requests go on."""
+    (tmp_path / "dragoman.toml").write_text('[gateway.models]\nhouse = "openai-chat:gpt-4.1"\n', encoding="utf-8")
+    command = [sys.executable, "-c", RELOADED]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+    assert "dragoman_adapters.google.adapter" in ended.stdout.split()
