@@ -71,6 +71,12 @@ class AnthropicAdapter(WireAdapter):
             headers |= request.merge_list_header("anthropic-beta", encode.BINDING_BETA)
         return headers
 
+    def parse_reply(self, response: WireResponse) -> dict[str, Any]:
+        native = super().parse_reply(response)
+        if native.get("type") == "error":
+            raise errors.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
+        return native
+
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         return decode.decode_message(native, reply)
 

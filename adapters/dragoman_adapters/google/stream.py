@@ -30,6 +30,7 @@ from dragoman_adapters.google import decode, errors
 from dragoman_adapters.google.accumulator import PartChange, ReplyAccumulator
 
 _BOM = b"\xef\xbb\xbf"
+_DONE = b"[DONE]"
 
 
 class ReplyFrameDecoder:
@@ -77,6 +78,8 @@ class GoogleStreamDecoder(StreamDecoder):
         self._started = False
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
+        if frame.data == _DONE:  # some proxies end every stream with OpenAI's marker
+            return
         chunk = wirejson.loads_object(frame.data, what="a stream chunk")
         if "error" in chunk:
             raise errors.decode_error(chunk, ErrorContext(self.provider, self._model))

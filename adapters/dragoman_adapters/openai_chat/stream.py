@@ -87,8 +87,6 @@ class ChatStreamDecoder(StreamDecoder):
         data = frame.data.strip()
         if data == DONE:
             return self._finish()
-        if not data:
-            return ()
         chunk = wirejson.loads_object(data, what="a stream event")
         error = errors.find_embedded_error(chunk, self._dialect)
         if error is None and frame.event == "error":
@@ -111,7 +109,8 @@ class ChatStreamDecoder(StreamDecoder):
 
     def end(self) -> Iterable[StreamEvent]:
         has_usage = self._usage is not None or not self._dialect.final_usage
-        if not self._dialect.done_marker and self._choice.get("finish_reason") and has_usage:
+        ended = all(each._choice.get("finish_reason") for each in (self, *self._others.values()))
+        if not self._dialect.done_marker and ended and has_usage:
             return self._finish()
         return super().end()
 
@@ -150,7 +149,7 @@ class ChatStreamDecoder(StreamDecoder):
             pass
 
     def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
-        delta = choice.get("delta") or {}
+        delta = self._delta(choice)
         detailed = (delta.get(thinking_details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
         for detail in detailed:  # first, as models think before they answer
             yield from self._detail(detail)
@@ -170,6 +169,14 @@ class ChatStreamDecoder(StreamDecoder):
         if choice.get("finish_reason"):
             self._choice["finish_reason"] = choice["finish_reason"]
             yield from self._end_calls()
+
+    def _delta(self, choice: dict[str, Any]) -> dict[str, Any]:
+        """Return what a choice adds. Some servers send a whole reply as one event."""
+        if "delta" in choice or self._pieces_so_far:  # a message at the end repeats what has come
+            return choice.get("delta") or {}
+        if choice.get("text"):
+            raise ValueError("a choice has a text in place of a delta, as text completions have")
+        return choice.get("message") or {}
 
     def _field(self, field: str, value: Any) -> Iterable[StreamEvent]:
         match field:

@@ -8,6 +8,7 @@ Both of OpenAI's APIs and all endpoints that copy them answer with one of these:
     {"detail": ...}, {"message": {"detail": [{"loc": [...], "msg": ...}]}}
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,12 +45,22 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "exceed_context_size_error": ContextOverflowError,  # llama.cpp
     "content_filter": ContentFilterError,
     "content_policy_violation": ContentFilterError,
+    "image_content_policy_violation": ContentFilterError,
     "invalid_prompt": ContentFilterError,
     "bio_policy": ContentFilterError,
     "misalignment_policy_violation": ContentFilterError,
     "server_error": ServerError,
     "vector_store_timeout": ServerError,
-}
+    "data_residency_mismatch": InvalidRequestError,
+    **dict.fromkeys(
+        (
+            "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", "invalid_image_mode",
+            "image_too_large", "image_too_small", "image_parse_error", "image_file_too_large", "empty_image_file",
+            "unsupported_image_media_type", "failed_to_download_image", "image_file_not_found",
+        ),
+        InvalidRequestError,
+    ),
+}  # fmt: skip
 """Codes that are more precise than the status; also looked up by type, for endpoints that put them there."""
 
 BY_TYPE: dict[str, type[ProviderError]] = {
@@ -67,10 +78,13 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 """Types decide only if there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
 
 _OVERFLOW_MESSAGES = (
-    "maximum context length", "context window", "context length", "prompt is too long",
-    "length of all messages is too long",
+    "maximum context length", "context window", "context length", "prompt is too long", "maximum prompt length",
+    "length of all messages is too long", "model token limit",
 )  # fmt: skip
+_FILTER_MESSAGES = ("guardrail", "input was flagged", "violates usage guidelines")
+"""In refusals with status 403, which otherwise say that the key may not do this."""
 _BAD_KEY_MESSAGES = ("incorrect api key", "invalid api key", "api key not valid")
+_STATUS = re.compile("[45][0-9]{2}")
 
 
 def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderError:
@@ -117,12 +131,14 @@ def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderEr
         if found := BY_CODE.get(str(name).lower()):
             return found
     status = failure.status
-    if status is None and isinstance(code, int) and 400 <= code <= 599:
-        status = code  # routers send the HTTP status as the code
+    if status is None and _STATUS.fullmatch(str(code)):
+        status = int(code)  # routers send the HTTP status as the code
     kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
     text = failure.text.lower()
     if kind in (InvalidRequestError, None) and any(phrase in text for phrase in _OVERFLOW_MESSAGES):
         return ContextOverflowError
     if kind is InvalidRequestError and any(phrase in text for phrase in _BAD_KEY_MESSAGES):
         return AuthenticationError
+    if kind is PermissionDeniedError and any(phrase in text for phrase in _FILTER_MESSAGES):
+        return ContentFilterError
     return kind

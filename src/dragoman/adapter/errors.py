@@ -402,6 +402,7 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
     408: RequestTimeoutError,
     413: ContextOverflowError,
     429: RateLimitError,
+    498: OverloadedError,  # Groq's
     499: RequestCancelledError,
     503: OverloadedError,
     529: OverloadedError,

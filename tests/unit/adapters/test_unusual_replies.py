@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.contract import RequestContext
-from dragoman.adapter.errors import FrameTooLargeError, InvalidRequestError, MalformedReplyError, StreamTruncatedError
+from dragoman.adapter.errors import (
+    FrameTooLargeError,
+    InvalidRequestError,
+    MalformedReplyError,
+    OverloadedError,
+    StreamTruncatedError,
+)
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, UsageUpdate
@@ -223,3 +229,63 @@ def test_a_document_obeys_the_cap_of_a_body() -> None:
     (event,) = stream(CHAT, [b'{"id": "', *[b"x" * 1000] * 100], body_cap=10_000)
     assert isinstance(event, ErrorEvent)
     assert isinstance(event.error, FrameTooLargeError)
+
+
+LLAMA = "ollama:llama3.2"
+TEXT_COMPLETION = {"index": 0, "text": "Hi", "finish_reason": None, "logprobs": None}
+
+
+@pytest.mark.parametrize("model", [CHAT, "compatible:m"])
+def test_a_stream_of_text_completions_is_malformed(model: str) -> None:
+    """It is that of another endpoint: without its text it would pass for an empty answer."""
+    end = {**TEXT_COMPLETION, "text": "", "finish_reason": "stop"}
+    chunks = [{"id": "c1", "object": "text_completion", "choices": [each]} for each in (TEXT_COMPLETION, end)]
+    (*_, last) = stream(model, [sse(*chunks), b"data: [DONE]\n\n"])
+    assert isinstance(last, ErrorEvent)
+    assert isinstance(last.error, MalformedReplyError)
+
+
+def test_a_stream_of_generated_text_is_malformed() -> None:
+    """Ollama has an endpoint without messages, too."""
+    lines = [{"model": "m", "response": "Hi", "done": False}, {"model": "m", "response": "", "done": True}]
+    (*_, last) = stream(LLAMA, [b"%s\n" % json.dumps(line).encode() for line in lines])
+    assert isinstance(last, ErrorEvent)
+    assert isinstance(last.error, MalformedReplyError)
+
+
+def test_a_whole_reply_may_be_the_only_event() -> None:
+    """Its message counts, and a message that repeats the deltas does not."""
+    whole = choice({"role": "assistant", "content": "Hi"})
+    assert complete(stream(CHAT, [sse(whole), b"data: [DONE]\n\n"])).text == "Hi"
+    assert complete(stream(CHAT, [sse(chunk({"content": "Hi"}), whole), b"data: [DONE]\n\n"])).text == "Hi"
+
+
+@pytest.mark.parametrize("reason", [None, "length"])
+def test_without_a_marker_every_choice_must_end(reason: str | None) -> None:
+    """A stream that breaks off inside the second choice is truncated, although the first one has ended."""
+    first, second = chunk({"content": "Hi"}, "stop"), chunk({"content": "Hel"}, reason)
+    second["choices"][0]["index"] = 1
+    (*_, last) = stream("compatible:m", [sse(first, second)])
+    assert isinstance(last, ErrorEvent if reason is None else MessageComplete)
+    if isinstance(last, ErrorEvent):
+        assert isinstance(last.error, StreamTruncatedError)
+
+
+@pytest.mark.parametrize("blank", [b"data:\n\n", b"data: \n\n", b"event: ping\ndata:\n\n"])
+@pytest.mark.parametrize("model", [CLAUDE, GEMINI])
+def test_blank_events_keep_a_connection_alive(model: str, blank: bytes) -> None:
+    """Some proxies send them, on any wire of server-sent events."""
+    body = claude_events("msg_1") if model == CLAUDE else sse(gemini("STOP", {"text": "Hi"}))
+    noisy = blank + body.replace(b"\n\n", b"\n\n" + blank)
+    assert complete(stream(model, [noisy])).text == "Hi"
+
+
+def test_openais_marker_ends_no_other_stream_badly() -> None:
+    """Some proxies add it to every stream."""
+    assert complete(stream(GEMINI, [sse(gemini("STOP", {"text": "Hi"})), b"data: [DONE]\n\n"])).text == "Hi"
+
+
+def test_an_error_under_a_good_status_is_that_error() -> None:
+    """Some proxies answer 200 whatever the provider said."""
+    with pytest.raises(OverloadedError, match="Overloaded"):
+        read(CLAUDE, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})

@@ -2,6 +2,7 @@
 
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 from enum import Enum
@@ -33,8 +34,8 @@ def type_name(annotation: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         kinds = [type_name(each) for each in inner if each is not type(None)]
         return "|".join(kinds) + ("?" if type(None) in inner else "")
-    if origin in (list, tuple, frozenset, dict):
-        names = {list: "list", tuple: "list", frozenset: "set", dict: "dict"}
+    names = {list: "list", tuple: "list", frozenset: "set", dict: "dict", Mapping: "dict"}
+    if origin in names:
         return f"{names[origin]}[{', '.join(type_name(each) for each in inner if each is not ...)}]"
     if annotation in WORDS:
         return WORDS[annotation]

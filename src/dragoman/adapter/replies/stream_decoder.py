@@ -211,6 +211,8 @@ class StreamDecoder(ABC):
                 if chunk.strip(BLANKS):
                     self._document = None
             for frame in self._framing.feed(chunk):
+                if not frame.data or frame.data.isspace():  # some proxies keep a connection alive with it
+                    continue
                 self.frames_received += 1
                 if self.frames_received > MAX_FRAMES:
                     raise FrameTooLargeError(f"the reply has over {MAX_FRAMES} events")
