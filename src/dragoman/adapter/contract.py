@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
@@ -17,7 +17,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.facts.limit_updates import with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
-from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.replies.error_context import ErrorContext, add_response_facts, parse_error_body
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.stream_decoder import (
     MALFORMED_ERRORS,
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+
+ResultT = TypeVar("ResultT")
 
 __all__ = [
     "Adapter",
@@ -345,19 +347,24 @@ class WireAdapter(Adapter):
         return request.build(path, body, self.request_headers(request, body))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        try:
-            return self.decode_message(self._parse(response), ReplyBuilder(context, self.provider))
-        except UNREADABLE_ERRORS as error:
-            raise malformed_reply(self.provider, error) from error
+        return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))
 
     def read_counts(
         self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
     ) -> Usage | None:
         """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
+        return self._read(response, lambda native: ReplyBuilder(context, self.provider, "").build_usage(decode(native)))
+
+    def _read(self, response: WireResponse, decode: Callable[[dict[str, Any]], ResultT]) -> ResultT:
+        """Return what ``decode`` makes of a whole reply. An error has what the response says of it."""
         try:
-            return ReplyBuilder(context, self.provider, "").build_usage(decode(self._parse(response)))
-        except UNREADABLE_ERRORS as error:
-            raise malformed_reply(self.provider, error) from error
+            try:
+                return decode(self._parse(response))
+            except UNREADABLE_ERRORS as error:
+                raise malformed_reply(self.provider, error) from error
+        except ProviderError as error:
+            add_response_facts(error, self.provider, response.headers, response.status)
+            raise
 
     def _parse(self, response: WireResponse) -> dict[str, Any]:
         if response.status >= 400:

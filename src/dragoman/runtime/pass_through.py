@@ -12,6 +12,7 @@ from dataclasses import replace
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
+from dragoman.adapter.replies.error_context import add_response_facts
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_batches_async
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
@@ -90,6 +91,7 @@ class PassThrough(Attempts):
                                 error = last.error
                                 if isinstance(error, ProviderError):
                                     error.partial = last.partial
+                                    add_response_facts(error, adapter.provider, reply.headers)
                                 usage = self._count(last.partial)
                             if not seen and (self.complete or _have_content(events)):
                                 seen = True

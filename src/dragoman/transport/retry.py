@@ -75,11 +75,14 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds until that retry, or None for no retry.
 
-        The error says whether it is temporary, unless the provider decides with x-should-retry.
+        The error says whether it is temporary, unless the provider decides with x-should-retry. The wait is in the
+        headers, or in the body that the error was read from.
         """
         if retry > self.max_retries or not _is_retryable(error, headers):
             return None
         requested = retry_after(headers, now)
+        if requested is None:
+            requested = error.retry_after
         if requested is None or not 0 < requested <= _MAX_PLAUSIBLE_WAIT:
             return self.backoff(retry, roll)
         return requested if requested <= self.max_retry_after else None
@@ -159,13 +162,15 @@ class RetryState:
         self._record(status, None)
         self._arrived = True
 
-    def record_failure(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
-        """Return the seconds until the next attempt, or None if this was the last; the error then lists all
-        attempts."""
+    def record_failure(
+        self, error: ProviderError, headers: Mapping[str, str], status: int | None = None
+    ) -> float | None:
+        """Return the seconds until the next attempt, or None if this was the last; the error then lists all attempts.
+        ``status`` is that of the reply if the error has none."""
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
         if wait is not None and (wait >= self.remaining or not self.quota.try_spend(error)):
             wait = None
-        self._record(error.status, error.error_class, wait or 0.0)
+        self._record(status if error.status is None else error.status, error.error_class, wait or 0.0)
         error.attempts, self.next_wait = self.attempts, wait
         if wait is not None:
             _log.info(
@@ -176,9 +181,11 @@ class RetryState:
 
     def record_unusable(self, error: ProviderError) -> float | None:
         """As `record_failure`, for a reply that arrived and is broken."""
+        status = None
         if self._arrived:
-            self.attempts = self.attempts[:-1]
-        return self.record_failure(error, {})
+            *before, last = self.attempts
+            self.attempts, status = tuple(before), last.status
+        return self.record_failure(error, {}, status)
 
     def record_break(self, error: ProviderError) -> None:
         """Record that a reply broke off after it had begun: its attempt failed, and there is no retry."""

@@ -75,7 +75,7 @@ class Failure:
         message = self.text if reference is None else f"{self.text.rstrip('.')}. {_ADVICE[reference]}"
         if reference is not None:
             kind = ExpiredReferenceError
-        request_id = self.request_id or next((v for h in REQUEST_ID_HEADERS if (v := self.headers.get(h))), None)
+        request_id = self.request_id or _request_id(self.headers)
         error = kind(
             message,
             provider=self.provider,
@@ -112,6 +112,19 @@ class ErrorContext:
         return Failure(self.provider, self.model, message or self.body, self.status, code, request_id, self.headers)
 
 
+def add_response_facts(
+    error: ProviderError, provider: str, headers: Mapping[str, str], status: int | None = None
+) -> None:
+    """Add what the response says to an error that was found in its body. ``status`` is that of a whole reply; an error
+    that the body reports has none, as in a stream."""
+    error.provider = error.provider or provider
+    error.request_id = error.request_id or _request_id(headers)
+    if error.retry_after is None:
+        error.retry_after = retry_after(headers)
+    if isinstance(error, MalformedReplyError) and error.status is None:
+        error.status = status
+
+
 def parse_error_body(body: bytes) -> dict[str, Any]:
     """Parse the JSON object of an error body; an empty one if it is anything else (HTML, text, an array)."""
     try:
@@ -121,6 +134,10 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
     if isinstance(value, list) and value:
         value = value[0]
     return value if isinstance(value, dict) else {}
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    return next((value for name in REQUEST_ID_HEADERS if (value := headers.get(name))), None)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
+from dragoman.adapter.replies.error_context import add_response_facts
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
@@ -67,6 +68,8 @@ class ReplyReader:
                 case ErrorEvent():
                     if isinstance(event.error, ProviderError):
                         event.error.partial = event.partial
+                        if self._response is not None:
+                            add_response_facts(event.error, self.send.adapter.provider, self._response.headers)
                     partial = event.partial or self._unknown_reply(event.error)
                     self.outcome = Broken(event.error, partial, self._seen, self._timed_response())
                 case MessageStart() | UsageUpdate() if not self._seen:

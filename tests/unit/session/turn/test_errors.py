@@ -1,5 +1,6 @@
 """Failures: the error that the caller gets, what is retried, and what the history holds afterwards."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from dragoman.adapter.errors import (
     NetworkError,
     OverloadedError,
     ProviderError,
+    RateLimitError,
     ServerError,
     StreamTruncatedError,
 )
@@ -233,3 +235,58 @@ def test_other_exceptions_are_raised_unchanged(driver: Driver) -> None:
         driver.stream(session, "Hi")
     assert len(wire.requests) == 1
     assert session.messages == ()
+
+
+GOOGLE = "google:gemini-2.5-flash"
+GREETING = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}
+
+
+def busy(seconds: str) -> httpx.Response:
+    """A refusal of Google's, which names the wait in its body."""
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": seconds}]
+    body = {"error": {"code": 429, "message": "busy", "status": "RESOURCE_EXHAUSTED", "details": details}}
+    return httpx.Response(429, json=body)
+
+
+def test_a_wait_in_a_body_is_respected(driver: Driver) -> None:
+    """As one in a header; a wait of over a minute ends the attempts."""
+    fake_time = FakeTime()
+    wire = Wire([busy("7s"), httpx.Response(200, json=GREETING), busy("90s")])
+    session = driver.session({"google": wire}, GOOGLE, fake_time=fake_time)
+    assert driver.ask(session, "Hi").text == "Hi"
+    assert fake_time.slept == [7.0]
+    with pytest.raises(RateLimitError) as caught:
+        driver.ask(session, "Hi")
+    assert caught.value.retry_after == 90
+    assert (len(wire.requests), fake_time.slept) == (3, [7.0])
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+def test_a_wait_of_a_reply_that_reports_an_error_is_respected(driver: Driver, streamed: bool) -> None:
+    """Its status is a success; the header counts all the same."""
+    fake_time = FakeTime()
+    refused = {"error": {"code": 429, "message": "busy"}}
+    headers = {"retry-after": "4", "x-request-id": "req_9"}
+    if streamed:
+        body, kind = b"data: %s\n\n" % json.dumps(refused).encode(), "text/event-stream"
+    else:
+        body, kind = json.dumps(refused).encode(), "application/json"
+    refusals = [httpx.Response(200, content=body, headers={**headers, "content-type": kind}) for _ in range(3)]
+    session = driver.session({"openrouter": Wire(refusals)}, "openrouter:a/b", fake_time=fake_time)
+    with pytest.raises(RateLimitError) as caught:
+        (driver.stream if streamed else driver.ask)(session, "Hi")
+    assert fake_time.slept == [4.0, 4.0]
+    assert (caught.value.request_id, caught.value.retry_after) == ("req_9", 4.0)
+    assert [attempt.status for attempt in caught.value.attempts] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+def test_an_unreadable_reply_says_which_it_was(driver: Driver, streamed: bool) -> None:
+    """Support needs the provider's id of the request: the reply was billed."""
+    headers = {"request-id": "req_9", "content-type": "text/event-stream" if streamed else "application/json"}
+    replies = [httpx.Response(200, content=b"{oops", headers=headers) for _ in range(3)]
+    session = driver.session({"anthropic": Wire(replies)})
+    with pytest.raises(ProviderError, match=r"^anthropic: .*req_9") as caught:
+        (driver.stream if streamed else driver.ask)(session, "Hi")
+    assert (caught.value.status, caught.value.request_id) == (None if streamed else 200, "req_9")
+    assert {attempt.status for attempt in caught.value.attempts} == {200}
