@@ -1,12 +1,14 @@
 """Encodes the body of a Messages request (docs/reference/wires/anthropic.md)."""
 
 import base64
+import codecs
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
@@ -238,9 +240,13 @@ def _record_text_type_losses(request: RequestBuilder, turn: Turn, index: int) ->
     for each in content.content if isinstance(content, ToolResultBlock) else (content,):
         if isinstance(each, DocumentBlock) and each.media_type is not None:
             changed = (each.source.kind, each.media_type) != ("text", _PLAIN_TEXT)
-            if changed and _encode_source(each.source, each.media_type)["type"] == "text":
+            sent = _encode_source(each.source, each.media_type)
+            if changed and sent["type"] == "text":
                 reason = f"a document of the type {each.media_type} is sent as plain text"
-                request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+                severity = Severity.INFO
+                if each.source.kind == "base64" and "\N{REPLACEMENT CHARACTER}" in sent["data"]:
+                    reason, severity = f"{reason}: what is not UTF-8 is replaced", Severity.WARNING
+                request.record_block_loss(turn, index, LossKind.FLATTENED, reason, severity)
 
 
 def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -301,7 +307,13 @@ def _encode_source(source: MediaSource, media_type: str) -> dict[str, Any]:
 
 
 def _decode_base64_text(data: str) -> str:
-    """Decode base64 text up to a cut; invalid UTF-8 becomes replacement characters."""
-    digits = data.rstrip("=")
+    """Decode base64 text up to a cut. It is UTF-8, or UTF-16 with a byte order mark; other bytes become replacement
+    characters. Raises RequestError if the data is not base64."""
+    digits = "".join(data.split()).rstrip("=")
     whole = digits if len(digits) % 4 != 1 else digits[:-1]  # a single digit is not a byte
-    return base64.b64decode(whole + "==").decode(errors="replace")
+    try:
+        text = base64.b64decode(whole + "=" * (-len(whole) % 4), validate=True)
+    except ValueError:
+        raise RequestError("the data of a document is not base64: write the text itself, or encode its bytes") from None
+    encoding = "utf-16" if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    return text.decode(encoding, "replace")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import AdapterOptions, Message, ToolUseBlock
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, TextBlock
@@ -62,6 +63,34 @@ def test_text_documents_go_to_anthropic_as_text() -> None:
     assert body["messages"][0]["content"][0]["source"]["data"] == "a;b"
     body, lost = body_of(ANTHROPIC, Message.user([DocumentBlock(source=source, media_type="application/zip")]))
     assert lost == [LossKind.MEDIA]
+
+
+def text_document(data: str) -> Message:
+    return Message.user([DocumentBlock(source=MediaSource(kind="base64", data=data), media_type="text/plain")])
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "severity"),
+    [
+        ("café".encode(), "café", "info"),
+        (b"\xef\xbb\xbfHi", "Hi", "info"),
+        ("Hi".encode("utf-16"), "Hi", "info"),
+        ("café".encode("latin-1"), "caf\ufffd", "warning"),
+    ],
+)
+def test_a_text_document_in_base64_is_decoded(data: bytes, text: str, severity: str) -> None:
+    """The loss is a warning if characters are gone."""
+    encoded = base64.encodebytes(data).decode()
+    wire = get_adapter(ANTHROPIC).to_wire([text_document(encoded)], [], AdapterOptions())
+    assert json.loads(wire.body)["messages"][0]["content"][0]["source"]["data"] == text
+    assert [(loss.kind, loss.severity) for loss in wire.losses] == [(LossKind.FLATTENED, severity)]
+
+
+@pytest.mark.parametrize("data", ["!!!!", "data:text/plain;base64,aGVsbG8=", "ääää"])
+def test_a_text_document_that_is_not_base64_is_refused(data: str) -> None:
+    """It would become an empty text, or another one."""
+    with pytest.raises(RequestError, match="not base64"):
+        body_of(ANTHROPIC, text_document(data))
 
 
 @pytest.mark.parametrize(
