@@ -33,9 +33,11 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
     thinking = _encode_thinking(request) if asks_to_think else None
     is_thinking = thinking is not None and thinking["type"] != "disabled"
-    encoded: dict[str, Any] = {"max_tokens": used.take("max_output_tokens") or _default_max_tokens(request, thinking)}
-    if options.max_output_tokens is None:
+    limit = used.take("max_output_tokens")  # 0 warms the cache
+    if limit is None:
+        limit = _default_max_tokens(request, thinking)
         request.own_defaults.add("max_tokens")
+    encoded: dict[str, Any] = {"max_tokens": limit}
     if options.stop_sequences:
         OPTIONS.encode(request, encoded, ("stop_sequences",))
     if options.stream:

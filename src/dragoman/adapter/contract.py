@@ -208,7 +208,9 @@ class Adapter(ABC):
 
     def output_limit(self, options: AdapterOptions) -> int:
         """Return the most output tokens of a reply to a request with these options, alternatives included."""
-        limit = options.max_output_tokens or self.capabilities.default_output_limit(stream=options.stream)
+        limit = options.max_output_tokens
+        if limit is None:
+            limit = self.capabilities.default_output_limit(stream=options.stream)
         return limit * (options.n or 1)
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:

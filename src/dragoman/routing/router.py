@@ -300,7 +300,9 @@ class Router:
             facts = self._find(model)
         except ConfigurationError:
             return None
-        output_tokens = request.max_output_tokens or facts.default_output_tokens
+        output_tokens = request.max_output_tokens
+        if output_tokens is None:
+            output_tokens = facts.default_output_tokens
         usage = TokenUsage(input_tokens=request.tokens_on(model), output_tokens=output_tokens)
         prices = self._prices if self._prices is not None else bundled_prices()
         priced = prices.price(model, usage, self._clock())

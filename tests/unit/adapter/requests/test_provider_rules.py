@@ -141,3 +141,10 @@ def test_neighbours_without_text_become_one_empty_text() -> None:
     """If the roles must alternate, two messages without text become one without text."""
     body, _ = body_of("perplexity:sonar", Message.user(""), Message.user([]))
     assert body["messages"][0]["content"] in ("", [{"type": "text", "text": ""}])
+
+
+def test_no_output_at_all_may_be_asked_for() -> None:
+    """A limit of 0 fills Anthropic's prompt cache without a reply; it is not the absence of a limit."""
+    adapter, options = get_adapter(ANTHROPIC), AdapterOptions(max_output_tokens=0)
+    assert json.loads(adapter.to_wire([Message.user("Hi")], [], options).body)["max_tokens"] == 0
+    assert adapter.output_limit(options) == 0
