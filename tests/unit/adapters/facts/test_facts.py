@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from genai_prices import data
 
-from dragoman import AdapterOptions, Message, get_adapter
+from dragoman import AdapterOptions, ImageBlock, MediaSource, Message, TextBlock, get_adapter
 from dragoman.adapter.registry import adapter_class, providers
 from tests.tables import each_row
 from tests.unit.adapters.facts.comparison import differences
@@ -113,6 +113,45 @@ def test_a_budget_of_thinking_is_added_to_the_default_as_far_as_the_model_allows
         options = AdapterOptions(thinking=True, thinking_budget=budget)
         body = get_adapter("anthropic:claude-haiku-4-5").to_wire([Message.user("Hi")], [], options).body
         assert json.loads(body)["max_tokens"] == limit
+
+
+@each_row(
+    ("model", "sees"),
+    _rows("""
+ollama:qwen2.5vl:7b                     yes
+ollama:qwen2.5vl                        yes
+ollama:someone/qwen2.5vl-tools:7b       yes
+ollama:qwen3-vl:8b                      yes
+ollama:qwen3.5                          yes
+ollama:qwen3                            no
+ollama:qwen3:8b                         no
+ollama:ministral-3                      yes
+ollama:ministral-3:14b                  yes
+ollama:devstral-small-2:24b             yes
+ollama:kimi-k2.5:cloud                  yes
+ollama:kimi-k2:1t-cloud                 no
+cohere:c4ai-aya-vision-8b               yes
+cohere:c4ai-aya-expanse-8b              no
+openai-chat:gpt-4-1106-vision-preview   yes
+openai-chat:gpt-4-1106-preview          no
+bedrock:moonshotai.kimi-k2.5            yes
+bedrock:moonshot.kimi-k2-thinking       no
+bedrock:nvidia.nemotron-nano-12b-v2     yes
+bedrock:nvidia.nemotron-nano-9b-v2      no
+cerebras:gemma-4-31b                    yes
+cerebras:gpt-oss-120b                   no
+fireworks:accounts/fireworks/models/deepseek-v4p1-flash  yes
+together:deepseek-ai/DeepSeek-V4.1-Flash-1017            yes
+together:deepseek-ai/DeepSeek-V4-Pro                     no
+deepseek:deepseek-v4-flash-vision-exp   yes
+deepseek:deepseek-v4-flash              no
+"""),
+)
+def test_models_that_see_get_their_images(model: str, sees: str) -> None:
+    """A note in the place of the image is for models that do not see."""
+    image = ImageBlock(source=MediaSource(kind="base64", data="iVBORw0KGgo="), media_type="image/png")
+    request = get_adapter(model).to_wire([Message.user([TextBlock(text="What is it?"), image])], [], AdapterOptions())
+    assert (b"image left out" not in request.body) is (sees == "yes")
 
 
 EFFORTS = _rows("""
