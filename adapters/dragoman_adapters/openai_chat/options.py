@@ -35,7 +35,7 @@ def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) ->
     level = _encode_thinking(request, dialect, encoded, tools=tools)
     table.encode(request, encoded, reasoning=level != "none")
     if dialect.logprobs:
-        option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs")
+        option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs", reasoning=level != "none")
     if request.used.take("output_schema") is not None:
         _encode_response_format(request, dialect, encoded, tools=tools)
     _encode_cache(request, encoded)

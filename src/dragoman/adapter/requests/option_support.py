@@ -34,14 +34,18 @@ _SAMPLING = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "pr
 def supported_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
     """Return the value of an option that is one field; None if it is not set or the model does not support it.
 
-    A model's ``wire.refused_options`` names options that it refuses although its wire has them.
+    A model's ``wire.refused_options`` names options that it refuses although its wire has them, and its
+    ``wire.sampling_options`` further options that it takes only if it takes sampling parameters.
     """
-    if name in request.target.capabilities.wire.get("refused_options", ()) and request.used.take(name) is not None:
+    wire = request.target.capabilities.wire
+    if name in wire.get("refused_options", ()) and request.used.take(name) is not None:
         request.record_option_loss(name, f"{request.target.model} takes none")
         return None
     if name == "stop_sequences":
         return stop_sequences(request) or None
-    return sampling_value(request, name, reasoning=reasoning) if name in _SAMPLING else request.used.take(name)
+    if name in _SAMPLING or name in wire.get("sampling_options", ()):
+        return sampling_value(request, name, reasoning=reasoning)
+    return request.used.take(name)
 
 
 def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
@@ -94,11 +98,16 @@ def stop_sequences(request: RequestBuilder) -> list[str]:
     return list(requested if limit is None else requested[:limit])
 
 
-def encode_logprobs(request: RequestBuilder, body: dict[str, Any], field: Path, count_field: Path | None) -> None:
-    """Write the switch of log probabilities, and the number of alternatives if the wire takes one."""
+def encode_logprobs(
+    request: RequestBuilder, body: dict[str, Any], field: Path, count_field: Path | None, *, reasoning: bool = False
+) -> None:
+    """Write the switch of log probabilities, and the number of alternatives if the wire takes one.
+
+    ``reasoning``: whether the model may reason; see `supported_value`.
+    """
     if request.options.logprobs is None:
         return
-    count = supported_value(request, "logprobs", reasoning=False)
+    count = supported_value(request, "logprobs", reasoning=reasoning)
     if count is None:
         return
     assign_path(body, field, True)
