@@ -32,8 +32,10 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     options, used = request.options, request.used
     asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
     thinking = _encode_thinking(request) if asks_to_think else None
+    limit = used.take("max_output_tokens") or _default_max_tokens(request, thinking)
+    thinking = _fit_budget(request, thinking, limit)
     is_thinking = thinking is not None and thinking["type"] != "disabled"
-    encoded: dict[str, Any] = {"max_tokens": used.take("max_output_tokens") or _default_max_tokens(request, thinking)}
+    encoded: dict[str, Any] = {"max_tokens": limit}
     if options.max_output_tokens is None:
         request.own_defaults.add("max_tokens")
     if options.stop_sequences:
@@ -63,6 +65,13 @@ def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | N
         return limit
     budget: int = thinking.get("budget_tokens", 0)
     return max(limit, min(limit + budget, capabilities.max_output_tokens))
+
+
+def _fit_budget(request: RequestBuilder, thinking: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+    if thinking is None or "budget_tokens" not in thinking:
+        return thinking
+    budget = option_support.thinking_budget(request, thinking["budget_tokens"], limit)
+    return None if budget is None else {**thinking, "budget_tokens": budget}
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:

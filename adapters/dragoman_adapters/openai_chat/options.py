@@ -75,7 +75,9 @@ def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[st
         if dialect.thinking_budget is None:
             request.record_option_loss("thinking_budget", f"{request.target.model} takes levels of effort, no budget")
         else:
-            assign_path(encoded, dialect.thinking_budget, budget)
+            limit = request.options.max_output_tokens or capabilities.max_output_tokens
+            if (fitted := option_support.thinking_budget(request, budget, limit)) is not None:
+                assign_path(encoded, dialect.thinking_budget, fitted)
     level = _choose_effort(request, dialect, "none" if is_off else effort, tools=tools)
     if level is not None and dialect.effort is not None:
         assign_path(encoded, dialect.effort, level)

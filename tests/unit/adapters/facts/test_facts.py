@@ -6,6 +6,7 @@ The windows are generated from the data of the prices (genai-prices). LiteLLM's 
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from genai_prices import data
@@ -185,6 +186,78 @@ def test_effort_of_claude_is_held_to_the_levels_of_the_model(
     config = body.get("output_config") or body.get("outputConfig") or {}
     assert config.get("effort", "-") == sent
     assert len(request.losses) == int(losses), [loss.reason for loss in request.losses]
+
+
+@each_row(
+    ("model", "budget", "limit", "sent", "loss"),
+    _rows("""
+anthropic:claude-sonnet-4-5                    5000  8000   5000 -
+anthropic:claude-sonnet-4-5                    5000  5000   4999 4999
+anthropic:claude-sonnet-4-5                    5000  2000   1999 1999
+anthropic:claude-sonnet-4-5                    500   2000   1024 1024
+anthropic:claude-sonnet-4-5                    500   -      1024 1024
+anthropic:claude-sonnet-4-5                    5000  1025   1024 1024
+anthropic:claude-sonnet-4-5                    5000  1024   -    left
+anthropic:claude-haiku-4-5                     64000 -     63999 63999
+bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  5000 2000 1999 1999
+bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  500  -    1024 1024
+bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  5000 1000 -    left
+openrouter:anthropic/claude-sonnet-4.5         5000  2000   1999 1999
+openrouter:anthropic/claude-sonnet-4.5         5000  1000   -    left
+openrouter:google/gemini-2.5-flash             500   400    500  -
+"""),
+)
+def test_budgets_of_claude_are_held_between_its_least_and_the_output_limit(
+    model: str, budget: str, limit: str, sent: str, loss: str
+) -> None:
+    """The API refuses others. What is sent in place of it, and whether anything is, is a loss."""
+    options = AdapterOptions(thinking_budget=int(budget), max_output_tokens=None if limit == "-" else int(limit))
+    request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
+    body = json.loads(request.body)
+    thinking = (body.get("additionalModelRequestFields") or body).get("thinking") or {}
+    found = thinking.get("budget_tokens") or (body.get("reasoning") or {}).get("max_tokens")
+    assert (found or "-") == (sent if sent == "-" else int(sent))
+    assert [loss in each.reason for each in request.losses] == ([] if loss == "-" else [True])
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0"])
+def test_a_budget_for_thinking_between_calls_may_exceed_the_output_limit(model: str) -> None:
+    """With the beta feature of interleaved thinking, by a header or by a field of the body."""
+    beta, provider = "interleaved-thinking-2025-05-14", model.partition(":")[0]
+    given: dict[str, dict[str, Any]] = {"headers": {"anthropic-beta": beta}, "extra": {"anthropic_beta": [beta]}}
+    for name, fields in given.items():
+        options = AdapterOptions(thinking_budget=5000, max_output_tokens=2000, **{name: {provider: fields}})
+        request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
+        assert b'"budget_tokens":5000' in request.body
+        assert request.losses == ()
+
+
+@each_row(
+    ("model", "options", "sent", "lost"),
+    _rows("""
+anthropic:claude-sonnet-4-5       temperature=0.5,top_p=0.9    temperature=0.5          top_p
+anthropic:claude-opus-4-1         temperature=0.5,top_p=0.9    temperature=0.5          top_p
+anthropic:claude-sonnet-4-6       temperature=0.5,top_p=0.9    temperature=0.5          top_p
+anthropic:claude-sonnet-4-5       top_p=0.9                    top_p=0.9                -
+anthropic:claude-sonnet-4-5       top_p=0.9,top_k=3            top_p=0.9,top_k=3        -
+anthropic:claude-sonnet-4-5       temperature=0.5,top_p=0.97,thinking_budget=2000  top_p=0.97  temperature
+anthropic:claude-sonnet-4-0       temperature=0.7,top_p=0.3    temperature=0.7,top_p=0.3  -
+anthropic:claude-3-haiku-20240307 temperature=1.7              temperature=1            temperature
+anthropic:claude-opus-4-8         temperature=1.7,top_p=0.9    -                        temperature,top_p
+bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0  temperature=1.7,top_p=0.9  temperature=1  temperature,top_p
+bedrock:us.amazon.nova-lite-v1:0  temperature=0.5,top_p=0.9    temperature=0.5,topP=0.9 -
+"""),
+)
+def test_sampling_of_claude_is_held_to_what_the_model_takes(model: str, options: str, sent: str, lost: str) -> None:
+    """One of two parameters from Claude 4.1 on, and no temperature above 1."""
+    given = {name: float(value) for name, value in (each.split("=") for each in options.split(","))}
+    whole = {name: int(given.pop(name)) for name in ("top_k", "thinking_budget") if name in given}
+    request = get_adapter(model).to_wire([Message.user("Hi")], [], AdapterOptions(**given, **whole))
+    body = json.loads(request.body)
+    fields = body.get("inferenceConfig", body)
+    found = [f"{name}={fields[name]}" for name in ("temperature", "top_p", "topP", "top_k") if name in fields]
+    assert (",".join(found) or "-") == sent
+    assert (",".join(loss.reason.partition(":")[0] for loss in request.losses) or "-") == lost
 
 
 @each_row(
