@@ -245,7 +245,7 @@ def _add_message(
     if isinstance(content, str):
         reader.add(role, (text_block(content),), {"string": True, **layout})
         return
-    layout = {"list": True, **layout}
+    layout = {**layout, "list": True}
     pending: list[dict[str, Any]] = []
     joins_previous = False
     for item in content:

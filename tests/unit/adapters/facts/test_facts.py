@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from genai_prices import data
 
-from dragoman import AdapterOptions, ImageBlock, MediaSource, Message, TextBlock, get_adapter
+from dragoman import AdapterOptions, ImageBlock, MediaSource, Message, RequestContext, TextBlock, get_adapter
 from dragoman.adapter.registry import adapter_class, providers
 from tests.tables import each_row
 from tests.unit.adapters.facts.comparison import differences
@@ -204,6 +204,8 @@ bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  500  -    1024 1024
 bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  5000 1000 -    left
 openrouter:anthropic/claude-sonnet-4.5         5000  2000   1999 1999
 openrouter:anthropic/claude-sonnet-4.5         5000  1000   -    left
+anthropic:claude-sonnet-4-5                    0     -      -    left
+anthropic:claude-sonnet-4-5                    -1    8000   -    left
 openrouter:google/gemini-2.5-flash             500   400    500  -
 """),
 )
@@ -230,6 +232,25 @@ def test_a_budget_for_thinking_between_calls_may_exceed_the_output_limit(model: 
         request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
         assert b'"budget_tokens":5000' in request.body
         assert request.losses == ()
+
+
+def test_a_request_of_anthropics_own_is_held_to_the_limits_of_the_model_that_gets_it() -> None:
+    """What it asks for are options, so a newer model gets no trace of a budget or a temperature."""
+    first, newer = "anthropic:claude-sonnet-4-5", "anthropic:claude-opus-5-5"
+    for fields, sent in (
+        ({"temperature": 1.7, "top_p": 0.9}, {"temperature": 1}),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 5000}},
+            {"thinking": {"type": "enabled", "budget_tokens": 3999}},
+        ),
+    ):
+        body = {"model": "claude-sonnet-4-5", "max_tokens": 4000, "messages": [{"role": "user", "content": "Hi"}]}
+        messages, _, options = get_adapter(first).from_wire_request({**body, **fields}, RequestContext.for_model(first))
+        same = json.loads(get_adapter(first).to_wire(messages, [], options).body)
+        assert same == {**body, **sent}
+        other = get_adapter(newer).to_wire(messages, [], options).body
+        assert b"budget_tokens" not in other
+        assert b"temperature" not in other
 
 
 @each_row(
