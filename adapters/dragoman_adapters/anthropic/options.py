@@ -155,7 +155,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_limits=False), tools=has_tools)
+    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_budgets=False), tools=has_tools)
     covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     extra = extra_fields(native, encoded, covered)
     return replace(options, extra={target.provider: extra} if extra else {})

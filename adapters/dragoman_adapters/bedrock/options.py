@@ -198,7 +198,7 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
         thinking_budget=thinking.get("budget_tokens"),
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_limits=False), tools=has_tools)
+    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_budgets=False), tools=has_tools)
     rest = dict(native)
     if others := {name: value for name, value in config.items() if name != "tools"}:
         rest["toolConfig"] = others

@@ -170,7 +170,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    request = RequestBuilder(target, options, context, (), [], holds_limits=False)
+    request = RequestBuilder(target, options, context, (), [], holds_budgets=False)
     encoded = encode_options(request, dialect, tools=bool(tool_fields))
     extra = extra_fields(native, encoded, ["model", "messages", *tool_fields])
     return replace(options, extra={target.provider: extra}) if extra else options

@@ -61,8 +61,6 @@ def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> An
         suffix = "" if request.target.capabilities.sampling == "never" else " when it reasons"
         request.record_option_loss(name, f"{model} takes no sampling parameters{suffix}")
         return None
-    if not request.holds_limits:
-        return value
     facts = request.target.capabilities.wire
     for other in facts.get("exclusive_sampling", ()):
         if other == name:
@@ -96,7 +94,7 @@ def thinking_budget(request: RequestBuilder, requested: int, limit: int) -> int 
     """
     facts, model = request.target.capabilities.wire, request.target.model
     least: int | None = facts.get("min_thinking_budget")
-    if least is None or not request.holds_limits:
+    if least is None or not request.holds_budgets:
         return requested
     budget = max(requested, least) if requested > 0 else 0  # none, or as many as the model likes
     if budget >= limit and not _has_beta(request, facts.get("unbounded_thinking_beta")):

@@ -63,9 +63,9 @@ class RequestBuilder:
     provider: str = field(init=False)
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
-    holds_limits: bool = True
-    """Whether options are held to the limits of the model. A request that is being read keeps its values as options,
-    because another model may get them."""
+    holds_budgets: bool = True
+    """Whether a budget of thinking is held to the limits of the model. One that is being read is kept as an option,
+    because only its headers may allow it, and a model that takes none may get the request."""
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
     lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
