@@ -45,7 +45,6 @@ class AnthropicAdapter(WireAdapter):
     path: ClassVar[str] = "/v1/messages"
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.anthropic")
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
-    history_entry_fields: ClassVar[frozenset[str] | None] = frozenset({"role", "content"})
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True
 

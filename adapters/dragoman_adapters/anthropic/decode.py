@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.message_fields import MESSAGE_FIELDS, unread_fields, without_fields
 from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
@@ -227,28 +228,33 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """Decode the system prompt and the messages of a request."""
     system = native.get("system")
     if system:
-        _add_message(reader, Role.SYSTEM, system, in_list=False)
+        _add_message(reader, Role.SYSTEM, system, {})
     for item in native["messages"]:
         role = ROLES.get(item["role"]) or Role(item["role"])
-        _add_message(reader, role, item["content"], in_list=role is Role.SYSTEM)
+        layout = {"in_list": True} if role is Role.SYSTEM else {}
+        _add_message(reader, role, item["content"], layout | unread_fields(item, _MESSAGE_FIELDS))
 
 
-def _add_message(reader: HistoryReader, role: Role, content: str | list[dict[str, Any]], *, in_list: bool) -> None:
+_MESSAGE_FIELDS = {"role", "content"}
+
+
+def _add_message(
+    reader: HistoryReader, role: Role, content: str | list[dict[str, Any]], layout: dict[str, Any]
+) -> None:
     """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
-    layout: dict[str, Any] = {"in_list": True} if in_list else {}
     if isinstance(content, str):
         reader.add(role, (text_block(content),), {"string": True, **layout})
         return
-    layout["list"] = True
+    layout = {**layout, "list": True}
     pending: list[dict[str, Any]] = []
     joins_previous = False
     for item in content:
         if item["type"] == "tool_result":
             if pending:
                 _add_blocks(reader, role, pending, layout, joins_previous=joins_previous)
-                pending, joins_previous = [], True
-            _add_tool_result(reader, item, joins_previous=joins_previous)
-            joins_previous = True
+                pending, joins_previous, layout = [], True, without_fields(layout)
+            _add_tool_result(reader, item, layout, joins_previous=joins_previous)
+            joins_previous, layout = True, without_fields(layout)
         else:
             pending.append(item)
     if pending or not joins_previous:
@@ -274,7 +280,9 @@ def _add_blocks(
     reader.add(role, blocks, layout, cache_breakpoints=marked)
 
 
-def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_previous: bool) -> None:
+def _add_tool_result(
+    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], *, joins_previous: bool
+) -> None:
     content = native.get("content", "")
     note: dict[str, Any] = {}
     if isinstance(content, str):
@@ -293,7 +301,8 @@ def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_pre
         is_error=native.get("is_error") or False,
     )
     note |= diff_objects(native, encode.encode_block(result, lambda _: native["tool_use_id"], note)) or {}
-    layout = {"joined": joins_previous, **({"blocks": {"0": note}} if note else {})}
+    fields = {MESSAGE_FIELDS: layout[MESSAGE_FIELDS]} if MESSAGE_FIELDS in layout else {}
+    layout = {**fields, "joined": joins_previous, **({"blocks": {"0": note}} if note else {})}
     reader.add(Role.TOOL, (result,), layout, cache_breakpoints=(0,) if native.get("cache_control") else ())
 
 

@@ -164,13 +164,14 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
         )
         if joins_previous and previous is not None and previous.role is Role.TOOL:
             encoded[-1]["content"] += blocks
+            encoded[-1] |= request.message_fields(turn)
         else:
             content = (
                 blocks
                 if raw.get("list") or turn.role is Role.TOOL
                 else _compact_content(blocks, only=raw.get("string", False))
             )
-            encoded.append({"role": _ROLES[turn.role], "content": content})
+            encoded.append({"role": _ROLES[turn.role], "content": content, **request.message_fields(turn)})
         previous = turn
     return encoded
 

@@ -32,11 +32,12 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     options, used = request.options, request.used
     asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
     thinking = _encode_thinking(request) if asks_to_think else None
-    is_thinking = thinking is not None and thinking["type"] != "disabled"
     limit = used.take("max_output_tokens")  # 0 warms the cache
     if limit is None:
         limit = _default_max_tokens(request, thinking)
         request.own_defaults.add("max_tokens")
+    thinking = _fit_budget(request, thinking, limit)
+    is_thinking = thinking is not None and thinking["type"] != "disabled"
     encoded: dict[str, Any] = {"max_tokens": limit}
     if options.stop_sequences:
         OPTIONS.encode(request, encoded, ("stop_sequences",))
@@ -65,6 +66,13 @@ def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | N
         return limit
     budget: int = thinking.get("budget_tokens", 0)
     return max(limit, min(limit + budget, capabilities.max_output_tokens))
+
+
+def _fit_budget(request: RequestBuilder, thinking: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+    if thinking is None or "budget_tokens" not in thinking:
+        return thinking
+    budget = option_support.thinking_budget(request, thinking["budget_tokens"], limit)
+    return None if budget is None else {**thinking, "budget_tokens": budget}
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
@@ -148,7 +156,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_budgets=False), tools=has_tools)
     covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     extra = extra_fields(native, encoded, covered)
     return replace(options, extra={target.provider: extra} if extra else {})

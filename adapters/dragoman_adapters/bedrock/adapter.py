@@ -58,7 +58,6 @@ class BedrockAdapter(WireAdapter):
     )
     models: ClassVar[ModelTable] = _MODELS
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.bedrock")
-    history_entry_fields: ClassVar[frozenset[str] | None] = frozenset({"role", "content"})
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind
+from dragoman.adapter.requests.message_fields import field_losses
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
@@ -66,6 +67,7 @@ def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
     raw = turn.raw(PROVIDER)
     if not raw or _notes_are_read_by(form, raw):
         return turn
+    request.losses += field_losses(turn.message, "its form of Bedrock's")
     metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
     return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}))
 

@@ -6,6 +6,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.message_fields import unread_fields, without_fields
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
@@ -237,8 +238,13 @@ def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Nativ
     encoded = ours.get(kind)
     if isinstance(theirs, dict) and isinstance(encoded, dict):
         inner = diff_objects(theirs, encoded)
-        return {"inner": inner} if inner else {}
+        return {**({"inner": inner} if inner else {}), **_other_fields(native, kind)}
     return diff_objects(native, ours) or {}
+
+
+def _other_fields(native: Native, kind: str) -> Native:
+    """Return the difference that adds the fields beside a union's member: unknown ones, as a union has one member."""
+    return {"set": {name: value for name, value in native.items() if name != kind}} if len(native) > 1 else {}
 
 
 def decode_history(native: Native, reader: HistoryReader) -> None:
@@ -256,7 +262,7 @@ def decode_history(native: Native, reader: HistoryReader) -> None:
 def _add_message(reader: HistoryReader, native: Native, *, is_separate: bool) -> None:
     """Decode one native message. Each tool result becomes a separate message, and so does the content around them."""
     role = Role(native["role"])
-    layout: Native = {"form": str(BodyFormat.CONVERSE)}
+    layout: Native = {"form": str(BodyFormat.CONVERSE), **unread_fields(native, _MESSAGE_FIELDS)}
     if role is Role.SYSTEM:
         layout["in_list"] = True
     for group in _group_blocks(native["content"]) if role is Role.USER else [native["content"]]:
@@ -266,6 +272,10 @@ def _add_message(reader: HistoryReader, native: Native, *, is_separate: bool) ->
         else:
             content, notes = _decode_blocks(group, lambda _, native_id: reader.call_id(native_id))
             reader.add(role, content, {**layout, **first, **notes}, cache_breakpoints=_marked_blocks(notes))
+        layout = without_fields(layout)
+
+
+_MESSAGE_FIELDS = {"role", "content"}
 
 
 def _group_blocks(content: list[Native]) -> list[list[Native]]:
@@ -296,6 +306,7 @@ def _add_tool_result(reader: HistoryReader, native: Native, markers: list[Native
     )
     if inner := diff_objects(result, ours["toolResult"]):
         note["inner"] = inner
+    note |= _other_fields(native, "toolResult")
     if markers:
         note["behind"] = markers
     layout = {**raw, **({"blocks": {"0": note}} if note else {})}
@@ -318,7 +329,9 @@ def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:
         schema = (value.get("inputSchema") or {}).get("json")
         schema_field = {"input_schema": schema} if isinstance(schema, dict) else {}
         definition = ToolDefinition(name=value["name"], description=value.get("description") or "", **schema_field)
-        if note := diff_objects(value, encode.encode_tool(definition)[0]["toolSpec"]):
-            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": note}})
+        note = diff_objects(value, encode.encode_tool(definition)[0]["toolSpec"])
+        notes = {"residue": note, "outer": _other_fields(item, kind)}
+        if notes := {name: each for name, each in notes.items() if each}:
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, **notes}})
         found.append(definition)
     return found

@@ -83,6 +83,7 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
         if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
             encoded.append({"role": role, "content": []})
+        encoded[-1] |= request.message_fields(turn)
         content = encoded[-1]["content"]
         if (text := turn.plain_text(PROVIDER)) is not None:
             content.append({"text": text})
@@ -253,7 +254,8 @@ def encode_tool(definition: ToolDefinition) -> list[Native]:
     if definition.description:
         spec["description"] = definition.description
     spec["inputSchema"] = {"json": definition.input_schema}
-    return [{"toolSpec": apply_diff(spec, own.get("residue"))}, *own.get("behind", ())]
+    tool = apply_diff({"toolSpec": apply_diff(spec, own.get("residue"))}, own.get("outer"))
+    return [tool, *own.get("behind", ())]
 
 
 def _encode_tool_and_markers(request: RequestBuilder, definition: ToolDefinition) -> list[Native]:

@@ -115,7 +115,9 @@ def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
         else:
             request.record_option_loss("thinking", f"{model} always thinks; the lowest effort is asked for")
     elif options.thinking_budget is not None and mode == "budget":
-        model_fields = {"thinking": {"type": "enabled", "budget_tokens": options.thinking_budget}}
+        limit = options.max_output_tokens or capabilities.max_output_tokens
+        if (budget := option_support.thinking_budget(request, options.thinking_budget, limit)) is not None:
+            model_fields = {"thinking": {"type": "enabled", "budget_tokens": budget}}
     elif options.thinking and mode == "adaptive":
         model_fields = {"thinking": {"type": "adaptive", "display": "summarized"}}
     elif options.thinking_budget is not None:
@@ -196,7 +198,7 @@ def decode_options(native: Fields, target: Target, context: RequestContext) -> A
         thinking_budget=thinking.get("budget_tokens"),
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    encoded = encode_options(RequestBuilder(target, options, context, (), [], holds_budgets=False), tools=has_tools)
     rest = dict(native)
     if others := {name: value for name, value in config.items() if name != "tools"}:
         rest["toolConfig"] = others

@@ -230,10 +230,17 @@ def _encode_tool_results(
         if not has_all_fields_everywhere(block):
             request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
-        if dialect.tool_name and block.tool_use_id in names and not is_own:
+        # A result that was changed has no note that names its tool.
+        needs_name = not is_own or (turn.origins[index] == SYNTHETIC and _has_name(raw))
+        if dialect.tool_name and block.tool_use_id in names and needs_name:
             answer["name"] = names[block.tool_use_id]
         encoded.append(answer)
     return encoded
+
+
+def _has_name(raw: Mapping[str, Any]) -> bool:
+    """Whether the provider's own message of a result named the tool."""
+    return any("name" in note.get("set", {}) for note in raw.get("blocks", {}).values())
 
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:

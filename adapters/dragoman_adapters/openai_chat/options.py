@@ -35,7 +35,7 @@ def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) ->
     level = _encode_thinking(request, dialect, encoded, tools=tools)
     table.encode(request, encoded, reasoning=level != "none")
     if dialect.logprobs:
-        option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs")
+        option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs", reasoning=level != "none")
     if request.used.take("output_schema") is not None:
         _encode_response_format(request, dialect, encoded, tools=tools)
     _encode_cache(request, encoded)
@@ -75,7 +75,9 @@ def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[st
         if dialect.thinking_budget is None:
             request.record_option_loss("thinking_budget", f"{request.target.model} takes levels of effort, no budget")
         else:
-            assign_path(encoded, dialect.thinking_budget, budget)
+            limit = request.options.max_output_tokens or capabilities.max_output_tokens
+            if (fitted := option_support.thinking_budget(request, budget, limit)) is not None:
+                assign_path(encoded, dialect.thinking_budget, fitted)
     level = _choose_effort(request, dialect, "none" if is_off else effort, tools=tools)
     if level is not None and dialect.effort is not None:
         assign_path(encoded, dialect.effort, level)
@@ -168,7 +170,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(target, options, context, (), []), dialect, tools=bool(tool_fields))
+    request = RequestBuilder(target, options, context, (), [], holds_budgets=False)
+    encoded = encode_options(request, dialect, tools=bool(tool_fields))
     extra = extra_fields(native, encoded, ["model", "messages", *tool_fields])
     return replace(options, extra={target.provider: extra}) if extra else options
 

@@ -15,7 +15,7 @@ from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_reader import parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.canonical.blocks import ContentBlock, ProviderBlock
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, replace_fields
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.tools import ToolDefinition
@@ -73,7 +73,11 @@ class DualApiAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         api = self._choose_api_for_tools(self._choose_api(messages, options), tools)
-        return self._adapters[api].to_wire([self._for_api(message, api) for message in messages], tools, options)
+        return self._adapters[api].to_wire(
+            [self._for_api(message, api) for message in messages],
+            [self._tool_for_api(tool, api) for tool in tools],
+            options,
+        )
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         api = self._detect_reply_api(response.body) if response.status < 400 else self._first
@@ -89,7 +93,8 @@ class DualApiAdapter(Adapter):
         api: Api = "chat" if "messages" in native else "responses"
         messages, tools, options = self._adapters[api].from_wire_request(native, context)
         context.client_fields = {**(context.client_fields or {}), _API_NOTE: api}
-        return [_with_api_note(message, api) for message in messages], tools, options
+        noted_tools = [_tool_with_api_note(tool, api) for tool in tools]
+        return [_with_api_note(message, api) for message in messages], noted_tools, options
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return self._adapters[self._first].error(status, body, headers)
@@ -113,8 +118,11 @@ class DualApiAdapter(Adapter):
         return next((api for api in found if api is not None), self._first)
 
     def _choose_api_for_tools(self, api: Api, tools: Sequence[ToolDefinition]) -> Api:
-        """Return another API if only that one has a server tool of the request."""
-        words = {tool.WORD for tool in tools if isinstance(tool, ServerTool)}
+        """Return another API if only that one has a server tool of the request.
+
+        A tool that is in the form of the conversation's API already is sent there as it is.
+        """
+        words = {tool.WORD for tool in tools if isinstance(tool, ServerTool) and self._tool_api(tool) != api}
 
         def count(name: Api) -> int:
             table = self._adapters[name].server_tools
@@ -139,8 +147,24 @@ class DualApiAdapter(Adapter):
 
     def _mark_foreign(self, block: ContentBlock) -> ContentBlock:
         if isinstance(block, ProviderBlock) and block.provider == self.provider:
-            return block.model_copy(update={"provider": f"{self.provider}'s other API"})
+            return block.model_copy(update={"provider": self._other_api})
         return block
+
+    def _tool_api(self, tool: ToolDefinition) -> Api | None:
+        """Return the API whose form ``provider_raw`` of the tool has."""
+        raw = tool.provider_raw
+        return raw.get(_API_NOTE) if raw is not None and raw.get("by") == self.provider else None
+
+    def _tool_for_api(self, tool: ToolDefinition, api: Api) -> ToolDefinition:
+        """Mark what was read from the other API as foreign: the tool is written in the form of this one, or is a
+        loss."""
+        if self._tool_api(tool) in (None, api):
+            return tool
+        return replace_fields(tool, {"provider_raw": {**(tool.provider_raw or {}), "by": self._other_api}})
+
+    @property
+    def _other_api(self) -> str:
+        return f"{self.provider}'s other API"
 
     def _detect_reply_api(self, body: bytes) -> Api:
         try:
@@ -160,6 +184,11 @@ def _detect_api(native: Mapping[str, Any]) -> Api | None:
 def _with_api_note(message: Message, api: Api) -> Message:
     raw = {**(message.metadata.provider_raw or {}), _API_NOTE: api}
     return message.model_copy(update={"metadata": message.metadata.model_copy(update={"provider_raw": raw})})
+
+
+def _tool_with_api_note(tool: ToolDefinition, api: Api) -> ToolDefinition:
+    raw = tool.provider_raw
+    return tool if raw is None else replace_fields(tool, {"provider_raw": {**raw, _API_NOTE: api}})
 
 
 class _DualApiStreamDecoder(StreamDecoder):

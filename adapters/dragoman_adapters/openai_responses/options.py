@@ -51,7 +51,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
         encoded["parallel_tool_calls"] = parallel
     if text := _encode_text_format(request, tools=tools):
         encoded["text"] = {**encoded.get("text", {}), **text}
-    if (count := take("logprobs")) is not None:
+    if (count := option_support.supported_value(request, "logprobs", reasoning=effort != "none")) is not None:
         encoded |= {"include": [_LOGPROBS], **({"top_logprobs": count} if count else {})}
     requested = take("prompt_cache")
     if requested == "1h" and (lifetime := capabilities.wire.get("cache_1h")):

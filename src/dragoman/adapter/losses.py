@@ -42,7 +42,7 @@ class LossKind(StrEnum):
     STOP_REASON = "stop_reason"
     USAGE = "usage"
     FIELD = "field"
-    """A field of a document that its reader does not know."""
+    """A field of a document that its reader does not know, or of a message that means nothing elsewhere."""
     LABELS = "labels"
     """A format has no room for the security labels of a message."""
 

@@ -34,27 +34,86 @@ _SAMPLING = frozenset({"temperature", "top_p", "top_k", "frequency_penalty", "pr
 def supported_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
     """Return the value of an option that is one field; None if it is not set or the model does not support it.
 
-    A model's ``wire.refused_options`` names options that it refuses although its wire has them.
+    A model's ``wire.refused_options`` names options that it refuses although its wire has them, and its
+    ``wire.sampling_options`` further options that it takes only if it takes sampling parameters.
     """
-    if name in request.target.capabilities.wire.get("refused_options", ()) and request.used.take(name) is not None:
+    wire = request.target.capabilities.wire
+    if name in wire.get("refused_options", ()) and request.used.take(name) is not None:
         request.record_option_loss(name, f"{request.target.model} takes none")
         return None
     if name == "stop_sequences":
         return stop_sequences(request) or None
-    return sampling_value(request, name, reasoning=reasoning) if name in _SAMPLING else request.used.take(name)
+    if name in _SAMPLING or name in wire.get("sampling_options", ()):
+        return sampling_value(request, name, reasoning=reasoning)
+    return request.used.take(name)
 
 
 def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
-    """Return the value of a sampling parameter; None if it is not set or the model does not support it."""
-    value, rule = request.used.take(name), request.target.capabilities.sampling
-    if value is None or rule == "allowed" or (rule == "without_reasoning" and not reasoning):
+    """Return the value of a sampling parameter; None if it is not set or the model does not support it.
+
+    ``wire.exclusive_sampling`` of a model names parameters of which it takes one, the first that is set, and
+    ``wire.sampling_ranges`` the least and the greatest value of a parameter: another one becomes the nearest.
+    """
+    value, model = request.used.take(name), request.target.model
+    if value is None:
+        return None
+    if not _takes_sampling(request, name, value, reasoning=reasoning):
+        suffix = "" if request.target.capabilities.sampling == "never" else " when it reasons"
+        request.record_option_loss(name, f"{model} takes no sampling parameters{suffix}")
+        return None
+    facts = request.target.capabilities.wire
+    for other in facts.get("exclusive_sampling", ()):
+        if other == name:
+            break
+        chosen = getattr(request.options, other) if name in facts["exclusive_sampling"] else None
+        if chosen is not None and _takes_sampling(request, other, chosen, reasoning=reasoning):
+            request.record_option_loss(name, f"{model} takes {other} or {name}, not both")
+            return None
+    low, high = facts.get("sampling_ranges", {}).get(name, (value, value))
+    if low <= value <= high:
         return value
-    low, high = request.target.capabilities.wire.get("sampling_beside_reasoning", {}).get(name, (1, 0))
-    if rule == "without_reasoning" and low <= value <= high:
-        return value
-    suffix = "" if rule == "never" else " when it reasons"
-    request.record_option_loss(name, f"{request.target.model} takes no sampling parameters{suffix}")
-    return None
+    nearest = min(max(value, low), high)
+    request.record_option_loss(name, f"{model} takes {low} to {high}: {nearest} is sent")
+    return nearest
+
+
+def _takes_sampling(request: RequestBuilder, name: str, value: Any, *, reasoning: bool) -> bool:
+    capabilities = request.target.capabilities
+    rule = capabilities.sampling
+    if rule == "allowed" or (rule == "without_reasoning" and not reasoning):
+        return True
+    low, high = capabilities.wire.get("sampling_beside_reasoning", {}).get(name, (1, 0))
+    return rule == "without_reasoning" and bool(low <= value <= high)
+
+
+def thinking_budget(request: RequestBuilder, requested: int, limit: int) -> int | None:
+    """Return the tokens of thinking to ask for, below the output limit; None if that leaves no room.
+
+    Only models whose facts have ``wire.min_thinking_budget`` are so strict. With the beta feature that
+    ``wire.unbounded_thinking_beta`` names, a budget is for several outputs and may exceed the limit of one.
+    """
+    facts, model = request.target.capabilities.wire, request.target.model
+    least: int | None = facts.get("min_thinking_budget")
+    if least is None or not request.holds_budgets:
+        return requested
+    budget = max(requested, least) if requested > 0 else 0  # none, or as many as the model likes
+    if budget >= limit and not _has_beta(request, facts.get("unbounded_thinking_beta")):
+        budget = limit - 1
+    if budget < least:
+        reason = f"{model} takes {least} or more, below the output limit of {limit}: it is left out"
+        request.record_option_loss("thinking_budget", reason)
+        return None
+    if budget != requested:
+        reason = f"{model} takes {least} or more, below the output limit of {limit}: {budget} is sent"
+        request.record_option_loss("thinking_budget", reason)
+    return budget
+
+
+def _has_beta(request: RequestBuilder, name: str | None) -> bool:
+    """Whether the caller asks for a beta feature, by a header or by a field of the body."""
+    headers = request.options.headers.get(request.provider, {})
+    fields = request.options.extra.get(request.provider, {})
+    return name is not None and name in f"{[*headers.values()]} {fields}"
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -94,11 +153,16 @@ def stop_sequences(request: RequestBuilder) -> list[str]:
     return list(requested if limit is None else requested[:limit])
 
 
-def encode_logprobs(request: RequestBuilder, body: dict[str, Any], field: Path, count_field: Path | None) -> None:
-    """Write the switch of log probabilities, and the number of alternatives if the wire takes one."""
+def encode_logprobs(
+    request: RequestBuilder, body: dict[str, Any], field: Path, count_field: Path | None, *, reasoning: bool = False
+) -> None:
+    """Write the switch of log probabilities, and the number of alternatives if the wire takes one.
+
+    ``reasoning``: whether the model may reason; see `supported_value`.
+    """
     if request.options.logprobs is None:
         return
-    count = supported_value(request, "logprobs", reasoning=False)
+    count = supported_value(request, "logprobs", reasoning=reasoning)
     if count is None:
         return
     assign_path(body, field, True)

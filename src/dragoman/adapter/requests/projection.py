@@ -16,6 +16,7 @@ from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.block_fields import find_lost_hints
 from dragoman.adapter.requests.history import pairing
 from dragoman.adapter.requests.history.pairing import CallKeys
+from dragoman.adapter.requests.message_fields import field_losses
 from dragoman.adapter.requests.turns import (
     CONVERSATION_ROLES,
     SYNTHETIC,
@@ -434,6 +435,8 @@ class _Projector:
             if turn.role is Role.ASSISTANT and before is not None and before.has_calls:
                 reason = "neighbouring messages of the assistant are sent as one"
                 self._record_loss(turn, SYNTHETIC, LossKind.FLATTENED, reason, Severity.INFO)
+                if turn.raw(self._target.provider):
+                    self._losses += field_losses(turn.message, "a message of its own")
                 origins = (SYNTHETIC,) * len(turn.blocks)
                 joined[-1] = replace(before, blocks=before.blocks + turn.blocks, origins=before.origins + origins)
             else:

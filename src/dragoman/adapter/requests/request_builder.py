@@ -26,6 +26,7 @@ from dragoman.adapter.requests.history.encode_cache import (
     iter_stretches,
 )
 from dragoman.adapter.requests.history.pairing import CallKeys
+from dragoman.adapter.requests.message_fields import MESSAGE_FIELDS, field_losses, find_lost_fields
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.used_options import UsedOptions
@@ -38,6 +39,7 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 ABSENT_OPTION = "the wire has no such option"
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(slots=True)
@@ -61,6 +63,9 @@ class RequestBuilder:
     provider: str = field(init=False)
     used: UsedOptions = field(init=False)
     """The options to take from: what is left at the end is a loss. ``options`` is for looking alone."""
+    holds_budgets: bool = True
+    """Whether a budget of thinking is held to the limits of the model. One that is being read is kept as an option,
+    because only its headers may allow it, and a model that takes none may get the request."""
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
     lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
@@ -105,7 +110,7 @@ class RequestBuilder:
             options,
             context,
             turns=projection.turns,
-            losses=[*prefix.losses, *projection.losses],
+            losses=[*prefix.losses, *projection.losses, *find_lost_fields(sent, target.provider)],
             prefix=prefix,
             instruction_turns=0 if whole else _count_turns_of(sent[:lead], projection.turns),
             uncached=() if whole else uncached,
@@ -171,6 +176,18 @@ class RequestBuilder:
     def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """Restore what the provider's own block held beyond our encoding."""
         return turn.restore_block(index, encoded, self.provider)
+
+    def message_fields(self, turn: Turn) -> Mapping[str, Any]:
+        """Return the fields to send with the provider's own message (see `message_fields`); empty for most messages.
+
+        A message that is sent in another role may not have them: a loss.
+        """
+        fields: Mapping[str, Any] = turn.raw(self.provider).get(MESSAGE_FIELDS, {})
+        if fields and turn.role is not turn.message.role:
+            if turn.message.role in _INSTRUCTION_ROLES:
+                self.losses += field_losses(turn.message, f"the {turn.message.role} role")
+            return {}
+        return fields
 
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""

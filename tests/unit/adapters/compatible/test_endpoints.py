@@ -145,6 +145,16 @@ def test_xai_sources_and_ticks_are_read() -> None:
     assert usage_read.server_tools == {"x_search": 1}
 
 
+@pytest.mark.parametrize("model", ["grok-4.5", "grok-4-fast-reasoning", "grok-3"])
+def test_xai_has_neither_verbosity_nor_metadata(model: str) -> None:
+    """They are losses, and what the Responses API has in common with OpenAI's is sent."""
+    options = {"verbosity": "low", "metadata": {"a": "b"}, "user": "u", "service_tier": "priority"}
+    body, wire = encode_request([Message.user("Hi")], adapter("xai", model), **options)
+    assert wire.path == "/responses"
+    assert body.keys() == {"model", "input", "safety_identifier", "service_tier"}
+    assert sorted(losses(wire)) == [("option", "metadata"), ("option", "verbosity")]
+
+
 @pytest.mark.parametrize(
     ("model", "effort", "written"),
     [("grok-4.5", "medium", "medium"), ("grok-3-mini", "medium", "low"), ("grok-4-0709", "high", None)],

@@ -6,11 +6,12 @@ The windows are generated from the data of the prices (genai-prices). LiteLLM's 
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from genai_prices import data
 
-from dragoman import AdapterOptions, Message, get_adapter
+from dragoman import AdapterOptions, ImageBlock, MediaSource, Message, RequestContext, TextBlock, get_adapter
 from dragoman.adapter.registry import adapter_class, providers
 from tests.tables import each_row
 from tests.unit.adapters.facts.comparison import differences
@@ -115,6 +116,45 @@ def test_a_budget_of_thinking_is_added_to_the_default_as_far_as_the_model_allows
         assert json.loads(body)["max_tokens"] == limit
 
 
+@each_row(
+    ("model", "sees"),
+    _rows("""
+ollama:qwen2.5vl:7b                     yes
+ollama:qwen2.5vl                        yes
+ollama:someone/qwen2.5vl-tools:7b       yes
+ollama:qwen3-vl:8b                      yes
+ollama:qwen3.5                          yes
+ollama:qwen3                            no
+ollama:qwen3:8b                         no
+ollama:ministral-3                      yes
+ollama:ministral-3:14b                  yes
+ollama:devstral-small-2:24b             yes
+ollama:kimi-k2.5:cloud                  yes
+ollama:kimi-k2:1t-cloud                 no
+cohere:c4ai-aya-vision-8b               yes
+cohere:c4ai-aya-expanse-8b              no
+openai-chat:gpt-4-1106-vision-preview   yes
+openai-chat:gpt-4-1106-preview          no
+bedrock:moonshotai.kimi-k2.5            yes
+bedrock:moonshot.kimi-k2-thinking       no
+bedrock:nvidia.nemotron-nano-12b-v2     yes
+bedrock:nvidia.nemotron-nano-9b-v2      no
+cerebras:gemma-4-31b                    yes
+cerebras:gpt-oss-120b                   no
+fireworks:accounts/fireworks/models/deepseek-v4p1-flash  yes
+together:deepseek-ai/DeepSeek-V4.1-Flash-1017            yes
+together:deepseek-ai/DeepSeek-V4-Pro                     no
+deepseek:deepseek-v4-flash-vision-exp   yes
+deepseek:deepseek-v4-flash              no
+"""),
+)
+def test_models_that_see_get_their_images(model: str, sees: str) -> None:
+    """A note in the place of the image is for models that do not see."""
+    image = ImageBlock(source=MediaSource(kind="base64", data="iVBORw0KGgo="), media_type="image/png")
+    request = get_adapter(model).to_wire([Message.user([TextBlock(text="What is it?"), image])], [], AdapterOptions())
+    assert (b"image left out" not in request.body) is (sees == "yes")
+
+
 EFFORTS = _rows("""
 anthropic:claude-opus-4-5    max    -   high   1
 anthropic:claude-opus-4-6    max    -   max    0
@@ -146,6 +186,95 @@ def test_effort_of_claude_is_held_to_the_levels_of_the_model(
     config = body.get("output_config") or body.get("outputConfig") or {}
     assert config.get("effort", "-") == sent
     assert len(request.losses) == int(losses), [loss.reason for loss in request.losses]
+
+
+@each_row(
+    ("model", "budget", "limit", "sent", "loss"),
+    _rows("""
+anthropic:claude-sonnet-4-5                    5000  8000   5000 -
+anthropic:claude-sonnet-4-5                    5000  5000   4999 4999
+anthropic:claude-sonnet-4-5                    5000  2000   1999 1999
+anthropic:claude-sonnet-4-5                    500   2000   1024 1024
+anthropic:claude-sonnet-4-5                    500   -      1024 1024
+anthropic:claude-sonnet-4-5                    5000  1025   1024 1024
+anthropic:claude-sonnet-4-5                    5000  1024   -    left
+anthropic:claude-haiku-4-5                     64000 -     63999 63999
+bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  5000 2000 1999 1999
+bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  500  -    1024 1024
+bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0  5000 1000 -    left
+openrouter:anthropic/claude-sonnet-4.5         5000  2000   1999 1999
+openrouter:anthropic/claude-sonnet-4.5         5000  1000   -    left
+anthropic:claude-sonnet-4-5                    0     -      -    left
+anthropic:claude-sonnet-4-5                    -1    8000   -    left
+openrouter:google/gemini-2.5-flash             500   400    500  -
+"""),
+)
+def test_budgets_of_claude_are_held_between_its_least_and_the_output_limit(
+    model: str, budget: str, limit: str, sent: str, loss: str
+) -> None:
+    """The API refuses others. What is sent in place of it, and whether anything is, is a loss."""
+    options = AdapterOptions(thinking_budget=int(budget), max_output_tokens=None if limit == "-" else int(limit))
+    request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
+    body = json.loads(request.body)
+    thinking = (body.get("additionalModelRequestFields") or body).get("thinking") or {}
+    found = thinking.get("budget_tokens") or (body.get("reasoning") or {}).get("max_tokens")
+    assert (found or "-") == (sent if sent == "-" else int(sent))
+    assert [loss in each.reason for each in request.losses] == ([] if loss == "-" else [True])
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0"])
+def test_a_budget_for_thinking_between_calls_may_exceed_the_output_limit(model: str) -> None:
+    """With the beta feature of interleaved thinking, by a header or by a field of the body."""
+    beta, provider = "interleaved-thinking-2025-05-14", model.partition(":")[0]
+    given: dict[str, dict[str, Any]] = {"headers": {"anthropic-beta": beta}, "extra": {"anthropic_beta": [beta]}}
+    for name, fields in given.items():
+        options = AdapterOptions(thinking_budget=5000, max_output_tokens=2000, **{name: {provider: fields}})
+        request = get_adapter(model).to_wire([Message.user("Hi")], [], options)
+        assert b'"budget_tokens":5000' in request.body
+        assert request.losses == ()
+
+
+def test_a_budget_that_was_read_is_held_to_the_limits_of_the_model_that_gets_it() -> None:
+    """It is an option, so a newer model gets no trace of it. Other options of the same wire go back unchanged."""
+    first, newer = "anthropic:claude-sonnet-4-5", "anthropic:claude-opus-5-5"
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 4000, "messages": [{"role": "user", "content": "Hi"}]}
+    thinking = {"type": "enabled", "budget_tokens": 5000}
+    context = RequestContext.for_model(first)
+    messages, _, options = get_adapter(first).from_wire_request({**body, "thinking": thinking}, context)
+    same = json.loads(get_adapter(first).to_wire(messages, [], options).body)
+    assert same == {**body, "thinking": {**thinking, "budget_tokens": 3999}}
+    assert b"budget_tokens" not in get_adapter(newer).to_wire(messages, [], options).body
+    sampled = {**body, "temperature": 1.7, "top_p": 0.9}
+    messages, _, options = get_adapter(first).from_wire_request(sampled, RequestContext.for_model(first))
+    assert json.loads(get_adapter(first).to_wire(messages, [], options).body) == sampled
+
+
+@each_row(
+    ("model", "options", "sent", "lost"),
+    _rows("""
+anthropic:claude-sonnet-4-5       temperature=0.5,top_p=0.9    temperature=0.5          top_p
+anthropic:claude-opus-4-1         temperature=0.5,top_p=0.9    temperature=0.5          top_p
+anthropic:claude-sonnet-4-6       temperature=0.5,top_p=0.9    temperature=0.5          top_p
+anthropic:claude-sonnet-4-5       top_p=0.9                    top_p=0.9                -
+anthropic:claude-sonnet-4-5       top_p=0.9,top_k=3            top_p=0.9,top_k=3        -
+anthropic:claude-sonnet-4-5       temperature=0.5,top_p=0.97,thinking_budget=2000  top_p=0.97  temperature
+anthropic:claude-sonnet-4-0       temperature=0.7,top_p=0.3    temperature=0.7,top_p=0.3  -
+anthropic:claude-3-haiku-20240307 temperature=1.7              temperature=1            temperature
+anthropic:claude-opus-4-8         temperature=1.7,top_p=0.9    -                        temperature,top_p
+bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0  temperature=1.7,top_p=0.9  temperature=1  temperature,top_p
+bedrock:us.amazon.nova-lite-v1:0  temperature=0.5,top_p=0.9    temperature=0.5,topP=0.9 -
+"""),
+)
+def test_sampling_of_claude_is_held_to_what_the_model_takes(model: str, options: str, sent: str, lost: str) -> None:
+    """One of two parameters from Claude 4.1 on, and no temperature above 1."""
+    given = {name: float(value) for name, value in (each.split("=") for each in options.split(","))}
+    whole = {name: int(given.pop(name)) for name in ("top_k", "thinking_budget") if name in given}
+    request = get_adapter(model).to_wire([Message.user("Hi")], [], AdapterOptions(**given, **whole))
+    body = json.loads(request.body)
+    fields = body.get("inferenceConfig", body)
+    found = [f"{name}={fields[name]}" for name in ("temperature", "top_p", "topP", "top_k") if name in fields]
+    assert (",".join(found) or "-") == sent
+    assert (",".join(loss.reason.partition(":")[0] for loss in request.losses) or "-") == lost
 
 
 @each_row(

@@ -205,3 +205,20 @@ def test_requests_only_grow() -> None:
     whole = json.loads(SMALL.to_wire(history, TOOLS, AdapterOptions()).body)["messages"]
     for end in (1, 3, 5):
         assert json.loads(SMALL.to_wire(history[:end], TOOLS, AdapterOptions()).body)["messages"] == whole[:end]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_result_whose_image_follows_it_still_names_its_tool(named: bool) -> None:
+    """As in the request that was read."""
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    image = {"type": "image_url", "image_url": "https://example.com/map.png"}
+    name = {"name": "weather"} if named else {}
+    content = [{"type": "text", "text": "Sunny"}, image]
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "abcdefghi", **name, "content": content},
+    ]
+    sent = round_trip({"model": "mistral-small-latest", "messages": history}, SMALL)["messages"]
+    assert sent[2] == {"role": "tool", "tool_call_id": "abcdefghi", "content": "Sunny\n[image follows]", **name}
+    assert [part["type"] for part in sent[3]["content"]] == ["image_url"]

@@ -7,10 +7,12 @@ import pytest
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, MalformedReplyError, ServerError
+from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete, TextDelta
 from dragoman.canonical.message import Message
+from dragoman.canonical.tools.server import WebSearch
 from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
 from tests.unit.adapters.compatible.test_endpoint_row import adapter
 from tests.unit.adapters.openai_chat.wire import (
@@ -122,6 +124,55 @@ def test_requests_of_either_api_are_rewritten() -> None:
     for both in (GROK, adapter("deepseek", "grok-4.5")):
         for body in (chat, responses, stored):
             assert round_trip(body, both) == body
+
+
+GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: WORD"}}
+CUSTOM_IN_CHAT = {"type": "custom", "custom": {"name": "c", "description": "d", "format": GRAMMAR}}
+CUSTOM_IN_RESPONSES = {
+    "type": "custom",
+    "name": "c",
+    "description": "d",
+    "format": {"type": "grammar", "syntax": "lark", "definition": "start: WORD"},
+}
+UNKNOWN_IN_CHAT = {"type": "new_kind", "new_kind": {"name": "n"}}
+
+
+@pytest.mark.parametrize("provider", ["azure-openai", "xai", "deepseek", "openrouter"])
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
+def test_native_tools_stay_in_their_api(provider: str, model: str) -> None:
+    """A request of one API is not moved to the other for a tool that is in the first one's form already."""
+    both = get_adapter(f"{provider}:{model}")
+    chat = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "tools": [CUSTOM_IN_CHAT]}
+    responses = {"model": model, "input": [{"role": "user", "content": "Hi"}], "tools": [CUSTOM_IN_RESPONSES]}
+    for body in (chat, responses):
+        assert round_trip(body, both) == body
+
+
+@pytest.mark.parametrize(
+    ("provider", "sent"),
+    [
+        ("azure-openai", CUSTOM_IN_RESPONSES),
+        ("xai", {"type": "function", "name": "c"}),  # it has no custom tools
+    ],
+)
+def test_tools_of_the_other_api_are_translated(provider: str, sent: dict[str, Any]) -> None:
+    """A web search moves a request to the Responses API, and its other tools with it: none is in Chat's form there."""
+    both = adapter(provider, "gpt-5")
+    function = {"type": "function", "function": {"name": "f", "x_new": 1}, "x_new": 2}
+    body = {
+        "model": "gpt-5",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [CUSTOM_IN_CHAT, function, UNKNOWN_IN_CHAT],
+    }
+    messages, tools, _ = both.from_wire_request(body, context(both))
+    stored = {provider: {"previous_response_id": "resp_1"}}
+    encoded, wire = encode_request(messages, both, [*tools, WebSearch()], extra=stored)
+    assert wire.path == "/responses"
+    own, plain, search = encoded["tools"]
+    assert {name: own[name] for name in sent} == sent
+    assert (plain["name"], search["type"]) == ("f", "web_search")
+    assert "x_new" not in json.dumps(encoded)
+    assert f"the tool n runs at {provider}'s other API only" in [loss.reason for loss in wire.losses]
 
 
 def test_stored_state_belongs_to_one_api() -> None:

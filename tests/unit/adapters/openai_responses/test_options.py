@@ -14,6 +14,7 @@ from tests.unit.adapters.openai_responses.wire import body_of
 
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 LAX = {"title": "My answer!", "type": "object", "properties": {"a": {"type": "string"}}}
+LOGPROBS = ["message.output_text.logprobs"]
 OPEN = {"type": "object", "additionalProperties": {"type": "string"}}
 
 PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
@@ -24,6 +25,11 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
     ("gpt-5.6-sol", {"temperature": 0.0}, {}, 1),
     ("gpt-5.6-sol", {"temperature": 0.0, "effort": "none"}, {"temperature": 0.0, "reasoning": {"effort": "none"}}, 0),
     ("gpt-5", {"temperature": 0.0, "top_p": 0.5}, {}, 2),
+    ("gpt-5.4", {"logprobs": 3}, {"include": LOGPROBS, "top_logprobs": 3}, 0),
+    ("gpt-5.4", {"logprobs": 3, "effort": "low"}, {"reasoning": {"effort": "low"}}, 1),
+    ("gpt-5", {"logprobs": 0}, {}, 1),
+    ("o3", {"logprobs": 3, "effort": "high"}, {"reasoning": {"effort": "high"}}, 1),
+    ("gpt-4o", {"logprobs": 0}, {"include": LOGPROBS}, 0),
     ("gpt-4o", {"temperature": 0.0}, {"temperature": 0.0}, 0),
     ("a-local-model", {"temperature": 0.0, "effort": "high"}, {"temperature": 0.0, "reasoning": {"effort": "high"}}, 0),
     ("gpt-5.4", {"top_k": 1, "seed": 1, "stop_sequences": ("x",), "thinking_budget": 5}, {}, 4),
