@@ -81,6 +81,15 @@ def _check_list(name: str, value: Any, *element_classes: type) -> None:
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
 
 
+def read_budgets(budgets: Iterable[Any]) -> tuple[Budget, ...]:
+    """Return the budgets of a list. Raises ConfigurationError if one of them is not a Budget."""
+    found = tuple(budgets)
+    for index, each in enumerate(found):
+        if not isinstance(each, Budget):
+            raise ConfigurationError(f"budgets[{index}] must be a Budget, such as Budget(usd=1), not {_describe(each)}")
+    return found
+
+
 def check_messages(messages: Iterable[Any]) -> list[Message]:
     """Return the messages as a list. Raises ConfigurationError if one of them is not a Message."""
     _check_list("messages", messages, Message)

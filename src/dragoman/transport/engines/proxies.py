@@ -11,6 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 if TYPE_CHECKING:
     import httpx
 
+_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _NO_PROXY = "no"
 """Python's key for the list of hosts without a proxy."""
 _VARIABLES = tuple(name for use in ("http", "https", "all", "no") for name in (f"{use}_proxy", f"{use}_proxy".upper()))
@@ -51,6 +52,15 @@ def _read_environment(_: tuple[str | None, ...]) -> Proxies:
 def proxy_environment() -> tuple[str | None, ...]:
     """Return the variables that `find_proxies` reads: connections that they made are not for others."""
     return tuple(map(os.environ.get, _VARIABLES))
+
+
+def is_proxy_address(address: str) -> bool:
+    """Whether a proxy can have that address: a scheme that the engines support, a host, and a port if any."""
+    try:
+        parts = urlsplit(address)
+        return "://" in address and parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def proxy_scheme(address: str) -> str:
