@@ -289,7 +289,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
                 validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
             options, check = new_check(options, overrides, output, is_body=validator is not None)
         run = self._start(self._new_turn(prompt, options, check, model, results), check)
-        run.validator = validator
+        run.validator, run.answers_with_text = validator, output is str
         return run
 
     def _new_turn(
