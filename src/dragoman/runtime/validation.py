@@ -51,7 +51,7 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
         elif name in _CLASSES:
             check_class(name, value)
         elif name == "store":
-            _check_store(value)
+            check_store(value)
         elif name == "prices" and not callable(getattr(value, "price", None)):
             raise ConfigurationError(f"prices must be a price table, not {_describe(value)}: see price_table()")
         elif name in _CALLABLES:
@@ -103,7 +103,7 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     return found
 
 
-def _check_store(store: Any) -> None:
+def check_store(store: Any) -> None:
     """Raise ConfigurationError if the value is not a store. An AsyncStore is refused, because sessions do not await it;
     its ``store`` is accepted."""
     append = getattr(store, "append", None)
