@@ -89,14 +89,15 @@ class AdapterOptions:
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
-        # Every request makes options, and most are not set: the exact class is compared first.
+        # Every request makes options, and most are not set: nothing is called for those.
+        given = self.__dict__ if type(self) is AdapterOptions else {name: getattr(self, name) for name in _CLASSES}
         for name, (classes, words) in _CLASSES.items():
-            value = getattr(self, name)
+            value = given[name]
             if value is not None and type(value) not in classes and not _is_one_of(value, classes):
                 raise RequestError(f"{name} is {words}, and not a value of the class {type(value).__name__}")
         if self.max_output_tokens is not None and self.max_output_tokens < 0:
             raise RequestError(f"max_output_tokens is at least 0, and not {self.max_output_tokens!r:.40}")
-        if not all(isinstance(each, str) for each in self.stop_sequences or ()):
+        if self.stop_sequences and not all(isinstance(each, str) for each in self.stop_sequences):
             raise RequestError("stop_sequences is a list of texts: one of them is none")
         if self.tool_choice is not None:
             _check_tool_choice(self.tool_choice)
@@ -203,10 +204,9 @@ def _check_tool_choice(choice: Any) -> None:
         if type(choice.name) is not str:
             raise RequestError("tool_choice: the name in NamedTool is a text")
     elif not isinstance(choice, str) or choice not in _CHOICES:
-        named = choice if isinstance(choice, str) else "look_up"
         raise RequestError(
-            f"tool_choice is 'auto', 'none' or 'required', and not {choice!r:.40}: to force one tool, write"
-            f" tool_choice=NamedTool({named!r:.40}), with NamedTool from dragoman.tools"
+            "tool_choice is 'auto', 'none', 'required' or NamedTool('name_of_a_tool') from dragoman.tools, and not "
+            f"{choice!r:.40}"
         )
 
 

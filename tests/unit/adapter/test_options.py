@@ -1,6 +1,7 @@
 """The values of a request's options: accepted, or refused with an error that says what to write."""
 
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -57,7 +58,7 @@ def test_a_value_of_a_wrong_class_is_refused(name: str, value: Any, problem: str
 
 @pytest.mark.parametrize("choice", ["look_up", "any", "", 5, {"type": "tool", "name": "look_up"}, ("look_up",)])
 def test_a_wrong_tool_choice_is_refused_with_the_accepted_forms(choice: Any) -> None:
-    with pytest.raises(RequestError, match=r"'auto', 'none' or 'required', and not .* tool_choice=NamedTool\('"):
+    with pytest.raises(RequestError, match=r"'auto', 'none', 'required' or NamedTool\('name_of_a_tool'\) from"):
         AdapterOptions(tool_choice=choice)
 
 
@@ -78,9 +79,21 @@ def test_a_value_of_a_right_class_is_accepted() -> None:
     assert AdapterOptions(stop_sequences="END").stop_sequences == ("END",)  # type: ignore[arg-type]
 
 
+def test_a_subclass_with_slots_is_checked_too() -> None:
+    """Its values are in no ``__dict__``."""
+
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class OwnOptions(AdapterOptions):
+        pass
+
+    assert OwnOptions(user="ann").user == "ann"
+    with pytest.raises(RequestError, match="user is a text"):
+        OwnOptions(user=5)  # type: ignore[arg-type]
+
+
 def test_a_turn_is_refused_before_anything_is_sent() -> None:
     with Session("openai-chat:gpt-4.1", api_key="not-a-key") as session:
-        with pytest.raises(RequestError, match="to force one tool"):
+        with pytest.raises(RequestError, match="tool_choice is"):
             session.ask("Hi", tool_choice="look_up")  # type: ignore[arg-type]
         assert session.messages == ()
 
