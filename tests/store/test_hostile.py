@@ -1,6 +1,7 @@
 """Hostile strings stay data, and a row that was changed by hand gives a message of plain data or a typed error."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
-from dragoman.store import Store, StoreError, UnreadableError
+from dragoman.store import SessionNotFoundError, Store, StoreError, UnreadableError
 from dragoman.store.schema import MAX_ID
 from tests.sampling import sample
 from tests.store.turns import TABLES, change, everything, tool_turn
@@ -190,3 +191,45 @@ def test_the_comparison_covers_every_table() -> None:
     from dragoman.store.schema import metadata
 
     assert set(TABLES) == set(metadata.tables)
+
+
+MESSAGE = Message.user("Hi")
+
+
+@pytest.mark.parametrize("wrong", [5, b"sess_1", MESSAGE, ["sess_1"]], ids=["number", "bytes", "message", "list"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store, wrong: store.load(wrong),
+        lambda store, wrong: store.record(wrong),
+        lambda store, wrong: store.append(wrong, [MESSAGE], expected_version=None),
+        lambda store, wrong: store.fork(wrong),
+        lambda store, wrong: store.delete(wrong),
+        lambda store, wrong: list(store.export(wrong)),
+    ],
+    ids=["load", "record", "append", "fork", "delete", "export"],
+)
+def test_an_id_of_a_wrong_class_is_refused(lasting_store: Store, use: Callable[[Store, Any], Any], wrong: Any) -> None:
+    with pytest.raises(StoreError, match=r"session's id must be a text such as 'sess_1', not a value of the class"):
+        use(lasting_store, wrong)
+
+
+@pytest.mark.parametrize("wrong", ["Hi", ["Hi"], MESSAGE, [{"role": "user"}], 5, [MESSAGE, None]])
+def test_messages_of_a_wrong_class_are_refused(lasting_store: Store, wrong: Any) -> None:
+    """Nothing is stored."""
+    expected = r"messages must be a list of Message, such as \[Message.user\(...\)\], and has a value of the class"
+    with pytest.raises(StoreError, match=expected):
+        lasting_store.create("anthropic:claude-opus-5-5", wrong, session_id="sess_wrong")
+    with pytest.raises(SessionNotFoundError):
+        lasting_store.load("sess_wrong")
+    lasting_store.create(None, session_id="sess_right")
+    with pytest.raises(StoreError, match=expected):
+        lasting_store.append("sess_right", wrong, expected_version=0)
+    lasting_store.append("sess_right", iter([MESSAGE]), expected_version=0)  # type: ignore[arg-type]
+    assert lasting_store.load("sess_right").messages[0].text == "Hi"
+    lasting_store.delete("sess_right")
+
+
+def test_a_filter_of_a_wrong_class_is_refused(lasting_store: Store) -> None:
+    with pytest.raises(StoreError, match="a text is needed, not a value of the class int"):
+        lasting_store.list(user_id=5)  # type: ignore[arg-type]

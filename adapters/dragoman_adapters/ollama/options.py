@@ -78,8 +78,11 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     settings = native.get("options") or {}
     think = native.get("think")
     schema = native.get("format")
+    values = OPTIONS.decode(settings)
+    if isinstance(values["max_output_tokens"], int) and values["max_output_tokens"] < 0:
+        values["max_output_tokens"] = None  # -1 means no limit and -2 to fill the context; it stays in ``extra``
     options = AdapterOptions(
-        **OPTIONS.decode(settings),
+        **values,
         keep_alive=native.get("keep_alive"),
         logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs"),
         output_schema=schema if isinstance(schema, dict) else None,

@@ -11,7 +11,7 @@ from dragoman.adapter.errors import RequestError
 
 
 class NamedTool(NamedTuple):
-    """A tool choice: this tool must be called."""
+    """A tool choice: this tool must be called, as in ``tool_choice=NamedTool("look_up")``."""
 
     name: str
 
@@ -36,6 +36,7 @@ class AdapterOptions:
     stop_sequences: tuple[str, ...] = ()
     """A plain string counts as one sequence."""
     tool_choice: ToolChoice | None = None
+    """Whether the model may call tools, must not or must; a `NamedTool` must be called."""
     parallel_tool_calls: bool | None = None
     output_schema: Mapping[str, Any] | None = None
     """A JSON Schema that the answer's text obeys."""
@@ -88,6 +89,18 @@ class AdapterOptions:
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):
             object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
+        # Every request makes options, and most are not set: nothing is called for those.
+        given = self.__dict__ if type(self) is AdapterOptions else {name: getattr(self, name) for name in _CLASSES}
+        for name, (classes, words) in _CLASSES.items():
+            value = given[name]
+            if value is not None and type(value) not in classes and not _is_one_of(value, classes):
+                raise RequestError(f"{name} is {words}, and not a value of the class {type(value).__name__}")
+        if self.max_output_tokens is not None and self.max_output_tokens < 0:
+            raise RequestError(f"max_output_tokens is at least 0, and not {self.max_output_tokens!r:.40}")
+        if self.stop_sequences and not all(isinstance(each, str) for each in self.stop_sequences):
+            raise RequestError("stop_sequences is a list of texts: one of them is none")
+        if self.tool_choice is not None:
+            _check_tool_choice(self.tool_choice)
         if self.n is not None:
             if type(self.n) is not int or self.n < 1:
                 raise RequestError(f"n is the number of answers, at least 1, and not {self.n!r:.40}")
@@ -112,7 +125,7 @@ class AdapterOptions:
             for provider, fields in getattr(self, name).items():
                 if not isinstance(fields, Mapping):
                     raise RequestError(
-                        f"{name} are given by provider, such as {name}={{'openai': {{{provider!r}: ...}}}}"
+                        f"{name} are given by provider, such as {name}={{'openai': {{{provider!r:.40}: ...}}}}"
                     )
 
     @cached_property
@@ -143,6 +156,58 @@ _FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "c
 """Options that say how the request is built and sent. They do not concern the model."""
 
 _SAFETY = ("off", "standard", "strict")
+
+_TEXT = ((str,), "a text")
+_NUMBER = ((int, float), "a number")
+_COUNT = ((int,), "a whole number")
+_SWITCH = ((bool,), "True or False")
+_BY_PROVIDER = ((dict, Mapping), "a mapping by provider, such as {'openai': {...}}")
+
+_CLASSES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "max_output_tokens": _COUNT,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "top_k": _NUMBER,  # recorded requests to Google have 40.0
+    "frequency_penalty": _NUMBER,
+    "presence_penalty": _NUMBER,
+    "seed": _COUNT,
+    "stop_sequences": ((tuple, list), "a list of texts"),
+    "parallel_tool_calls": _SWITCH,
+    "effort": _TEXT,
+    "thinking": _SWITCH,
+    "thinking_budget": _COUNT,
+    "prompt_cache": _TEXT,
+    "service_tier": _TEXT,
+    "verbosity": _TEXT,
+    "reasoning_summary": _TEXT,
+    "user": _TEXT,
+    "metadata": ((dict, Mapping), "a mapping of texts"),
+    "num_ctx": _COUNT,
+    "keep_alive": ((str, int, float), "a text such as '10m' or a number of seconds"),
+    "strict_prefix": _SWITCH,
+    "stream": _SWITCH,
+    "headers": _BY_PROVIDER,
+    "extra": _BY_PROVIDER,
+}
+"""The classes of an option's values, and how an error describes them. The provider knows which values it takes."""
+
+_CHOICES = ("auto", "none", "required")
+
+
+def _is_one_of(value: Any, classes: tuple[type, ...]) -> bool:
+    """Whether the value has one of the classes or a subclass. A bool counts as no number."""
+    return isinstance(value, classes) and (not isinstance(value, bool) or bool in classes)
+
+
+def _check_tool_choice(choice: Any) -> None:
+    if isinstance(choice, NamedTool):
+        if type(choice.name) is not str:
+            raise RequestError("tool_choice: the name in NamedTool is a text")
+    elif not isinstance(choice, str) or choice not in _CHOICES:
+        raise RequestError(
+            "tool_choice is 'auto', 'none', 'required' or NamedTool('name_of_a_tool') from dragoman.tools, and not "
+            f"{choice!r:.40}"
+        )
 
 
 def _check_logprobs(count: Any) -> int:

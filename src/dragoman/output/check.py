@@ -117,3 +117,14 @@ class AnswerFollower(Generic[T]):
                 case MessageComplete():
                     if (outcome := self._check.outcome(event.message)) is not None:
                         yield outcome
+
+
+def follow_text(events: Iterable[Any]) -> Iterator[Any]:
+    """Yield the events of a stream whose answer is any text, and OutputComplete after the reply that is the answer: it
+    neither calls tools nor pauses."""
+    for event in events:
+        yield event
+        if isinstance(event, MessageComplete):
+            reply = event.message
+            if not reply.tool_uses and reply.stop_reason is not StopReason.PAUSE:
+                yield OutputComplete(reply.text)

@@ -12,7 +12,7 @@ from dragoman.limits.budget import Budget
 from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports
-from dragoman.runtime.validation import check_settings
+from dragoman.runtime.validation import check_settings, read_budgets
 from dragoman.transport.settings import Providers, seal_keys
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class ClientConfig:
         url = settings.pop("store") if isinstance(self.store, str) else None
         check_settings(settings)
         object.__setattr__(self, "providers", _with_hook(read_providers(self.providers), self.on_exchange))
-        object.__setattr__(self, "budgets", tuple(self.budgets))
+        object.__setattr__(self, "budgets", read_budgets(self.budgets))
         object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
         if url is not None:  # opened last: nothing can fail after it
             from dragoman.store import Store
@@ -166,7 +166,7 @@ class ClientConfig:
                 merged[name] = getattr(self, name)
         budgets = merged.get("budgets", ())
         check_settings({"budgets": budgets})
-        merged["budgets"] = (*self.budgets, *budgets)
+        merged["budgets"] = (*self.budgets, *read_budgets(budgets))
         return merged
 
 

@@ -51,7 +51,7 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
         elif name in _CLASSES:
             check_class(name, value)
         elif name == "store":
-            _check_store(value)
+            check_store(value)
         elif name == "prices" and not callable(getattr(value, "price", None)):
             raise ConfigurationError(f"prices must be a price table, not {_describe(value)}: see price_table()")
         elif name in _CALLABLES:
@@ -81,6 +81,15 @@ def _check_list(name: str, value: Any, *element_classes: type) -> None:
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
 
 
+def read_budgets(budgets: Iterable[Any]) -> tuple[Budget, ...]:
+    """Return the budgets of a list. Raises ConfigurationError if one of them is not a Budget."""
+    found = tuple(budgets)
+    for index, each in enumerate(found):
+        if not isinstance(each, Budget):
+            raise ConfigurationError(f"budgets[{index}] must be a Budget, such as Budget(usd=1), not {_describe(each)}")
+    return found
+
+
 def check_messages(messages: Iterable[Any]) -> list[Message]:
     """Return the messages as a list. Raises ConfigurationError if one of them is not a Message."""
     _check_list("messages", messages, Message)
@@ -94,7 +103,7 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     return found
 
 
-def _check_store(store: Any) -> None:
+def check_store(store: Any) -> None:
     """Raise ConfigurationError if the value is not a store. An AsyncStore is refused, because sessions do not await it;
     its ``store`` is accepted."""
     append = getattr(store, "append", None)

@@ -19,7 +19,7 @@ from dragoman.runtime import ClientConfig, HasConfig, client_config
 from dragoman.runtime.providers import check_provider_names, merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports
-from dragoman.runtime.validation import check_settings
+from dragoman.runtime.validation import check_settings, read_budgets
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Later
@@ -187,7 +187,8 @@ class SessionConfig:
         object.__setattr__(self, "own_providers", bool(own) or self.client is None)
         shared = {} if self.client is None else self.client.providers or {}
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
-        for name in ("budgets", "middleware", "labels"):
+        object.__setattr__(self, "budgets", read_budgets(self.budgets))
+        for name in ("middleware", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.durability not in ("step", "turn"):
             raise ConfigurationError(f"durability: {self.durability!r:.80}: use step or turn")

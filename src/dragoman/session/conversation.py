@@ -13,6 +13,7 @@ from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRef
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.display import render_end
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
@@ -128,6 +129,9 @@ class Conversation(StoredConversation, Generic[TransportT]):
         """The whole history, in order, also after `compact`: only requests replace its older part by a summary. Each
         message carries its labels in ``metadata.labels``."""
         return self._history.labelled()
+
+    def _repr_html_(self) -> str | None:
+        return render_end(self.messages)
 
     @property
     def user_id(self) -> str | None:
@@ -285,7 +289,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
                 validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
             options, check = new_check(options, overrides, output, is_body=validator is not None)
         run = self._start(self._new_turn(prompt, options, check, model, results), check)
-        run.validator = validator
+        run.validator, run.answers_with_text = validator, output is str
         return run
 
     def _new_turn(

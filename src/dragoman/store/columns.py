@@ -24,8 +24,10 @@ MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, Arithm
 def encode_text(value: str) -> str:
     """Encode U+0000, which PostgreSQL's text cannot hold, as ``\\0``, and double ``\\``.
 
-    Raises StoreError if the text has a lone surrogate.
+    Raises StoreError if it is no text, or has a lone surrogate.
     """
+    if not isinstance(value, str):
+        raise StoreError(f"a text is needed, not a value of the class {type(value).__name__}")
     try:
         check_text(value)
     except ValueError as error:
@@ -50,7 +52,9 @@ def decode_optional(stored: str | None) -> str | None:
 
 
 def encode_id(value: str, what: str) -> str:
-    """Encode an id. Raises StoreError if no index can hold it."""
+    """Encode an id. Raises StoreError if it is no text, or if no index can hold it."""
+    if not isinstance(value, str):
+        raise StoreError(f"{what} must be a text such as 'sess_1', not a value of the class {type(value).__name__}")
     stored = encode_text(value)
     if not 0 < len(stored) <= MAX_ID:
         raise StoreError(f"{what} has {len(value)} characters: an id in the store must have 1 to {MAX_ID}")

@@ -475,7 +475,27 @@ def _new_turn_record(
     extensions: Extensions | None,
     step: TurnStep | None,
 ) -> TurnRecord:
-    return TurnRecord(tuple(messages), tuple(attempts), dump_tool_ids(tool_ids), extensions or {}, step=step)
+    return TurnRecord(
+        _read_messages("messages", messages),
+        _read_messages("attempts", attempts),
+        dump_tool_ids(tool_ids),
+        extensions or {},
+        step=step,
+    )
+
+
+def _read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages. Raises StoreError if they are no list of Message."""
+    wrong: Any = messages
+    if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Message)):
+        found = tuple(messages)
+        if all(isinstance(each, Message) for each in found):
+            return found
+        wrong = next(each for each in found if not isinstance(each, Message))
+    raise StoreError(
+        f"{name} must be a list of Message, such as [Message.user(...)], and has a value of the class "
+        f"{type(wrong).__name__}"
+    )
 
 
 def _detach_session(messages: tuple[Message, ...], session_id: str) -> tuple[Message, ...]:

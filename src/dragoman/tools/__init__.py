@@ -3,8 +3,9 @@
 `dragoman.tools.mcp` adds the tools of an MCP server; it needs the extra `mcp` and is imported by its own name.
 """
 
+from dragoman.adapter.options import NamedTool
 from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
 from dragoman.tools.tool import Tool, tool
 from dragoman.tools.toolbox import Toolbox, Toolset
 
-__all__ = ["Context", "Later", "Progress", "RetryTool", "Suspend", "Tool", "Toolbox", "Toolset", "tool"]
+__all__ = ["Context", "Later", "NamedTool", "Progress", "RetryTool", "Suspend", "Tool", "Toolbox", "Toolset", "tool"]

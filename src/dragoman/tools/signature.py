@@ -4,12 +4,13 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticErrorMixin
+from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from dragoman.canonical.guard import copy_json
@@ -42,6 +43,8 @@ class Signature:
     problems: tuple[str, ...]
     context_type: Any = NO_CONTEXT
     """The type of the session's context that the function takes first."""
+    fields: Mapping[str, FieldInfo] = field(default_factory=dict)
+    """The parameters whose default is a pydantic ``Field``, which the function must not receive."""
 
 
 def read(function: Callable[..., Any]) -> Signature:
@@ -68,10 +71,22 @@ def read(function: Callable[..., Any]) -> Signature:
         if name in descriptions:
             properties[name].setdefault("description", descriptions[name])
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required := [name for name in properties if parameters[name].default is inspect.Parameter.empty]:
+    if required := [name for name in properties if _is_required(parameters[name].default)]:
         schema["required"] = required
+    fields = {name: each.default for name, each in parameters.items() if isinstance(each.default, FieldInfo)}
     name = str(getattr(function, "__name__", unwrapped.__name__))
-    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems), context_type)
+    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems), context_type, fields)
+
+
+def add_defaults(fields: Mapping[str, FieldInfo], arguments: dict[str, Any]) -> None:
+    """Add the defaults of those fields to the arguments that are absent. Fields without a default are left out."""
+    for name, each in fields.items():
+        if name not in arguments and not each.is_required():
+            arguments[name] = each.get_default(call_default_factory=True)
+
+
+def _is_required(default: Any) -> bool:
+    return default is inspect.Parameter.empty or (isinstance(default, FieldInfo) and default.is_required())
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -109,16 +124,26 @@ def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[T
         raise _UnsupportedParameterError("a model can pass arguments only by name: use named parameters")
     if parameter.name not in hints:
         raise _UnsupportedParameterError("needs a type annotation")
+    default, hint = parameter.default, hints[parameter.name]
+    if isinstance(default, FieldInfo):
+        if default.validation_alias is not None:
+            raise _UnsupportedParameterError("an argument has the name of its parameter: remove the alias")
+        if default.default_factory_takes_validated_data:
+            raise _UnsupportedParameterError("the default_factory of an argument takes no other arguments")
+        hint = Annotated[hint, default]
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
+        adapter: TypeAdapter[Any] = TypeAdapter(hint)
         schema = adapter.json_schema()
     except Exception as error:  # pydantic raises several classes for an unknown type
         reason = error.message if isinstance(error, PydanticErrorMixin) else str(error)
         raise _UnsupportedParameterError(reason.partition("\n")[0]) from None
     definitions = schema.pop("$defs", {})
     simplified = _simplify(schema, definitions)
-    if parameter.default is not parameter.empty and parameter.default is not None:
-        _add_default(simplified, parameter.default)
+    if isinstance(default, FieldInfo):
+        if default.default is None:
+            simplified.pop("default", None)
+    elif default is not parameter.empty and default is not None:
+        _add_default(simplified, default)
     return adapter, simplified
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, overload
 
 from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 from typing_extensions import ParamSpec, TypeVar
 
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
@@ -29,7 +30,7 @@ class Tool(Generic[P, ResultT]):
     ``arguments`` are the types that the model's arguments are converted to, by name; an argument without a type is
     passed as its JSON value. ``context_type`` is the type of the session's context that the function takes as its
     first argument. ``timeout`` is in seconds, and ``retries`` is how often the function may raise `RetryTool` in one
-    turn.
+    turn. ``fields`` are the parameters whose default is a pydantic ``Field``: the function receives the default of it.
     """
 
     definition: ToolDefinition
@@ -38,6 +39,7 @@ class Tool(Generic[P, ResultT]):
     context_type: Any = NO_CONTEXT
     timeout: float | None = None
     retries: int = 1
+    fields: Mapping[str, FieldInfo] = field(default_factory=dict, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         timeout, retries = self.timeout, self.retries
@@ -68,7 +70,17 @@ class Tool(Generic[P, ResultT]):
         return kind(self.function) or kind(call)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        if self.fields:
+            return self._call_with_defaults(*args, **kwargs)
         return self.function(*args, **kwargs)
+
+    def _call_with_defaults(self, *args: Any, **kwargs: Any) -> ResultT:
+        """Call the function with the defaults of its fields. Raises TypeError, as Python does, if one has none."""
+        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        signature.add_defaults(self.fields, bound.arguments)
+        if missing := [name for name in self.fields if name not in bound.arguments]:
+            raise TypeError(f"{self.name}() is called without {', '.join(missing)}")
+        return self.function(*bound.args, **bound.kwargs)
 
 
 @overload
@@ -135,6 +147,6 @@ def tool(
         )
         if problems := [*read.problems, *definition.problems()]:
             raise ToolSchemaError(tool_name, problems)
-        return Tool(definition, function, read.arguments, read.context_type, timeout, retries)
+        return Tool(definition, function, read.arguments, read.context_type, timeout, retries, fields=read.fields)
 
     return make if function is None else make(function)

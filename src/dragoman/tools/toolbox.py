@@ -13,7 +13,7 @@ from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
 from dragoman.tools.context import Context, Suspend
-from dragoman.tools.signature import takes_context
+from dragoman.tools.signature import add_defaults, takes_context
 from dragoman.tools.tool import Tool, tool
 
 AnyTool = Tool | ToolDefinition | Callable[..., Any]
@@ -137,7 +137,7 @@ class Toolbox:
             _violation(error.instance_path, error.message)
             for error in self._validators[call.name].iter_errors(call.input)
         ]
-        # Only the model's arguments are converted: the function has its own defaults for the rest.
+        # Only the model's arguments are converted: the rest have the function's defaults.
         arguments = dict(call.input)
         for name in () if violations else [name for name in arguments if name in found.arguments]:
             try:
@@ -150,6 +150,7 @@ class Toolbox:
             logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
             mismatch = "The arguments do not match the schema: " + "; ".join(violations)
             return PreparedCall(call, refusal=mismatch, fault="validation_error")
+        add_defaults(found.fields, arguments)
         return PreparedCall(call, found, arguments)
 
 

@@ -120,6 +120,8 @@ class Call:
 
     begun: bool = False
     """Whether a stream has begun: then only its silence is limited."""
+    proxy: str = ""
+    """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
 
     def new_attempt(self) -> None:
@@ -216,11 +218,12 @@ class Call:
 
     def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
-        error = as_error(exception, self.adapter.provider, self.prepared.key, self.prepared.server)
+        server = f"{self.prepared.server} through the proxy {self.proxy}" if self.proxy else self.prepared.server
+        error = as_error(exception, self.adapter.provider, self.prepared.key, server)
         if error is None:
             raise exception
         if isinstance(error, RequestTimeoutError) and self.headers and not self.prepared.stream:
-            error = RequestTimeoutError(_at(self.prepared.server, _NOT_COMPLETE))
+            error = RequestTimeoutError(_at(server, _NOT_COMPLETE))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
         return error

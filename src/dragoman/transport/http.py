@@ -67,6 +67,8 @@ class HttpTransport(RetryingTransport):
             {
                 "api_key": api_key,
                 "base_url": base_url,
+                "client": client,
+                "engine": engine,
                 "proxy": proxy,
                 "http2": http2,
                 "max_connections": max_connections,
@@ -124,6 +126,8 @@ class AsyncHttpTransport(AsyncRetryingTransport):
             {
                 "api_key": api_key,
                 "base_url": base_url,
+                "client": client,
+                "engine": engine,
                 "proxy": proxy,
                 "http2": http2,
                 "max_connections": max_connections,

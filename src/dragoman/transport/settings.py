@@ -3,13 +3,13 @@
 import ipaddress
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.transport.keys.api_key import ApiKey
+from dragoman.transport.keys.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:
@@ -143,25 +143,68 @@ def _flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"must be True or False{_but(value)}"
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None or isinstance(value, str) else f"must be a text{_but(value)}"
-
-
 def _key(value: Any) -> str | None:
-    return None if value is None or isinstance(value, (str, ApiKey)) else f"must be a text{_but(value)}"
+    if value is None:
+        return None
+    if not isinstance(value, (str, ApiKey)):
+        return f"must be a text, not {_describe(value)}"
+    return None if ApiKey.wrap(value).is_usable else UNUSABLE_KEY
 
 
 def _address(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        return f"must be a URL such as https://host/v1{_but(value)}"
+        return f"must be a URL such as https://host/v1, not {_describe(value)}"
     text = value.strip()
     if "://" in text:
-        return None
+        return _base_url(text)
     if not _HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
         return "must be a URL such as https://host/v1"
     return f"has no scheme: did you mean {_likely_scheme(text)}://{text}?"
+
+
+def _base_url(text: str) -> str | None:
+    from dragoman.transport.keys.credentials import validate_base_url  # imported late: few programs give an address
+
+    try:
+        validate_base_url(text)
+    except ConfigurationError as error:
+        return str(error).removeprefix("the base URL ")
+    return None
+
+
+def _proxy(value: Any) -> str | None:
+    if value is None:
+        return None
+    from dragoman.transport.engines.proxies import is_proxy_address  # imported late, as are the engines
+
+    if isinstance(value, str) and is_proxy_address(value):
+        return None
+    return "must be an address such as http://host:3128, with http, https or socks5"
+
+
+def _engine(value: Any) -> str | None:
+    if value is None:
+        return None
+    from dragoman.transport.engines.engine import ENGINES
+
+    if isinstance(value, str):
+        return None if value in ENGINES else f"is none of the engines{nearest_name(value, ENGINES)}"
+    return f"must be one of {', '.join(ENGINES)}, not {_describe(value)}"
+
+
+def _tls(value: Any) -> str | None:
+    if value is None or hasattr(value, "wrap_socket"):
+        return None
+    return f"must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), not {_describe(value)}"
+
+
+def _client(value: Any) -> str | None:
+    """Refuse what can be no client. Whether a client fits the calls is known with the first of them."""
+    if isinstance(value, (type, str, bytes, int, float, Mapping, Sequence)):
+        return f"must be a client such as httpx.Client(...), not {_describe(value)}"
+    return None
 
 
 def _likely_scheme(address: str) -> str:
@@ -192,11 +235,6 @@ def _callable_or_none(value: Any) -> str | None:
     return None if value is None else _callable(value)
 
 
-def _anything(_: Any) -> str | None:
-    """Accept the value: whoever uses it checks it, and names what it expects."""
-    return None
-
-
 def _but(value: Any) -> str:
     """Name a wrong value: numbers as they are, anything else by its class only."""
     return f", not {value!r:.40}" if _is_number(value) else f", not {_describe(value)}"
@@ -209,16 +247,16 @@ def _describe(value: Any) -> str:
 _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "api_key": _key,
     "base_url": _address,
-    "client": _anything,
+    "client": _client,
     "timeout": _seconds_or_none,
     "connect_timeout": _seconds,
     "max_retries": _count(0),
     "retry": _instance(RetryPolicy),
-    "proxy": _text,
-    "verify": _anything,
+    "proxy": _proxy,
+    "verify": _tls,
     "http2": _flag,
     "max_connections": _count(1),
-    "engine": _text,
+    "engine": _engine,
     "body_cap": _count(1),
     "timing": _instance(Timing),
     "environ": _mapping,

@@ -1,11 +1,12 @@
 """Clients: their settings hold for all their sessions, and their connections are shared."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from dragoman import AsyncClient, AsyncSession, Budget, Client, Session, Store, ask, set_default_client
@@ -14,6 +15,7 @@ from dragoman.adapter.errors import BudgetExceededError, ConfigurationError
 from dragoman.events import EventBus
 from dragoman.policy import Pipeline, Step, hook
 from dragoman.testing.faults.server import FaultyServer, json_reply
+from dragoman.transport.http import HttpTransport
 from tests.unit.session.drivers import ANTHROPIC
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
@@ -174,6 +176,31 @@ def test_a_closed_client_is_named(server: FaultyServer) -> None:
         ({"providers": {"anthropic": {"max_connections": 0}}}, r"\['max_connections'\] must be a whole number"),
         ({"providers": {"anthropic": {"body_cap": -1}}}, r"\['body_cap'\] must be a whole number"),
         ({"providers": {"anthropic": {"max_retries": True}}}, r"\['max_retries'\] must be a whole number"),
+        (
+            {"providers": {"anthropic": {"engine": "httpxx"}}},
+            r"\['engine'\] is none of the engines; did you mean 'httpx",
+        ),
+        (
+            {"providers": {"anthropic": {"engine": 5}}},
+            r"\['engine'\] must be one of aiohttp, httpx, httpx2, not .* int",
+        ),
+        ({"providers": {"anthropic": {"proxy": "secret"}}}, r"\['proxy'\] must be an address such as http://host:3128"),
+        ({"providers": {"anthropic": {"proxy": "http://me:secret@host:x"}}}, r"\['proxy'\] must be an address"),
+        ({"providers": {"anthropic": {"proxy": "http://"}}}, r"\['proxy'\] must be an address"),
+        ({"providers": {"anthropic": {"proxy": 5}}}, r"\['proxy'\] must be an address"),
+        ({"providers": {"anthropic": {"verify": False}}}, r"\['verify'\] must be an ssl.SSLContext, .* class bool"),
+        ({"providers": {"anthropic": {"verify": "secret.pem"}}}, r"\['verify'\] must be an ssl.SSLContext"),
+        ({"providers": {"anthropic": {"base_url": "ftp://secret"}}}, r"\['base_url'\] is not of the form https://host"),
+        (
+            {"providers": {"anthropic": {"base_url": "http://me:secret@x"}}},
+            r"\['base_url'\] holds a user name, a query",
+        ),
+        ({"providers": {"anthropic": {"base_url": "http://x:99999"}}}, r"\['base_url'\] has a port that is not"),
+        ({"providers": {"anthropic": {"api_key": ""}}}, r"\['api_key'\] is empty or holds characters"),
+        ({"providers": {"anthropic": {"api_key": "secret\nkey"}}}, r"\['api_key'\] is empty or holds characters"),
+        ({"providers": {"anthropic": {"client": 5}}}, r"\['client'\] must be a client such as httpx.Client\(...\)"),
+        ({"providers": {"anthropic": {"client": httpx.Client}}}, r"\['client'\] must be a client .* the class type"),
+        ({"budgets": [Budget(usd=1), 5]}, r"budgets\[1\] must be a Budget, such as Budget\(usd=1\), not .* class int"),
         ({"providers": {"anthropic": "sk-secret"}}, "must be a mapping of settings"),
         ({"providers": ["anthropic"]}, "providers must be a mapping"),
         ({"store": 5}, "store must be a Store"),
@@ -186,9 +213,24 @@ def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, A
     with pytest.raises(ConfigurationError, match=hint) as found:
         Client(**settings)
     assert "secret" not in str(found.value)
-    if "providers" in settings:
+    if settings.keys() & {"providers", "budgets"}:
         with pytest.raises(ConfigurationError, match=hint):
             Session(ANTHROPIC, **settings)
+
+
+@pytest.mark.parametrize("key", [123456789012, 12345.6789, b"sk-123456789012", ["123456789012"]])
+def test_no_error_shows_a_key(key: Any) -> None:
+    """Also if it is no text. A number is shown only where a number is expected."""
+    makers: list[Callable[[dict[str, Any]], object]] = [
+        lambda given: Client(providers={"anthropic": given}),
+        lambda given: Session(ANTHROPIC, providers={"anthropic": given}),
+        lambda given: HttpTransport(**given),
+    ]
+    for name in ("api_key", "base_url", "proxy", "engine"):
+        for make in makers:
+            with pytest.raises(ConfigurationError, match=name) as found:
+                make({name: key})
+            assert "12345" not in str(found.value)
 
 
 def test_a_key_and_an_address_can_be_given_alone(server: FaultyServer) -> None:

@@ -1,5 +1,7 @@
 """Mistakes in a session's arguments are reported by name when it is created, without quoting a value."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +60,17 @@ def test_an_async_store_is_refused() -> None:
     """A session could not write to it; both kinds of sessions accept the store that it wraps."""
     with Store("sqlite://") as store, pytest.raises(ConfigurationError, match=r"must be a Store, not .* AsyncStore"):
         AsyncSession(MODEL, store=AsyncStore(store))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("store", ["sqlite:///my secret.db", Path("my secret.db"), None, 5])
+def test_resuming_needs_a_store(store: Any) -> None:
+    """As a session does: who opens it closes it."""
+    expected = r"store must be a Store, not .*: create one with Store\('sqlite:///chats.db'\)"
+    with pytest.raises(ConfigurationError, match=expected) as refused:
+        Session.resume("sess_1", store)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match=expected):
+        asyncio.run(AsyncSession.resume("sess_1", store))
 
 
 def test_valid_arguments_are_accepted() -> None:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from dragoman.adapter.errors import ToolSchemaError
 from dragoman.canonical.blocks import ImageBlock, MediaSource, ResourceBlock, TextBlock, ToolUseBlock
@@ -264,3 +264,54 @@ def test_a_tool_that_was_read_from_a_request_is_taken_as_it_is() -> None:
     assert toolbox.prepare(call).refusal == ""
     with pytest.raises(ToolSchemaError, match="registered already"):
         Toolbox([read, read])
+
+
+def test_a_field_as_the_default_is_metadata_and_a_default() -> None:
+    """As in a pydantic model: the function receives the default of the field and never the field."""
+
+    @tool
+    def find(
+        city: str = Field(description="The city."),
+        count: int = Field(3, ge=1, description="How many."),
+        tags: list[str] = Field(default_factory=list),  # noqa: B008 - as in a model
+        limit: int | None = Field(None, ge=1),
+    ) -> str:
+        """Find."""
+        tags.append(city)
+        return f"{city} {count} {tags} {limit}"
+
+    assert find.definition.input_schema == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "The city."},
+            "count": {"type": "integer", "default": 3, "minimum": 1, "description": "How many."},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "limit": {"type": ["integer", "null"], "minimum": 1},
+        },
+        "additionalProperties": False,
+        "required": ["city"],
+    }
+    box = Toolbox([find])
+    for _ in range(2):  # each call has a list of its own
+        prepared = box.prepare(ToolUseBlock(id="tu_1", name="find", input={"city": "Bern"}))
+        assert calls.run(prepared).content == (TextBlock(text="Bern 3 ['Bern'] None"),)
+    assert "city" in box.prepare(ToolUseBlock(id="tu_1", name="find", input={})).refusal
+    assert "count" in box.prepare(ToolUseBlock(id="tu_1", name="find", input={"city": "Bern", "count": 0})).refusal
+    assert find("Bern") == "Bern 3 ['Bern'] None"
+    assert find("Bern", 4, limit=2) == "Bern 4 ['Bern'] 2"
+    with pytest.raises(TypeError, match=r"find\(\) is called without city"):
+        find()
+
+
+def test_a_field_with_what_no_argument_has_is_refused() -> None:
+    """A model calls by the names of the parameters, and their defaults are made one by one."""
+
+    def find(count: int = Field(3, alias="n"), last: int = Field(default_factory=lambda data: len(data))) -> None:
+        """Find."""
+
+    with pytest.raises(ToolSchemaError) as caught:
+        tool(find)
+    assert caught.value.problems == (
+        "$.properties.count: an argument has the name of its parameter: remove the alias",
+        "$.properties.last: the default_factory of an argument takes no other arguments",
+    )

@@ -1,4 +1,4 @@
-"""Messages and replies in a notebook: IPython asks for ``_repr_html_``."""
+"""Messages, replies and sessions in a notebook: IPython asks for ``_repr_html_``."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from dragoman.canonical import display
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
-from dragoman.session import Reply
+from dragoman.session import AsyncSession, Reply, Session
 from dragoman.view import notebook
 from dragoman.view.templates import environment
 
@@ -35,6 +35,28 @@ def test_a_message_shows_itself() -> None:
     assert shown is not None
     assert shown.count("<p><b>") == 1
     assert "<style" not in shown
+
+
+@pytest.mark.parametrize("kind", [Session, AsyncSession])
+def test_a_session_shows_its_history(kind: type[Session] | type[AsyncSession]) -> None:
+    """Escaped, as a reply is; without messages IPython shows the repr."""
+    shown = kind("local:smollm2-135m", messages=TALK)._repr_html_()
+    assert shown is not None
+    assert "It is 116 km." in shown
+    assert "<script>" not in shown
+    assert "messages:" not in shown
+    assert kind("local:smollm2-135m")._repr_html_() is None
+
+
+def test_a_long_session_shows_its_end() -> None:
+    """A cell's output is stored with the notebook. A result stays with its call."""
+    session = Session("local:smollm2-135m", messages=[each for _ in range(30) for each in (*TALK, TALK[0])])
+    shown = session._repr_html_()
+    assert shown is not None
+    assert "The last 20 of 150 messages:" in shown
+    assert shown.count("116 km.") == 4
+    session = Session("local:smollm2-135m", messages=[*TALK[:2], *TALK[2:3] * 2, *[TALK[0]] * 18])
+    assert "The last 18 of 22 messages:" in (session._repr_html_() or "")
 
 
 def test_a_message_prints_as_its_text_and_its_repr_is_one_line() -> None:

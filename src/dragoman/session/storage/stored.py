@@ -10,6 +10,7 @@ from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
 from dragoman.runtime.session_store import SessionStore
+from dragoman.runtime.validation import check_store
 from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.history import History
 from dragoman.session.message_factory import MessageFactory
@@ -96,6 +97,7 @@ class StoredConversation(WaitingCalls):
         """Return a stored session; its next turns are saved to the same store."""
         from dragoman.session.storage.persistence import Persistence  # as in _new_persistence
 
+        check_store(store)
         found = store.load(session_id)
         active_model = found.model or model
         if active_model is None and settings.get("router") is None:

@@ -44,11 +44,17 @@ class TurnRun:
     """Runs the tool calls of the turn; None before the first one."""
     validator: "AnswerValidator | None" = field(default=None, init=False)
     """Ends the turn at an answer that is no valid message body."""
+    answers_with_text: bool = field(default=False, init=False)
+    """Whether the caller asked for a text as the typed answer."""
 
     def follow_answer(self) -> Callable[[Iterable[SessionEvent]], Iterator[SessionEvent]] | None:
-        """Return what the events of a stream pass through if the answer is checked: it may add events, and raise."""
+        """Return what the events of a stream pass through if the answer is typed: it may add events, and raise."""
         if self.validator is not None:
             return self.validator.follow
+        if self.answers_with_text:
+            from dragoman.output.check import follow_text  # imported late: few turns have a typed answer
+
+            return follow_text
         return None if self.record.check is None else self.record.check.follow().follow
 
     _following: Generator[Effect, Any, SendOutcome] | None = field(default=None, init=False)

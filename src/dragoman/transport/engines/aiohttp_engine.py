@@ -25,7 +25,7 @@ from dragoman.transport.call import AsyncResponse, Call
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.network import open_connections
 from dragoman.transport.engines.pool import IDLE_SECONDS
-from dragoman.transport.engines.proxies import find_proxies
+from dragoman.transport.engines.proxies import find_proxies, proxy_server
 from dragoman.transport.engines.resolver import AddressInfo, resolver
 from dragoman.transport.time_left import MIN_SECONDS
 
@@ -58,6 +58,7 @@ class AiohttpEngine(Engine):
         return None
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
+        proxy = find_proxies(connection_settings.proxy).find(url)  # may raise: a session has to be closed
         context = connection_settings.verify or default_ssl_context("httpx")
         context.set_alpn_protocols(["http/1.1"])  # An HTTP/2 client may have used the context before.
         aiohttp = _aiohttp()
@@ -71,7 +72,7 @@ class AiohttpEngine(Engine):
             trust_env=False,
             timeout=aiohttp.ClientTimeout(),
         )
-        return AiohttpClient(session, find_proxies(connection_settings.proxy).find(url))
+        return AiohttpClient(session, proxy)
 
     def wrap_async_client(self, client: Any) -> AsyncClient:
         return AiohttpClient(client, None, owned=False)
@@ -83,6 +84,7 @@ class AiohttpClient:
     def __init__(self, session: Any, proxy: str | None, *, owned: bool = True) -> None:
         self._session = session
         self._proxy = {} if proxy is None else {"proxy": proxy}
+        self._proxy_server = proxy_server(proxy)
         self._owned = owned
         self._last_url: tuple[Any, Any] = (None, None)
         self._generation = process_generation()
@@ -90,6 +92,7 @@ class AiohttpClient:
     async def send(self, call: Call) -> AsyncResponse:
         prepared, aiohttp = call.prepared, _aiohttp()
         call.new_attempt()
+        call.proxy = self._proxy_server
         left = call.seconds_left
         left = None if left is None else max(left, MIN_SECONDS)
         to_connect = call.connect_timeout if left is None else min(left, call.connect_timeout)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.proxies import proxy_scheme
+from dragoman.transport.engines.proxies import is_proxy_address
 
 if TYPE_CHECKING:
     import ssl
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 ENGINE_VARIABLE = "DRAGOMAN_ENGINE"
 """Names the engine of every transport of the process that can use it; the others use httpx."""
-_PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -41,7 +40,7 @@ class ConnectionSettings:
     http2: bool = False
 
     def __post_init__(self) -> None:
-        if self.proxy is not None and ("://" not in self.proxy or proxy_scheme(self.proxy) not in _PROXY_SCHEMES):
+        if self.proxy is not None and not is_proxy_address(self.proxy):
             raise ConfigurationError("a proxy must be an address such as http://host:3128, with http, https or socks5")
         if self.verify is not None and not hasattr(self.verify, "wrap_socket"):
             raise ConfigurationError(
@@ -128,7 +127,8 @@ _ENGINE_CLASSES = {
     "httpx2": "dragoman.transport.engines.httpx_engine:Httpx2Engine",
 }
 """The classes by the name of the library. Only the selected one is imported."""
-_ASYNC_ENGINES = tuple(_ENGINE_CLASSES)
+ENGINES = tuple(_ENGINE_CLASSES)
+"""All of them, which async calls can use."""
 _SYNC_ENGINES = ("httpx", "httpx2")
 
 
@@ -146,7 +146,7 @@ def choose_async_engine(
 
     Raises ConfigurationError if these contradict each other, and MissingExtraError if the engine is not installed.
     """
-    return _choose_engine(_ASYNC_ENGINES, "aiohttp", client, requested, connection_settings, environ)
+    return _choose_engine(ENGINES, "aiohttp", client, requested, connection_settings, environ)
 
 
 def _choose_engine(
@@ -167,7 +167,7 @@ def _choose_engine(
         return _load_engine(requested)
     configured = environ.get(ENGINE_VARIABLE, "").strip()
     if configured:
-        _validate_name(configured, _ASYNC_ENGINES, ENGINE_VARIABLE)
+        _validate_name(configured, ENGINES, ENGINE_VARIABLE)
     name = configured or fastest
     is_usable = name in names and _is_installed(name) and not _load_engine(name).missing_feature(connection_settings)
     return _load_engine(name if is_usable else "httpx")
@@ -191,7 +191,7 @@ def _engine_for_client(
 
 def _validate_name(name: str, names: tuple[str, ...], setting: str) -> None:
     if name not in names:
-        qualifier = "for synchronous calls " if name in _ASYNC_ENGINES else ""
+        qualifier = "for synchronous calls " if name in ENGINES else ""
         raise ConfigurationError(f"{setting} is {name!r:.40}; {qualifier}there are {', '.join(names)}")
     if not _is_installed(name):
         raise MissingExtraError(f'the engine {name} is not installed: pip install "{_load_engine(name).install_hint}"')

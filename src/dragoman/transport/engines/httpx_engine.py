@@ -21,7 +21,7 @@ from dragoman.transport.engines.engine import (
 )
 from dragoman.transport.engines.network import AsyncNetwork, DeadlineNetwork, check_reuse
 from dragoman.transport.engines.pool import IDLE_SECONDS
-from dragoman.transport.engines.proxies import find_proxies
+from dragoman.transport.engines.proxies import find_proxies, proxy_server
 
 if TYPE_CHECKING:
     import httpx
@@ -57,19 +57,21 @@ class HttpxEngine(SyncEngine):
 
     def client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> Client:
         library = importlib.import_module(self.name)
-        transport = self._transport("HTTPTransport", size, connection_settings, url)
+        proxy = find_proxies(connection_settings.proxy).find(url)
+        transport = self._transport("HTTPTransport", size, connection_settings, proxy)
         transport._pool._network_backend = DeadlineNetwork(
             importlib.import_module(self.core), joins_writes=not connection_settings.http2
         )
         check_reuse(transport._pool)
-        return _OwnClient(library, self, transport)
+        return _OwnClient(library, self, transport, proxy_server(proxy))
 
     def async_client(self, size: int, connection_settings: ConnectionSettings, url: "httpx.URL") -> AsyncClient:
         library = importlib.import_module(self.name)
-        transport = self._transport("AsyncHTTPTransport", size, connection_settings, url)
+        proxy = find_proxies(connection_settings.proxy).find(url)
+        transport = self._transport("AsyncHTTPTransport", size, connection_settings, proxy)
         transport._pool._network_backend = AsyncNetwork(importlib.import_module(self.core))
         check_reuse(transport._pool)
-        return _OwnAsyncClient(library, self, transport)
+        return _OwnAsyncClient(library, self, transport, proxy_server(proxy))
 
     def wrap_client(self, client: Any) -> Client:
         return _CallersClient(self, client)
@@ -81,7 +83,7 @@ class HttpxEngine(SyncEngine):
         """Return a validated address as this library's class."""
         return url
 
-    def _transport(self, class_name: str, size: int, settings: ConnectionSettings, url: "httpx.URL") -> Any:
+    def _transport(self, class_name: str, size: int, settings: ConnectionSettings, proxy: str | None) -> Any:
         library = importlib.import_module(self.name)
         if settings.http2 and find_spec("h2") is None:
             raise ConfigurationError(f"HTTP/2 needs the h2 package: pip install {self.name}[http2]")
@@ -91,7 +93,7 @@ class HttpxEngine(SyncEngine):
                 limits=library.Limits(
                     max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE_SECONDS
                 ),
-                proxy=find_proxies(settings.proxy).find(url),
+                proxy=proxy,
                 http2=settings.http2,
             )
         except ImportError as error:  # socksio for SOCKS; the message names the extra of httpx
@@ -112,12 +114,14 @@ class Httpx2Engine(HttpxEngine):
 class _OwnClient:
     """A transport of httpx with a few connections."""
 
-    def __init__(self, library: Any, engine: HttpxEngine, transport: Any) -> None:
+    def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
         self._new_request = library.Request
         self._engine = engine
         self._transport = transport
+        self._proxy = proxy
 
     def send(self, call: Call) -> SyncResponse:
+        call.proxy = self._proxy
         response: SyncResponse = self._transport.handle_request(_request(self._new_request, self._engine, call))
         return response
 
@@ -128,12 +132,14 @@ class _OwnClient:
 class _OwnAsyncClient:
     """The async `_OwnClient`."""
 
-    def __init__(self, library: Any, engine: HttpxEngine, transport: Any) -> None:
+    def __init__(self, library: Any, engine: HttpxEngine, transport: Any, proxy: str) -> None:
         self._new_request = library.Request
         self._engine = engine
         self._transport = transport
+        self._proxy = proxy
 
     async def send(self, call: Call) -> AsyncResponse:
+        call.proxy = self._proxy
         request = _request(self._new_request, self._engine, call)
         response: AsyncResponse = await self._transport.handle_async_request(request)
         return response

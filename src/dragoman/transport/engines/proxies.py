@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from dragoman.adapter.errors import ConfigurationError
+
 if TYPE_CHECKING:
     import httpx
 
+_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _NO_PROXY = "no"
 """Python's key for the list of hosts without a proxy."""
 _VARIABLES = tuple(name for use in ("http", "https", "all", "no") for name in (f"{use}_proxy", f"{use}_proxy".upper()))
@@ -23,17 +26,26 @@ class Proxies:
     by_use: Mapping[str, str]
 
     def find(self, url: "httpx.URL") -> str | None:
-        """Return the proxy for an address, with its scheme; None for a direct connection."""
+        """Return the proxy for an address, with its scheme; None for a direct connection.
+
+        Raises ConfigurationError, with the name of the variable, if the environment's is no address.
+        """
         if not self.by_use:
             return None
-        proxy = self.by_use.get(url.scheme) or self.by_use.get("all")
+        use = url.scheme if self.by_use.get(url.scheme) else "all"
+        proxy = self.by_use.get(use)
         if proxy is None or (_NO_PROXY in self.by_use and proxy_bypass(url.netloc.decode("ascii"))):
             return None
-        return proxy if "://" in proxy else f"http://{proxy}"
+        address = proxy if "://" in proxy else f"http://{proxy}"
+        if not is_proxy_address(address):
+            raise ConfigurationError(
+                f"the proxy in {_source(use)} must be an address such as http://host:3128, with http, https or socks5"
+            )
+        return address
 
     def schemes(self) -> set[str]:
-        """Return the schemes of the proxies themselves."""
-        return {proxy_scheme(proxy) for use, proxy in self.by_use.items() if use != _NO_PROXY}
+        """Return the schemes of the proxies themselves. Text that is no address has none."""
+        return {proxy_scheme(proxy) for use, proxy in self.by_use.items() if use != _NO_PROXY} - {""}
 
 
 def find_proxies(proxy: str | None) -> Proxies:
@@ -51,6 +63,30 @@ def _read_environment(_: tuple[str | None, ...]) -> Proxies:
 def proxy_environment() -> tuple[str | None, ...]:
     """Return the variables that `find_proxies` reads: connections that they made are not for others."""
     return tuple(map(os.environ.get, _VARIABLES))
+
+
+def _source(use: str) -> str:
+    """Return the name of the variable that urllib reads a proxy from. Windows and macOS have settings of their own."""
+    names = (f"{use}_proxy", f"{use}_proxy".upper())
+    return next((name for name in names if os.environ.get(name)), "the system's settings")
+
+
+def proxy_server(address: str | None) -> str:
+    """Return host and port of a proxy, for errors: its address may hold a password. Empty without a proxy."""
+    if address is None:
+        return ""
+    parts = urlsplit(address)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port}" if parts.port else f"{host}"
+
+
+def is_proxy_address(address: str) -> bool:
+    """Whether a proxy can have that address: a scheme that the engines support, a host, and a port if any."""
+    try:
+        parts = urlsplit(address)
+        return "://" in address and parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def proxy_scheme(address: str) -> str:

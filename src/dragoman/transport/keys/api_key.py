@@ -6,6 +6,8 @@ from typing import NoReturn
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.known_keys import MIN_SECRET_LENGTH, remember_key
 
+UNUSABLE_KEY = "is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
+"""What is wrong with a key that is not usable."""
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -45,7 +47,5 @@ class ApiKey:
 def validate_key(key: ApiKey, source: str) -> ApiKey:
     """Return the key. Raises ConfigurationError, which names its source, if no key can look like that."""
     if not key.is_usable:
-        raise ConfigurationError(
-            f"{source} is empty or holds characters that no key can have (blanks, line ends, non-ASCII)"
-        )
+        raise ConfigurationError(f"{source} {UNUSABLE_KEY}")
     return key

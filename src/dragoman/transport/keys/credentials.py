@@ -138,7 +138,7 @@ def validate_base_url(text: str, default: str = "") -> str:
     if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
         raise ConfigurationError("the base URL is not of the form https://host or http://host")
     if {".", ".."} & set(unquote(path).split("/")):
-        raise ConfigurationError("the base URL's path contains . or .. segments or the like: write the plain path")
+        raise ConfigurationError("the base URL has . or .. segments or the like in its path: write the plain path")
     host = _LOOPBACK.get(host, host)
     host_text = f"[{host}]" if ":" in host else host
     return f"{scheme}://{host_text}{f':{port}' if port else ''}{path}".rstrip("/")
@@ -155,5 +155,5 @@ def _port(parts: Any) -> int | None:
     try:
         port: int | None = parts.port
     except ValueError:
-        raise ConfigurationError("the base URL's port is not a number up to 65535") from None
+        raise ConfigurationError("the base URL has a port that is not a number up to 65535") from None
     return port

@@ -302,6 +302,28 @@ def test_half_strings_are_shown_if_they_are_asked_for(driver: Driver, strings: b
     assert [name for name in names if name] == [*last, "Bern"]
 
 
+def test_a_stream_for_any_text_ends_with_the_text(driver: Driver) -> None:
+    """After the reply that calls no tools. The text deltas are its parts."""
+    events, session = stream(driver, "It rains.", chunk=4, output=str)
+    assert [event.value for event in events if isinstance(event, OutputComplete)] == ["It rains."]
+    assert events[-1] == OutputComplete("It rains.")
+    assert not any(isinstance(event, OutputPartial) for event in events)
+    assert session.messages[-1].text == "It rains."
+    assert not any(isinstance(event, OutputComplete) for event in stream(driver, "It rains.")[0])
+
+
+def test_a_text_is_complete_when_no_tool_is_called_any_more(driver: Driver) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "Rain."
+
+    wire = Wire([handwritten_anthropic("I look.", Call("toolu_1", "look")), handwritten_anthropic("It rains.")])
+    session = driver.session({"anthropic": wire}, tools=[look])
+    events = driver.stream(session, "Which?", output=str)
+    assert [event.value for event in events if isinstance(event, OutputComplete)] == ["It rains."]
+
+
 def test_a_retry_in_a_stream_says_that_what_was_shown_does_not_count(driver: Driver) -> None:
     """The events of the second answer follow."""
     events, session = stream(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import vcr
 
-from dragoman.adapter.errors import NetworkError, RequestTimeoutError
+from dragoman.adapter.errors import ConfigurationError, NetworkError, RequestTimeoutError
 from dragoman.adapter.wire import WireRequest
 from dragoman.testing.faults.server import (
     HANG_UP,
@@ -29,6 +29,7 @@ from dragoman.testing.faults.server import (
 )
 from dragoman.transport import AsyncHttpTransport, RetryPolicy
 from dragoman.transport.engines.network import open_connections
+from dragoman.transport.engines.proxies import proxy_server
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -113,14 +114,37 @@ def test_the_proxies_of_the_environment_are_used(driver: Driver, monkeypatch: py
 
 @every_driver
 def test_a_failing_proxy_is_a_network_error(driver: Driver) -> None:
-    """A wrong password or a missing proxy; the error shows neither password nor address."""
+    """A wrong password or a missing proxy. The error names the proxy, which may be at fault, without its password."""
     with Proxy("me:secret") as proxy:
         wrong = proxy.url.replace("secret", "mistaken")
         result = [driver.call(base_url="https://127.0.0.1:9", proxy=wrong, retry=NO_RETRY)]
     result.append(driver.call(base_url="http://127.0.0.1:9", proxy=wrong, retry=NO_RETRY))
     for each in result:
         assert type(each.error) is NetworkError
+        assert f"the connection to 127.0.0.1:9 through the proxy {proxy_server(proxy.url)} failed" in str(each.error)
         assert "mistaken" not in str(each.error)
+
+
+@every_driver
+@pytest.mark.parametrize("value", ["foo:bar:secret", "http://[secret", "http://me:secret@host:99999", "http://"])
+def test_a_variable_that_holds_no_proxy_is_named(driver: Driver, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of the configuration, and not one of the request or the provider. Other addresses are reached."""
+    monkeypatch.setenv("HTTP_PROXY", value)
+    error = driver.call(base_url="http://127.0.0.1:9", retry=NO_RETRY).error
+    assert type(error) is ConfigurationError
+    assert "the proxy in HTTP_PROXY must be an address such as http://host:3128" in str(error)
+    assert "secret" not in str(error)
+    assert type(driver.call(base_url="https://127.0.0.1:9", retry=NO_RETRY).error) is NetworkError
+
+
+def test_a_proxy_is_named_by_host_and_port() -> None:
+    named = {
+        "http://me:secret@Host:3128": "host:3128",
+        "http://[::1]:80": "[::1]:80",
+        "socks5://host": "host",
+        None: "",
+    }
+    assert {address: proxy_server(address) for address in named} == named
 
 
 def _lower_names(head: bytes) -> bytes:
