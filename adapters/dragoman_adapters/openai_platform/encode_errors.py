@@ -37,6 +37,7 @@ ERRORS = error_table(
     RequestCancelledError=ErrorRow(499, "server_error"),
     NetworkError=ErrorRow(502, "server_error", "server_error"),
     MalformedReplyError=ErrorRow(502, "server_error", "server_error"),
+    UnclassifiedError=ErrorRow(502, "server_error", "server_error"),
     RequestTimeoutError=ErrorRow(504, "timeout_error"),
     OverloadedError=ErrorRow(503, "server_error", "server_is_overloaded"),
 )

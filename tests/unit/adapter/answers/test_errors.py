@@ -27,6 +27,8 @@ from dragoman.errors import (
     RequestTimeoutError,
     ServerError,
     StreamTruncatedError,
+    UnclassifiedError,
+    UnexpectedPageError,
 )
 
 WIRES = ("anthropic", "openai-chat", "openai", "google", "ollama")
@@ -45,6 +47,7 @@ STATUSES: dict[type[ProviderError], tuple[int, int, int, int, int]] = {
     RequestTimeoutError: (504, 504, 504, 504, 504),
     ContentFilterError: (400, 400, 400, 400, 400),
     MalformedReplyError: (502, 502, 502, 502, 502),
+    UnclassifiedError: (502, 502, 502, 502, 502),
 }
 """The status of each class on the wires, in the order of WIRES."""
 _SAME_CLASS = (InvalidRequestError, ContextOverflowError, AuthenticationError, PermissionDeniedError, NotFoundError,
@@ -131,3 +134,10 @@ def test_an_error_of_the_own_wire_keeps_its_status_and_code() -> None:
     error = InvalidRequestError("bad", provider="openai-chat", status=422, code="odd_code", request_id="req_9")
     status, body, headers = answer("openai-chat", error)
     assert (status, body["error"]["code"], headers["x-request-id"]) == (422, "odd_code", "req_9")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("kind", "status"), [(UnexpectedPageError, 200), (UnclassifiedError, 302)])
+def test_no_error_has_a_status_that_looks_like_success(wire: str, kind: type[ProviderError], status: int) -> None:
+    """A page, or a redirect, in place of a reply: SDKs return the body of a 200 as the answer."""
+    assert answer(wire, kind("log in first", provider=wire, status=status))[0] == 502
