@@ -1,6 +1,7 @@
 """Errors in the words of a client's wire: each class has its status and its body, and the client reads its class."""
 
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -134,6 +135,18 @@ def test_an_error_of_the_own_wire_keeps_its_status_and_code() -> None:
     error = InvalidRequestError("bad", provider="openai-chat", status=422, code="odd_code", request_id="req_9")
     status, body, headers = answer("openai-chat", error)
     assert (status, body["error"]["code"], headers["x-request-id"]) == (422, "odd_code", "req_9")
+
+
+@pytest.mark.parametrize("wire", ["openai-chat", "openai"])
+def test_an_error_of_openai_keeps_its_type_and_the_name_of_the_parameter(wire: str) -> None:
+    """Some clients leave out the parameter that the error names, and ask again. A key in them is masked."""
+    native = {"message": "no", "type": "tokens", "param": "max_tokens", "code": "unsupported_parameter"}
+    error = get_adapter(f"{wire}:client").error(400, json.dumps({"error": native}).encode(), {})
+    assert answer(wire, error)[1]["error"] == native
+    assert answer("anthropic", error)[1]["error"].keys() == {"type", "message"}
+    assert pickle.loads(pickle.dumps(error)).own_fields == {"type": "tokens", "param": "max_tokens"}
+    leaking = json.dumps({"error": {**native, "param": "sk-secret0123456789"}}).encode()
+    assert "secret" not in json.dumps(answer(wire, get_adapter(f"{wire}:client").error(400, leaking, {}))[1])
 
 
 @pytest.mark.parametrize("wire", WIRES)
