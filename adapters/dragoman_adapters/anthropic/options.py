@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -142,7 +142,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
-        thinking_budget=thinking.get("budget_tokens"),
+        thinking_budget=read_option("thinking_budget", "thinking.budget_tokens", thinking.get("budget_tokens")),
         stream=native.get("stream") or False,
         context=context,
     )

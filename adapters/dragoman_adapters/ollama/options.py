@@ -26,6 +26,7 @@ OPTIONS = OptionTable(
         "num_ctx": "num_ctx",
     },
     absent="Ollama has none",
+    unlimited=("max_output_tokens",),
 )
 """The fields of ``options``."""
 

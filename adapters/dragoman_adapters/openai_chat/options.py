@@ -9,6 +9,7 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.json_path import assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -155,7 +156,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     values = dialect.option_table.decode(native)
     for name in ("max_completion_tokens", "max_tokens"):  # one of them is the older name of the other
         if values["max_output_tokens"] is None:
-            values["max_output_tokens"] = native.get(name)
+            values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name))
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
@@ -164,7 +165,9 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         effort=effort,
         thinking=_decode_thinking(native, dialect),
         logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs") if dialect.logprobs else None,
-        thinking_budget=lookup_path(native, dialect.thinking_budget) if dialect.thinking_budget else None,
+        thinking_budget=read_option("thinking_budget", path, lookup_path(native, path))
+        if (path := dialect.thinking_budget)
+        else None,
         stream=native.get("stream") or False,
         context=context,
     )

@@ -296,7 +296,7 @@ class ProviderError(DragomanError):
         self.request_id = request_id
         self.retry_after = retry_after
         self.own_fields: dict[str, str] = {}
-        """Further texts of the provider's error object, which a client of its own wire gets: OpenAI's type and param."""
+        """Further texts of the provider's error object, for clients of its own wire: OpenAI's type and param."""
         self.attempts: tuple[Any, ...] = ()
         """One record for each try."""
         self.partial: Any = None
