@@ -137,9 +137,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
-        output_schema=schema
-        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
-        else None,
+        output_schema=schema if structured_output.reads_schema(target, context, tools=has_tools) else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=read_option("thinking_budget", "thinking.budget_tokens", thinking.get("budget_tokens")),

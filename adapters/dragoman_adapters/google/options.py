@@ -63,7 +63,9 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     OPTIONS.encode(request, config)
     option_support.encode_logprobs(request, config, "responseLogprobs", "logprobs")
     if structured_output.should_send_schema(request, tools=tools):
-        config |= {"responseMimeType": JSON_TYPE, "responseJsonSchema": schemas.fit_output_schema(request)}
+        config["responseMimeType"] = JSON_TYPE
+        if request.options.output_schema != structured_output.ANY_OBJECT:
+            config["responseJsonSchema"] = schemas.fit_output_schema(request)
     if thinking := _encode_thinking(request):
         config["thinkingConfig"] = thinking
     return config
@@ -160,7 +162,7 @@ def decode_options(
         safety=decode_safety(body.get("safetySettings")),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
-        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
+        if structured_output.reads_schema(target, context, tools=has_tools)
         else None,
         effort=level.lower() if isinstance(level, str) else None,
         thinking=switch,
@@ -182,10 +184,12 @@ def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool 
     return switch, budget
 
 
-def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
+def _decode_output_schema(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if config.get("responseMimeType") != JSON_TYPE:
         return None
     if isinstance(config.get("responseJsonSchema"), dict):
         found: dict[str, Any] = config["responseJsonSchema"]
         return found
-    return decode_schema(config["responseSchema"]) if isinstance(config.get("responseSchema"), dict) else None
+    if isinstance(config.get("responseSchema"), dict):
+        return decode_schema(config["responseSchema"])
+    return structured_output.ANY_OBJECT

@@ -1,5 +1,6 @@
 """The options of Ollama's chat, in both directions."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +40,8 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
     if (think := _encode_thinking(request)) is not None:
         encoded["think"] = think
     if structured_output.should_send_schema(request, tools=False):
-        encoded["format"] = schemas.fit_output_schema(request)
+        is_any = request.options.output_schema == structured_output.ANY_OBJECT
+        encoded["format"] = "json" if is_any else schemas.fit_output_schema(request)
     settings: dict[str, Any] = {}
     OPTIONS.encode(request, settings)
     if settings:
@@ -78,12 +80,12 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     settings = native.get("options") or {}
     think = native.get("think")
-    schema = native.get("format")
+    schema = structured_output.ANY_OBJECT if native.get("format") == "json" else native.get("format")
     options = AdapterOptions(
         **OPTIONS.decode(settings),
         keep_alive=native.get("keep_alive"),
         logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs"),
-        output_schema=schema if isinstance(schema, dict) else None,
+        output_schema=schema if isinstance(schema, Mapping) else None,
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,
         stream=native.get("stream", True),

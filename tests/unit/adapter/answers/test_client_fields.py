@@ -1,12 +1,13 @@
 """Fields of a client's request that only the client's wire has."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dragoman import AdapterOptions, RequestContext, get_adapter
-from dragoman.adapter.json_path import assign_path
+from dragoman.adapter.json_path import assign_path, lookup_path
 from dragoman.answers import ClientToolIds
 from dragoman.errors import RequestError
 from tests.tables import each_row
@@ -15,6 +16,7 @@ MESSAGES: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role":
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 RESPONSES: dict[str, Any] = {"model": "m", "input": "Hi"}
 GOOGLE: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 OLLAMA: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -57,6 +59,16 @@ ROWS += [
 ]  # fmt: skip
 
 
+ROWS += [
+    ("openai-chat", CHAT | {"response_format": {"type": "text"}}, {}),
+    ("openai-chat", CHAT | {"response_format": {"type": "grammar"}}, {"response_format.type": "warning"}),
+    ("openai", RESPONSES | {"text": {"format": {"type": "text"}}}, {}),
+    ("google", GOOGLE | {"generationConfig": {"responseMimeType": "text/plain"}}, {}),
+    ("google", GOOGLE | {"generationConfig": {"responseMimeType": "text/x.enum", "responseSchema": {
+        "type": "STRING", "enum": ["a"]}}}, {"generationConfig.responseMimeType": "warning"}),
+]  # fmt: skip
+
+
 @each_row(("wire", "body", "expected"), ROWS)
 def test_a_field_that_no_option_carries_is_a_loss(wire: str, body: dict[str, Any], expected: dict[str, str]) -> None:
     """A field that only tunes how a provider serves the request is of the severity info."""
@@ -73,6 +85,53 @@ def test_a_number_that_clients_send_although_their_wire_lacks_it_is_an_option() 
     assert read("openai-chat", CHAT | {"top_k": 5}, "google:gemini-3-pro-preview").top_k == 5
     own = read("openai-chat", CHAT | {"top_k": 5}, "openai-chat:gpt-4.1")
     assert (own.top_k, own.extra) == (None, {"openai-chat": {"top_k": 5}})
+
+
+JSON_MODES: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "openai-chat": (CHAT | {"response_format": {"type": "json_object"}}, "response_format", {"type": "json_object"}),
+    "openai": (RESPONSES | {"text": {"format": {"type": "json_object"}}}, "text.format", {"type": "json_object"}),
+    "google": (GOOGLE | {"generationConfig": {"responseMimeType": "application/json"}}, "generationConfig",
+               {"responseMimeType": "application/json"}),
+    "ollama": (OLLAMA | {"format": "json"}, "format", "json"),
+}  # fmt: skip
+"""A request for any JSON in each wire that has such a mode, and where it stands."""
+MODELS = {"openai-chat": "gpt-4.1", "openai": "gpt-4.1", "google": "gemini-2.5-pro", "ollama": "qwen3"}
+
+
+@pytest.mark.parametrize("behind", [*JSON_MODES, "anthropic", "mistral"])
+@pytest.mark.parametrize("client", JSON_MODES)
+def test_json_without_a_schema_is_asked_for_on_every_wire(client: str, behind: str) -> None:
+    """By its JSON mode. A wire that has none, as Messages, is asked in the prompt, with a loss."""
+    body, path, own = JSON_MODES[client]
+    model = get_adapter(f"{behind}:{MODELS.get(behind, 'm')}")
+    context = RequestContext.for_model(str(model.model_id), tool_ids=ClientToolIds(), prices=None)
+    messages, tools, options = get_adapter(f"{client}:client").from_wire_request(json.dumps(body), context)
+    sent = model.to_wire(messages, tools, replace(options, context=context))
+    asked = json.loads(sent.body)
+    lost = [loss.reason for loss in (*context.losses, *sent.losses) if loss.kind == "option"]
+    if behind == "anthropic":
+        assert "JSON" in json.dumps(asked["system"])
+        assert len(lost) == 1
+    else:
+        _, path, own = JSON_MODES.get(behind, JSON_MODES["openai-chat"])
+        assert lookup_path(asked, path) == own
+        assert lost == []
+
+
+@each_row(
+    ("wire", "body"),
+    [("openai-chat", CHAT | {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}),
+     ("openai", RESPONSES | {"text": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+     ("anthropic", MESSAGES | {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+     ("google", GOOGLE | {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}})],
+)  # fmt: skip
+def test_a_schema_is_read_for_another_provider_whatever_the_client_s_model_has(wire: str, body: dict[str, Any]) -> None:
+    """The client's name for the model may be one of its own provider that takes no schema."""
+    older = {"openai-chat": "gpt-3.5-turbo", "openai": "gpt-3.5-turbo", "anthropic": "claude-3-haiku-20240307",
+             "google": "gemini-1.0-pro"}  # fmt: skip
+    context = RequestContext.for_model("mistral:mistral-large-latest", tool_ids=ClientToolIds(), prices=None)
+    options = get_adapter(f"{wire}:{older[wire]}").from_wire_request(json.dumps(body), context)[2]
+    assert options.output_schema == SCHEMA
 
 
 @pytest.mark.parametrize(("wire", "body"), [("openai-chat", CHAT), ("openai", RESPONSES)])
