@@ -80,12 +80,12 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
     settings = native.get("options") or {}
     think = native.get("think")
-    schema = structured_output.ANY_OBJECT if native.get("format") == "json" else native.get("format")
+    schema = native.get("format")
     options = AdapterOptions(
         **OPTIONS.decode(settings),
         keep_alive=native.get("keep_alive"),
         logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs"),
-        output_schema=schema if isinstance(schema, Mapping) else None,
+        output_schema=_decode_output_schema(schema),
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,
         stream=native.get("stream", True),
@@ -95,3 +95,9 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
     extra = extra_fields(native, encoded, covered)
     return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_output_schema(native: Any) -> Mapping[str, Any] | None:
+    if native == "json":
+        return structured_output.ANY_OBJECT
+    return native if isinstance(native, dict) else None
