@@ -75,6 +75,7 @@ ERRORS = error_table(
     RequestCancelledError=ErrorRow(499, "api_error"),
     NetworkError=ErrorRow(502, "api_error"),
     MalformedReplyError=ErrorRow(502, "api_error"),
+    UnclassifiedError=ErrorRow(502, "api_error"),
     RequestTimeoutError=ErrorRow(504, "timeout_error"),
     OverloadedError=ErrorRow(529, "overloaded_error"),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -147,12 +147,10 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
-        output_schema=schema
-        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
-        else None,
+        output_schema=schema if structured_output.reads_schema(target, context, tools=has_tools) else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
-        thinking_budget=thinking.get("budget_tokens"),
+        thinking_budget=read_option("thinking_budget", "thinking.budget_tokens", thinking.get("budget_tokens")),
         stream=native.get("stream") or False,
         context=context,
     )

@@ -77,6 +77,7 @@ ERRORS = error_table(
     RequestCancelledError=ErrorRow(499, "CANCELLED"),
     NetworkError=ErrorRow(502, "UNAVAILABLE"),
     MalformedReplyError=ErrorRow(502, "UNAVAILABLE"),
+    UnclassifiedError=ErrorRow(502, "UNAVAILABLE"),
     RequestTimeoutError=ErrorRow(504, "DEADLINE_EXCEEDED"),
     OverloadedError=ErrorRow(503, "UNAVAILABLE"),
 )

@@ -6,10 +6,10 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_support, schemas, structured_output
-from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.requests.option_table import OptionTable, read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman.adapter.requests.request_reader import extra_fields, is_for_another
 from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
@@ -63,7 +63,9 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     OPTIONS.encode(request, config)
     option_support.encode_logprobs(request, config, "responseLogprobs", "logprobs")
     if structured_output.should_send_schema(request, tools=tools):
-        config |= {"responseMimeType": JSON_TYPE, "responseJsonSchema": schemas.fit_output_schema(request)}
+        config["responseMimeType"] = JSON_TYPE
+        if request.options.output_schema != structured_output.ANY_OBJECT:
+            config["responseJsonSchema"] = schemas.fit_output_schema(request)
     if thinking := _encode_thinking(request):
         config["thinkingConfig"] = thinking
     return config
@@ -151,6 +153,7 @@ def decode_options(
     has_tools = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
     level = thinking.get("thinkingLevel")
+    switch, budget = _decode_thinking(thinking, another=is_for_another(target.provider, context))
     options = AdapterOptions(
         **OPTIONS.decode(config),
         **REQUEST_OPTIONS.decode(body),
@@ -159,11 +162,11 @@ def decode_options(
         safety=decode_safety(body.get("safetySettings")),
         tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
-        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
+        if structured_output.reads_schema(target, context, tools=has_tools)
         else None,
         effort=level.lower() if isinstance(level, str) else None,
-        thinking=True if thinking.get("includeThoughts") is True else None,
-        thinking_budget=thinking.get("thinkingBudget"),
+        thinking=switch,
+        thinking_budget=budget,
         context=context,
     )
     encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
@@ -171,10 +174,22 @@ def decode_options(
     return replace(options, extra={target.provider: extra} if extra else {})
 
 
-def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
+def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:
+    """Return whether to think, and the budget. Two budgets are no numbers of tokens to ``another`` provider: 0 switches
+    thinking off, and a negative one leaves its amount to the model."""
+    switch = True if config.get("includeThoughts") is True else None
+    budget = read_option("thinking_budget", "thinkingConfig.thinkingBudget", config.get("thinkingBudget"))
+    if another and budget is not None and budget <= 0:
+        return budget < 0, None
+    return switch, budget
+
+
+def _decode_output_schema(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if config.get("responseMimeType") != JSON_TYPE:
         return None
     if isinstance(config.get("responseJsonSchema"), dict):
         found: dict[str, Any] = config["responseJsonSchema"]
         return found
-    return decode_schema(config["responseSchema"]) if isinstance(config.get("responseSchema"), dict) else None
+    if isinstance(config.get("responseSchema"), dict):
+        return decode_schema(config["responseSchema"])
+    return structured_output.ANY_OBJECT

@@ -55,6 +55,7 @@ ERRORS = error_table(
     RequestCancelledError=ErrorRow(499, ""),
     NetworkError=ErrorRow(502, ""),
     MalformedReplyError=ErrorRow(502, ""),
+    UnclassifiedError=ErrorRow(502, ""),
     RequestTimeoutError=ErrorRow(504, ""),
     OverloadedError=ErrorRow(503, ""),
 )

@@ -1,5 +1,6 @@
 """The options of Ollama's chat, in both directions."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ OPTIONS = OptionTable(
         "num_ctx": "num_ctx",
     },
     absent="Ollama has none",
+    unlimited=("max_output_tokens",),
 )
 """The fields of ``options``."""
 
@@ -38,7 +40,8 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
     if (think := _encode_thinking(request)) is not None:
         encoded["think"] = think
     if structured_output.should_send_schema(request, tools=False):
-        encoded["format"] = schemas.fit_output_schema(request)
+        is_any = request.options.output_schema == structured_output.ANY_OBJECT
+        encoded["format"] = "json" if is_any else schemas.fit_output_schema(request)
     settings: dict[str, Any] = {}
     OPTIONS.encode(request, settings)
     if settings:
@@ -85,7 +88,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         **values,
         keep_alive=native.get("keep_alive"),
         logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs"),
-        output_schema=schema if isinstance(schema, dict) else None,
+        output_schema=_decode_output_schema(schema),
         thinking=think if isinstance(think, bool) else None,
         effort=think if isinstance(think, str) else None,
         stream=native.get("stream", True),
@@ -95,3 +98,9 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
     extra = extra_fields(native, encoded, covered)
     return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_output_schema(native: Any) -> Mapping[str, Any] | None:
+    if native == "json":
+        return structured_output.ANY_OBJECT
+    return native if isinstance(native, dict) else None

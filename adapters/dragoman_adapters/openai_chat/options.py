@@ -9,6 +9,7 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.json_path import assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.option_table import read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -116,6 +117,8 @@ def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: 
     if not structured_output.should_send_schema(request, tools=tools):
         if dialect.schema_format == "json_object" and not tools:
             encoded["response_format"] = {"type": "json_object"}
+    elif request.options.output_schema == structured_output.ANY_OBJECT:
+        encoded["response_format"] = {"type": "json_object"}
     else:
         schema = schemas.fit_output_schema(request)
         strict = strict_schema(schema)
@@ -150,23 +153,26 @@ def _encode_tool_choice(
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext, dialect: Dialect) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
-    schema = lookup_path(native, "response_format.json_schema.schema")
+    is_json = lookup_path(native, "response_format.type") == "json_object"
+    schema = structured_output.ANY_OBJECT if is_json else lookup_path(native, "response_format.json_schema.schema")
     tool_fields = [key for key in ("tools", "functions") if native.get(key)]
-    is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(tool_fields))
+    reads_schema = structured_output.reads_schema(target, context, tools=bool(tool_fields))
     effort = lookup_path(native, dialect.effort) if dialect.effort else None
     values = dialect.option_table.decode(native)
     for name in ("max_completion_tokens", "max_tokens"):  # one of them is the older name of the other
         if values["max_output_tokens"] is None:
-            values["max_output_tokens"] = native.get(name)
+            values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name))
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
         parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=schema if is_native else None,
+        output_schema=schema if reads_schema else None,
         effort=effort,
         thinking=_decode_thinking(native, dialect),
         logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs") if dialect.logprobs else None,
-        thinking_budget=lookup_path(native, dialect.thinking_budget) if dialect.thinking_budget else None,
+        thinking_budget=read_option("thinking_budget", path, lookup_path(native, path))
+        if (path := dialect.thinking_budget)
+        else None,
         stream=native.get("stream") or False,
         context=context,
     )

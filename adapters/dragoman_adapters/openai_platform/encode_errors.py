@@ -37,6 +37,7 @@ ERRORS = error_table(
     RequestCancelledError=ErrorRow(499, "server_error"),
     NetworkError=ErrorRow(502, "server_error", "server_error"),
     MalformedReplyError=ErrorRow(502, "server_error", "server_error"),
+    UnclassifiedError=ErrorRow(502, "server_error", "server_error"),
     RequestTimeoutError=ErrorRow(504, "timeout_error"),
     OverloadedError=ErrorRow(503, "server_error", "server_is_overloaded"),
 )
@@ -51,8 +52,10 @@ def encode_error(error: DragomanError, context: RequestContext, provider: str) -
 
 
 def error_object(error: DragomanError, provider: str) -> dict[str, Any]:
-    """Return the object of an error, by HTTP or in a stream. An error of this wire's provider keeps its code."""
+    """Return the object of an error, by HTTP or in a stream. An error of this wire's provider keeps its own words."""
     row = find_row(error, ERRORS)
-    own = isinstance(error, ProviderError) and error.provider == provider
-    code = error.code if own and isinstance(error, ProviderError) and error.code else row.code
-    return {"message": error_message(error), "type": row.kind, "param": None, "code": code}
+    encoded = {"message": error_message(error), "type": row.kind, "param": None, "code": row.code}
+    if isinstance(error, ProviderError) and error.provider == provider:
+        encoded |= error.own_fields
+        encoded["code"] = error.code or row.code
+    return encoded

@@ -26,6 +26,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
     class_for_status,
+    mask_secrets,
 )
 from dragoman.adapter.replies.error_context import ErrorContext, Failure
 
@@ -101,7 +102,10 @@ def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderErr
         code=code if code is not None else kind_word,
         request_id=native.get("request_id"),
     )
-    return failure.error(_error_class(failure, code, kind_word))
+    error = failure.error(_error_class(failure, code, kind_word))
+    own = {"type": kind_word, "param": inner.get("param")}
+    error.own_fields = {name: mask_secrets(value) for name, value in own.items() if isinstance(value, str)}
+    return error
 
 
 def _message(inner: Mapping[str, Any]) -> Any:

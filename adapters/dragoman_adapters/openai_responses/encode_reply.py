@@ -189,9 +189,16 @@ def _encode_items(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]
                 items.append(message_item(writer.new_id(MESSAGE_PREFIX, len(items)), [part]))
         elif (item := encode_item(block, index, len(items), message, writer)) is not None:
             items.append(item)
+    if items and items[-1]["type"] == "message":
+        items[-1]["status"] = last_status(message)
     if (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
         items.append(reasoning_item(writer.new_id(REASONING_PREFIX, len(items)), "", envelope))
     return items
+
+
+def last_status(message: Message) -> str:
+    """Return the status of a message item that ends the output."""
+    return "incomplete" if message.stop_reason in INCOMPLETE else "completed"
 
 
 def encode_item(
@@ -211,9 +218,10 @@ def encode_item(
             arguments = wirejson.dumps_text(block.input) if block.raw_input is None else block.raw_input
             tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
             tool = client_tool(block.name, writer)
+            status = call_status(block.raw_input)
             if tool.is_custom:
-                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, tool, arguments)
-            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, tool, arguments)
+                return custom_item(writer.new_id(CUSTOM_PREFIX, position), tool_id, tool, arguments, status)
+            return call_item(writer.new_id(CALL_PREFIX, position), tool_id, tool, arguments, status)
         case ImageBlock() if block.source.kind == "base64":
             return {
                 "id": writer.new_id(IMAGE_PREFIX, position),
@@ -264,13 +272,23 @@ def call_item(
     }
 
 
-def custom_item(item_id: str, tool_id: str, tool: ClientTool, arguments: str) -> dict[str, Any]:
+def call_status(malformed: str | None) -> str:
+    """Return the status of a call. ``malformed`` are its arguments if they are no JSON object.
+
+    A stream ends a call before it says why it ends itself. Arguments that were cut are no JSON object.
+    """
+    return "completed" if malformed is None else "incomplete"
+
+
+def custom_item(
+    item_id: str, tool_id: str, tool: ClientTool, arguments: str, status: str = "completed"
+) -> dict[str, Any]:
     """Return the call of a tool that the client declared with free text as its input."""
     names = {"name": tool.name} if tool.namespace is None else {"namespace": tool.namespace, "name": tool.name}
     return {
         "id": item_id,
         "type": "custom_tool_call",
-        "status": "completed",
+        "status": status,
         "call_id": tool_id,
         **names,
         "input": free_text(arguments),

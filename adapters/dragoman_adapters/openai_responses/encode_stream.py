@@ -67,7 +67,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
             )
         else:
             item_id = self.writer.new_id(encode_reply.CUSTOM_PREFIX, self._position)
-            self._item = {**encode_reply.custom_item(item_id, tool_id, tool, ""), "status": "in_progress"}
+            self._item = encode_reply.custom_item(item_id, tool_id, tool, "", "in_progress")
         return written + self._added(self._item)
 
     def _open_text(self) -> bytes:
@@ -133,14 +133,15 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
     def _close_call(self, content: str) -> bytes:
         assert self._item is not None
         place = {"item_id": self._item["id"], "output_index": self._position}
+        status = encode_reply.call_status(wirejson.parse_arguments(content)[1])
         if self._item["type"] == "custom_tool_call":
             text = free_text(content)
             written = self._event("response.custom_tool_call_input.delta", {**place, "delta": text})
             written += self._event("response.custom_tool_call_input.done", {**place, "input": text})
-            self._item |= {"input": text, "status": "completed"}
+            self._item |= {"input": text, "status": status}
             return written + self._end_item()
         done = {**place, "name": self._item["name"], "arguments": content}
-        self._item |= {"arguments": content, "status": "completed"}
+        self._item |= {"arguments": content, "status": status}
         return self._event("response.function_call_arguments.done", done) + self._end_item()
 
     def _end_item(self) -> bytes:
@@ -150,10 +151,10 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         self._output.append(item)
         return done
 
-    def _end_message(self) -> bytes:
+    def _end_message(self, status: str = "completed") -> bytes:
         if self._item is None:
             return b""
-        self._item["status"] = "completed"
+        self._item["status"] = status
         return self._end_item()
 
     def _whole(self, item: dict[str, Any]) -> bytes:
@@ -187,7 +188,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return self._position + (self._item is not None)
 
     def end(self, message: Message) -> bytes:
-        written = self._end_message()
+        written = self._end_message(encode_reply.last_status(message))
         if not self.writer.is_own:
             envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
             if envelope is not None:

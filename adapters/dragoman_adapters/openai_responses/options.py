@@ -1,6 +1,7 @@
 """The options of the Responses API, in both directions."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +98,8 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
     """Encode the output schema, named after its title. The provider enforces it only in its strict form."""
     if not structured_output.should_send_schema(request, tools=tools):
         return None
+    if request.options.output_schema == structured_output.ANY_OBJECT:
+        return {"format": {"type": "json_object"}}
     schema = schemas.fit_output_schema(request)
     name = _ILLEGAL_NAME_CHARACTERS.sub("_", str(schema.get("title") or "answer"))[:_MAX_NAME_LENGTH]
     strict = strict_schema(schema)
@@ -115,14 +118,13 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     reasoning = native.get("reasoning") or {}
     text_format = (native.get("text") or {}).get("format") or {}
     has_tools = bool(native.get("tools"))
-    is_native = text_format.get("type") == "json_schema" and structured_output.supports_native_schema(
-        target.capabilities, tools=has_tools
-    )
     options = AdapterOptions(
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(native.get("tool_choice")),
         parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=text_format.get("schema") if is_native else None,
+        output_schema=_decode_output_schema(text_format)
+        if structured_output.reads_schema(target, context, tools=has_tools)
+        else None,
         effort=reasoning.get("effort"),
         thinking=True if reasoning.get("summary") else None,
         reasoning_summary=summary if (summary := reasoning.get("summary")) != "auto" else None,
@@ -135,6 +137,16 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     covered = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
     extra = extra_fields(native, encoded, covered)
     return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_output_schema(text_format: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    match text_format.get("type"):
+        case "json_schema":
+            return text_format.get("schema")
+        case "json_object":
+            return structured_output.ANY_OBJECT
+        case _:
+            return None
 
 
 def _named_choice(request: RequestBuilder, name: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from dragoman.adapter.replies.stream_decoder import (
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
+from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
@@ -384,10 +384,8 @@ class WireAdapter(Adapter):
                 from dragoman.adapter.server_tools.decode import recognize_tool  # imported late: few requests have some
 
                 tools = [recognize_tool(tool, self.server_tools, self.provider, self.model) for tool in tools]
-            if (extra := options.extra.get(self.provider)) and self.client_wire and self._answers_for_another(context):
-                from dragoman.adapter.answers.client_fields import lost_fields  # imported late: only servers read them
-
-                context.losses.extend(lost_fields(extra, self.client_wire))
+            if self.client_wire and is_for_another(self.provider, context):
+                options = _for_another()(options, self.provider, self.client_wire, context)
             native.pop(self.history_field, None)
             context.client_fields = native
             if context.state_sealer is not None or context.state_store is not None:
@@ -395,9 +393,6 @@ class WireAdapter(Adapter):
         except MALFORMED_ERRORS as error:
             raise malformed_request(self.provider, error) from error
         return reader.messages, tools, options
-
-    def _answers_for_another(self, context: RequestContext) -> bool:
-        return context.model.partition(":")[0] != self.provider
 
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
         if isinstance(reply, DragomanError):
@@ -418,6 +413,13 @@ class WireAdapter(Adapter):
 
 
 _JSON = Headers({"content-type": "application/json"})
+
+
+@cache  # imported late: only servers read requests for other providers
+def _for_another() -> Callable[[AdapterOptions, str, str, RequestContext], AdapterOptions]:
+    from dragoman.adapter.answers.client_fields import options_for_another
+
+    return options_for_another
 
 
 # Imported late: only servers have state, and write replies. A statement that imports takes a microsecond each time.

@@ -160,6 +160,21 @@ def refusing_then_answering(status: int, wire: str = "chat") -> Callable[[Receiv
     return answer
 
 
+@pytest.mark.parametrize("client", PATHS)
+@pytest.mark.parametrize("status", [200, 302])
+def test_a_page_or_a_redirect_in_place_of_a_reply_is_no_success(client: str, status: int) -> None:
+    """A proxy or a login before the provider sends them. The client's own wire is asked, whose statuses are kept."""
+    headers = {"content-type": "text/html", "location": "https://elsewhere.example/"}
+    page = HttpReply(status=status, headers=headers, body=b"<p>log in</p>")
+    with gateway_before(page, models={"house": f"{PROVIDERS[client]}:m"}) as (url, _):
+        replies = [
+            httpx.post(url + PATHS[client], json=question(client, "house", stream=stream)) for stream in (False, True)
+        ]
+    for reply in replies:
+        assert reply.status_code == 502
+        assert reply.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("status", [401, 429, 500, 529])
 def test_another_place_answers_if_the_first_one_fails(status: int, stream: bool) -> None:

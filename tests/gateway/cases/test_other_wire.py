@@ -82,6 +82,32 @@ def test_a_strict_tool_that_is_not_strict_elsewhere_is_a_loss(talk: Talk) -> Non
         assert talk.upstream.body["tools"] == [strict], wire
 
 
+def test_history_at_a_provider_of_the_client_s_wire_is_no_other_s(talk: Talk) -> None:
+    """Another model would answer without it."""
+    kept = {"openai": {"conversation": "conv_1"}, "anthropic": {"thread": "thread_1"}}
+    for wire, field in kept.items():
+        refused = talk.ask(wire, "chat-model", stream=False, **field)
+        assert refused.status == 400, wire
+        assert "send the whole conversation" in refused.body["error"]["message"]
+    assert talk.upstream.requests == []
+    assert talk.ask("openai", "responses-model", conversation="conv_1").status == 200
+    assert talk.upstream.body["conversation"] == "conv_1"
+    assert talk.ask("openai", "chat-model", conversation=None).status == 200
+
+
+def test_what_a_reply_cannot_bring_back_is_not_asked_for(talk: Talk) -> None:
+    """Several answers of a stream, and log probabilities: the client would pay for them and not get them."""
+    talk.upstream.script = answer_with(reply("It rains."))
+    streamed, whole = (talk.ask("openai-chat", "google-model", n=2, stream=stream) for stream in (True, False))
+    assert "option=1" in streamed.losses
+    assert "option" not in whole.losses
+    assert ["candidateCount" in json.dumps(request.body) for request in talk.upstream.requests] == [False, True]
+    assert "option=1" in talk.ask("openai-chat", "google-model", logprobs=True, top_logprobs=2).losses
+    assert "ogprobs" not in json.dumps(talk.upstream.body)
+    assert "option" not in talk.ask("openai-chat", "chat-model", logprobs=True, n=2).losses
+    assert talk.upstream.body["n"] == 2
+
+
 def test_more_output_than_a_model_writes_becomes_its_most(talk: Talk) -> None:
     """An agent asks for what its own models write. On its own wire nothing is changed."""
     answered = talk.ask("anthropic", "chat-model", max_tokens=64_000)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 from typing import Any
 
 import httpx
@@ -29,6 +30,14 @@ def test_if_every_place_fails_the_client_gets_a_true_status() -> None:
                 assert reply.headers["content-type"] == "application/json"
                 assert "slow down" in reply.json()["error"]["message"]
         assert len(server.requests) >= 12
+
+
+def test_history_at_a_provider_goes_to_no_other_wire_after_a_failure() -> None:
+    places = [{"model": "openai:first", "weight": 1}, {"model": "anthropic:second", "weight": 0}]
+    with gateway_before(json_reply({"error": {"message": "no"}}, 500), models={"house": places}) as (url, server):
+        body = question("responses", "house", conversation="conv_1")
+        assert httpx.post(f"{url}/v1/responses", json=body).status_code == 500
+        assert [json.loads(request.body)["model"] for request in server.requests] == ["first"]
 
 
 def test_a_count_with_a_wrong_key_of_the_provider_is_an_error() -> None:

@@ -32,4 +32,5 @@ def _rehearse(adapter: Adapter) -> None:
         )
         request = adapter.to_wire([question], [], AdapterOptions(context=context))
         adapter.from_wire_request(request.body, context)
+        adapter.from_wire_request(request.body, RequestContext(model="another:model"))
         adapter.to_wire_response(answer, context)

@@ -44,7 +44,7 @@ def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -
         added: dict[str, Any] = {}
         if (kind := wire.error_types.get(status)) is not None:
             added["type"] = kind
-        if isinstance(known, ServerStateError):
+        if isinstance(known, ServerStateError) and known.details:
             added["details"] = known.details
         if added:
             fields = loads(body)

@@ -78,6 +78,10 @@ class OtherWire:
         if (strict := ", ".join(_strict_tools(self._fields.get("tools")))) and tools:
             reason = f"strict of the tools {strict:.200}: the provider is not asked to hold the arguments to the schema"
             self._note(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
+        if options.n is not None and options.stream:
+            reason = f"n: a stream from a provider of another wire has one answer: {options.n} are not asked for"
+            self._note(Loss(LossKind.OPTION, "", -1, reason))
+            options = replace(options, n=None)
         limit, wanted = adapter.capabilities.max_output_tokens, options.max_output_tokens
         if not self._settings.cap_output or wanted is None or wanted <= limit or not _is_known(adapter, prices):
             return options

@@ -74,8 +74,10 @@ class Turn:
         self._read()
         self._start(self.context.session_id)
         for name, details in request.wire.server_state.items():
-            if request.fields.get(name) is not None and not self.may_pass:
-                raise ServerStateError(name, details)
+            if request.fields.get(name) is not None:
+                if not self.may_pass:
+                    raise ServerStateError(name, details)
+                self._places = [each for each in self._places if self._has_client_wire(each)]
 
     @cached_property
     def adapter(self) -> Adapter:
@@ -250,7 +252,10 @@ class Turn:
     @property
     def may_pass(self) -> bool:
         """Whether the first place is a provider of the client's wire, which may get the client's bytes."""
-        return self._passes and self._place.model.startswith(f"{self.request.wire.provider}:")
+        return self._passes and self._has_client_wire(self._place)
+
+    def _has_client_wire(self, place: Deployment) -> bool:
+        return place.model.startswith(f"{self.request.wire.provider}:")
 
     def succeed(self) -> None:
         """Note that the place has answered."""

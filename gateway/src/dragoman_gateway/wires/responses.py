@@ -12,4 +12,5 @@ WIRE = Wire(
     request_id_header=b"x-request-id",
     headers=HeaderRules.of("responses"),
     tokens=ClientTokens.of("responses"),
+    server_state={"conversation": {}},
 )

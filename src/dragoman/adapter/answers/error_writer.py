@@ -57,9 +57,13 @@ def error_message(error: DragomanError) -> str:
 
 
 def error_status(error: DragomanError, row: ErrorRow, provider: str) -> int:
-    """Return the status: the provider's own if the error came from this wire, else that of the row."""
-    own = isinstance(error, ProviderError) and error.provider == provider
-    return error.status if own and isinstance(error, ProviderError) and error.status is not None else row.status
+    """Return the status: the provider's own if the error came from this wire, else that of the row.
+
+    An error may have a status below 400, such as a page that came with 200. A client would take it for a success.
+    """
+    if isinstance(error, ProviderError) and error.provider == provider and (error.status or 0) >= 400:
+        return error.status or row.status
+    return row.status
 
 
 def error_headers(error: DragomanError) -> dict[str, str]:

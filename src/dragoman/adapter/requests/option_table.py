@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.json_path import Path, assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support
@@ -16,6 +17,7 @@ class OptionTable:
     A path is None if the wire has no such field. ``absent`` is the reason of the loss if an option has no field.
     ``words`` are the wire's words for the values of an option, its own ones included; another value is a loss.
     ``digested`` are options whose value is an opaque text of a limited length: of a longer one, a digest is sent.
+    ``unlimited`` are numbers for which the wire writes a negative one if there is no limit.
     """
 
     def __init__(
@@ -25,11 +27,13 @@ class OptionTable:
         absent: str = ABSENT_OPTION,
         words: Mapping[str, Mapping[str, Any]] | None = None,
         digested: Mapping[str, int] | None = None,
+        unlimited: Collection[str] = (),
     ) -> None:
         self.absent = absent
         self._paths = dict(paths)
         self._words = dict(words or {})
         self._digested = dict(digested or {})
+        self._unlimited = frozenset(unlimited)
 
     def encode(
         self,
@@ -67,8 +71,14 @@ class OptionTable:
         return hashlib.sha256(value.encode()).hexdigest()[:limit]
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a body as arguments of `AdapterOptions`."""
+        """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError for a number that is
+        none."""
         values = {name: lookup_path(body, path) for name, path in self._paths.items() if path is not None}
+        for name in _NUMBERS & values.keys():
+            if (value := values[name]) is not None:
+                limited = name not in self._unlimited
+                number = read_option(name, self._paths[name] or "", value, limited=limited)
+                values[name] = None if not limited and number < 0 else number
         if "stop_sequences" in values:
             stop = values["stop_sequences"]
             values["stop_sequences"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
@@ -76,6 +86,29 @@ class OptionTable:
             if name in values:
                 values[name] = _common_word(words, values[name])
         return values
+
+
+_WHOLE = frozenset({"max_output_tokens", "seed", "n", "num_ctx", "thinking_budget"})
+_NUMBERS = _WHOLE | {"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty"}
+
+
+def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> Any:
+    """Return the value of an option. A whole number may be written as 10.0.
+
+    Raises RequestError with the name of the field if the option is a number and the value is none, and for a negative
+    output limit.
+    """
+    if value is None or name not in _NUMBERS:
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestError(f"{path} is a number, and not {value!r:.40}")
+    if name in _WHOLE and isinstance(value, float):
+        if not value.is_integer():
+            raise RequestError(f"{path} is a whole number, and not {value!r:.40}")
+        value = int(value)
+    if limited and name == "max_output_tokens" and value < 0:
+        raise RequestError(f"{path} is at least 0, and not {value!r:.40}")
+    return value
 
 
 def _common_word(words: Mapping[str, Any], native: Any) -> Any:

@@ -99,6 +99,11 @@ _FLAGS = frozenset({bool})
 """The types of the values of notes that many messages share."""
 
 
+def is_for_another(provider: str, context: RequestContext) -> bool:
+    """Whether a model of another provider answers the request, so that its options have to say what it asks for."""
+    return context.model.partition(":")[0] != provider
+
+
 def extra_fields(
     native: Mapping[str, Any], encoded: Mapping[str, Any], conversation: Iterable[str] = ()
 ) -> dict[str, Any]:

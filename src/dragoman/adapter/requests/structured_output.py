@@ -9,10 +9,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities
 from dragoman.adapter.options import AdapterOptions
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import is_for_another
 from dragoman.canonical.message import Message, Role
+
+ANY_OBJECT: Mapping[str, Any] = {"type": "object", "additionalProperties": True}
+"""The output schema of an answer that is any JSON object. A wire with a JSON mode gets that mode for it."""
 
 _SCHEMA_PROMPT = (
     "Answer with one JSON value that obeys the JSON Schema below. Write nothing before it and nothing behind it,"
@@ -28,6 +34,12 @@ def supports_native_schema(capabilities: AdapterCapabilities, *, tools: bool) ->
     if tools and capabilities.structured_output_with_tools is not NATIVE:
         return False
     return capabilities.structured_output_by == "native" and bool(capabilities.supports_structured_output)
+
+
+def reads_schema(target: Target, context: RequestContext, *, tools: bool) -> bool:
+    """Whether the output schema of a request is an option. For the wire's own provider it stays as it is if the wire
+    would not say it so; another provider cannot have it from there."""
+    return supports_native_schema(target.capabilities, tools=tools) or is_for_another(target.provider, context)
 
 
 def can_use_answer_tool(capabilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:

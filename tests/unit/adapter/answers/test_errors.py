@@ -1,6 +1,7 @@
 """Errors in the words of a client's wire: each class has its status and its body, and the client reads its class."""
 
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from dragoman.errors import (
     RequestTimeoutError,
     ServerError,
     StreamTruncatedError,
+    UnclassifiedError,
+    UnexpectedPageError,
 )
 
 WIRES = ("anthropic", "openai-chat", "openai", "google", "ollama")
@@ -45,6 +48,7 @@ STATUSES: dict[type[ProviderError], tuple[int, int, int, int, int]] = {
     RequestTimeoutError: (504, 504, 504, 504, 504),
     ContentFilterError: (400, 400, 400, 400, 400),
     MalformedReplyError: (502, 502, 502, 502, 502),
+    UnclassifiedError: (502, 502, 502, 502, 502),
 }
 """The status of each class on the wires, in the order of WIRES."""
 _SAME_CLASS = (InvalidRequestError, ContextOverflowError, AuthenticationError, PermissionDeniedError, NotFoundError,
@@ -131,3 +135,22 @@ def test_an_error_of_the_own_wire_keeps_its_status_and_code() -> None:
     error = InvalidRequestError("bad", provider="openai-chat", status=422, code="odd_code", request_id="req_9")
     status, body, headers = answer("openai-chat", error)
     assert (status, body["error"]["code"], headers["x-request-id"]) == (422, "odd_code", "req_9")
+
+
+@pytest.mark.parametrize("wire", ["openai-chat", "openai"])
+def test_an_error_of_openai_keeps_its_type_and_the_name_of_the_parameter(wire: str) -> None:
+    """Some clients leave out the parameter that the error names, and ask again. A key in them is masked."""
+    native = {"message": "no", "type": "tokens", "param": "max_tokens", "code": "unsupported_parameter"}
+    error = get_adapter(f"{wire}:client").error(400, json.dumps({"error": native}).encode(), {})
+    assert answer(wire, error)[1]["error"] == native
+    assert answer("anthropic", error)[1]["error"].keys() == {"type", "message"}
+    assert pickle.loads(pickle.dumps(error)).own_fields == {"type": "tokens", "param": "max_tokens"}
+    leaking = json.dumps({"error": {**native, "param": "sk-secret0123456789"}}).encode()
+    assert "secret" not in json.dumps(answer(wire, get_adapter(f"{wire}:client").error(400, leaking, {}))[1])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("kind", "status"), [(UnexpectedPageError, 200), (UnclassifiedError, 302)])
+def test_no_error_has_a_status_that_looks_like_success(wire: str, kind: type[ProviderError], status: int) -> None:
+    """A page, or a redirect, in place of a reply: SDKs return the body of a 200 as the answer."""
+    assert answer(wire, kind("log in first", provider=wire, status=status))[0] == 502

@@ -62,6 +62,43 @@ def test_a_tool_of_free_text_is_called_with_free_text() -> None:
     assert found[-1]["response"]["output"] == [item]
 
 
+@pytest.mark.parametrize("tool", ["function", "custom"])
+def test_a_call_that_was_cut_is_an_incomplete_item(tool: str) -> None:
+    """In a stream from the end of the item on: agents act on items, and not on the response."""
+    fields = {"tools": [{"type": tool, "name": "rm"}]}
+    reply = message(ToolUseBlock(id="tu_1", name="rm", input={}, raw_input='{"path": "/tm'), stop_reason="max_tokens")
+    events = [
+        MessageStart("m1", "m"), ToolUseStart("m1", 0, "tu_1", "rm"),
+        ToolUseInputDelta("m1", 0, "tu_1", '{"path": "/tm'), MessageComplete(reply),
+    ]  # fmt: skip
+    assert item_statuses(reply, events, fields) == ["incomplete"]
+    ended = [*events[:3], ToolUseEnd("m1", 0, "tu_1", {}), events[3]]
+    assert item_statuses(reply, ended, fields) == ["incomplete"]
+
+
+def test_a_text_that_was_cut_is_an_incomplete_item() -> None:
+    """One that another item follows is whole."""
+    call = ToolUseBlock(id="tu_1", name="f", input={})
+    reply = message(TextBlock(text="I"), call, TextBlock(text="par"), stop_reason="max_tokens")
+    events = [
+        MessageStart("m1", "m"), TextDelta("m1", 0, "I"), ToolUseStart("m1", 1, "tu_1", "f"),
+        ToolUseEnd("m1", 1, "tu_1", {}), TextDelta("m1", 2, "par"), MessageComplete(reply),
+    ]  # fmt: skip
+    assert item_statuses(reply, events, {}) == ["completed", "completed", "incomplete"]
+
+
+def item_statuses(reply: Message, events: list[StreamEvent], fields: dict[str, Any]) -> list[str]:
+    """Return the status of each item, which is the same in the whole reply, in the events, and at their end."""
+    context = RequestContext(model="mistral:m", client_fields=fields)
+    whole = json.loads(get_adapter("openai:client").to_wire_response(reply, context).body)["output"]
+    found = data(stream("openai", events, RequestContext(model="mistral:m", client_fields=fields)))
+    done = [each["item"] for each in found if each["type"] == "response.output_item.done"]
+    last = found[-1]["response"]["output"]
+    statuses = [[item["status"] for item in items] for items in (whole, done, last)]
+    assert statuses[0] == statuses[1] == statuses[2]
+    return statuses[0]
+
+
 def test_a_response_repeats_the_clients_fields() -> None:
     """The types of OpenAI's clients require some, and the rest says how the reply was made."""
     body = {"model": "client", "input": "Hi", "temperature": 0.5, "metadata": {"a": "b"}, "tools": []}
