@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dragoman.errors import DragomanError, OverloadedError, PermissionDeniedError, RequestError
+from dragoman.errors import DragomanError, NotFoundError, OverloadedError, PermissionDeniedError, RequestError
 
 
 class ClientError(RequestError):
@@ -27,6 +27,22 @@ class ServerStateError(ClientError):
     def __init__(self, field: str, details: Mapping[str, Any]) -> None:
         self.details = details
         super().__init__(f"{field}: the model that answers has no such state; send the whole conversation instead")
+
+
+class ThreadNotFoundError(ClientError):
+    """The request continues a message that this key did not get. With these details, Anthropic's SDK sends the whole
+    history in a new thread.
+    """
+
+    status = 404
+    details: ClassVar[Mapping[str, Any]] = {"error_code": "thread_not_found"}
+
+    def __init__(self) -> None:
+        super().__init__("there is no such thread: a message can be continued only by the key that got it")
+
+    @property
+    def provider_error(self) -> DragomanError:
+        return NotFoundError(str(self), status=404)
 
 
 class SlowClientError(ClientError):

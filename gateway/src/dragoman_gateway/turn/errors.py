@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import ContentFilterError, DragomanError, ServerError
-from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman_gateway.errors import ClientError, ServerStateError, ThreadNotFoundError
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import Wire
@@ -44,7 +44,7 @@ def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -
         added: dict[str, Any] = {}
         if (kind := wire.error_types.get(status)) is not None:
             added["type"] = kind
-        if isinstance(known, ServerStateError):
+        if isinstance(known, (ServerStateError, ThreadNotFoundError)):
             added["details"] = known.details
         if added:
             fields = loads(body)
