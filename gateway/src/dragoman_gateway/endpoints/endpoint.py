@@ -93,7 +93,7 @@ class Endpoint:
 
         async def run(receive: Receive, send: Send) -> None:
             try:
-                await self._answer(exchange, turn, receive, send)
+                await self._answer(exchange, turn, receive, exchange.services.recording(turn.request, send))
             finally:
                 self._gateway.finish(turn.request.record)
                 await generation.leave()

@@ -56,7 +56,9 @@ class Services:
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
         self.keeps = responses.keep
-        self.background = Background(self.responses, max_runs=responses.max_background)
+        self.background = Background(
+            self.responses, max_runs=responses.max_background, ping_seconds=settings.ping_seconds
+        )
         self.states = (
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
         )
