@@ -42,7 +42,12 @@ class Models:
     @property
     def configured(self) -> tuple[str, ...]:
         """All models that the names of the settings may ask."""
-        return tuple(dict.fromkeys(place.model for each in self._deployments.values() for place in each.all))
+        return tuple(dict.fromkeys(place.model for place in self.places))
+
+    @property
+    def places(self) -> tuple[Deployment, ...]:
+        """All places that the names of the settings may ask."""
+        return tuple(place for each in self._deployments.values() for place in each.all)
 
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
         """Return the rule that each model has to pass that is asked for the name; None for no rule.

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
-from dragoman.errors import ContentFilterError, DragomanError, ServerError
+from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ServerError
 from dragoman_gateway.errors import ClientError, ServerStateError, ThreadNotFoundError
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import Headers, Response
@@ -15,10 +15,14 @@ logger = logging.getLogger("dragoman.gateway")
 _HIDDEN = "the request could not be answered because of an internal error"
 
 
-def to_known(error: Exception) -> DragomanError:
-    """Return an error that a client may see. What nobody foresaw is logged, and is an internal error to the client."""
+def to_known(error: Exception, model: str = "") -> DragomanError:
+    """Return an error that a client may see. What nobody foresaw is logged, and is an internal error to the client. A
+    mistake in the settings is logged too: the operator can mend it, and no client.
+    """
     if isinstance(error, PolicyDeniedError):
         return ContentFilterError(str(error))
+    if isinstance(error, ConfigurationError):
+        logger.error("a request for %s failed: %s", model or "an unknown model", error)
     if isinstance(error, DragomanError):
         return error
     logger.error("a request failed", exc_info=error)
@@ -34,7 +38,7 @@ def encoded_headers(written: WireResponse, given: Headers) -> Headers:
 
 def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -> Response:
     """Return an error as the wire's provider would send it."""
-    known = to_known(error)
+    known = to_known(error, model)
     adapter = wire.adapter(model)
     written_error = known.provider_error if isinstance(known, ClientError) else known
     written = adapter.to_wire_response(written_error, RequestContext(model=str(adapter.model_id)))
