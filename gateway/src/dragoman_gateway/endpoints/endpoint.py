@@ -50,15 +50,22 @@ class Endpoint:
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
-            raise
+            if not self._gateway.draining:
+                raise
+            record.broken = True
+            if not record.status:  # the drain is over, and nothing was sent
+                await self._fail(self._gateway.cut_off(), record, send)
         except Exception as error:
-            failed = error_response(self._wire, error, record.model, named(self._wire, request_id))
-            record.status, record.model, record.error = failed.status, "", type(error).__name__
-            await failed.send(send)
+            await self._fail(error, record, send)
         finally:
             self._gateway.finish(record)
             if generation is not None:
                 await generation.leave()
+
+    async def _fail(self, error: Exception, record: RequestRecord, send: Send) -> None:
+        failed = error_response(self._wire, error, record.model, named(self._wire, record.request_id))
+        record.status, record.model, record.error = failed.status, "", type(error).__name__
+        await failed.send(send)
 
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error."""

@@ -155,6 +155,12 @@ class Gateway:
         stored = sum(each.behind.dropped for each in generations if each.behind is not None)
         return {**self.services.dropped(), "request": stored}
 
+    def cut_off(self) -> UnavailableError:
+        """Return the error of a request that the gateway did not wait for any longer."""
+        return UnavailableError(
+            "the gateway ended before the model had answered: ask again", retry_after=_RETRY_SECONDS
+        )
+
     def enter(self) -> Generation:
         """Begin a request. Raises UnavailableError while the gateway ends, above its limit, and without a store that it
         needs.

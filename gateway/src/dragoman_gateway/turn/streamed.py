@@ -45,6 +45,7 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
     except asyncio.CancelledError:
         record.broken = True
         if not (departure.seen or answer.body.unread):
+            record.status = 200 if answer.body.started else 0
             raise
     except Exception as error:
         await answer.fail(error)
