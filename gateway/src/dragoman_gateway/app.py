@@ -24,7 +24,6 @@ from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.wires import WIRES, messages, responses
 
 
@@ -108,7 +107,7 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
         return caller
 
     def fail(error: Exception) -> Response:
-        written = error_response(responses.WIRE, error, "", named(responses.WIRE, new_request_id()))
+        written = error_response(responses.WIRE, error, "", new_request_id())
         reply = Response(written.body, written.status)
         reply.raw_headers += written.headers
         return reply

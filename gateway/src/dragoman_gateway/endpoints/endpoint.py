@@ -18,7 +18,6 @@ from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.streamed import answer_streamed
@@ -63,7 +62,7 @@ class Endpoint:
                 await generation.leave()
 
     async def _fail(self, error: Exception, record: RequestRecord, send: Send) -> None:
-        failed = error_response(self._wire, error, record.model, named(self._wire, record.request_id))
+        failed = error_response(self._wire, error, record.model, record.request_id)
         record.status, record.model, record.error = failed.status, "", type(error).__name__
         await failed.send(send)
 

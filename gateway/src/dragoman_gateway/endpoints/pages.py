@@ -17,7 +17,6 @@ from dragoman_gateway.models.listing import find_model, list_models
 from dragoman_gateway.running import metrics
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.wires import Wire, wire_of
 
 
@@ -97,7 +96,7 @@ class _MethodError(ClientError):
 
 
 def _error(wire: Wire, error: Exception) -> Response:
-    written = error_response(wire, error, "", named(wire, new_request_id()))
+    written = error_response(wire, error, "", new_request_id())
     reply = Response(written.body, written.status)
     reply.raw_headers += written.headers
     return reply

@@ -1,17 +1,19 @@
 """Errors in the shape of a client's wire."""
 
 import logging
-from typing import Any
+import re
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
-from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ServerError
+from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ProviderError, ServerError
 from dragoman_gateway.errors import ClientError, ServerStateError, ThreadNotFoundError
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.turn.heads import REQUEST_ID
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import Wire
 
 logger = logging.getLogger("dragoman.gateway")
 
+_ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _HIDDEN = "the request could not be answered because of an internal error"
 
 
@@ -36,22 +38,28 @@ def encoded_headers(written: WireResponse, given: Headers) -> Headers:
     return [each for each in found if each[0] not in names]
 
 
-def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -> Response:
-    """Return an error as the wire's provider would send it."""
+def error_response(wire: Wire, error: Exception, model: str, request_id: str) -> Response:
+    """Return an error as the wire's provider would send it. An error of that provider keeps its id, as a reply does."""
     known = to_known(error, model)
     adapter = wire.adapter(model)
     written_error = known.provider_error if isinstance(known, ClientError) else known
     written = adapter.to_wire_response(written_error, RequestContext(model=str(adapter.model_id)))
-    status, body = written.status, written.body
+    shown = _own_id(known, wire) or request_id
+    status, fields = written.status, loads(written.body)
+    if "request_id" in fields:  # clients show this one or that of the header
+        fields["request_id"] = shown
     if isinstance(known, ClientError):
         status = known.status
-        added: dict[str, Any] = {}
         if (kind := wire.error_types.get(status)) is not None:
-            added["type"] = kind
+            fields["error"]["type"] = kind
         if isinstance(known, (ServerStateError, ThreadNotFoundError)):
-            added["details"] = known.details
-        if added:
-            fields = loads(body)
-            fields["error"] |= added
-            body = dumps(fields)
-    return Response(status, [*headers, *encoded_headers(written, headers)], body)
+            fields["error"]["details"] = known.details
+    headers = [(wire.request_id_header, shown.encode()), (REQUEST_ID, request_id.encode())]
+    return Response(status, [*headers, *encoded_headers(written, headers)], dumps(fields))
+
+
+def _own_id(error: DragomanError, wire: Wire) -> str | None:
+    """Return the id that the provider of the client's wire gave the request."""
+    if not isinstance(error, ProviderError) or error.provider != wire.provider:
+        return None
+    return error.request_id if _ID.fullmatch(error.request_id or "") else None
