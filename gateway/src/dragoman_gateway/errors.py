@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dragoman.errors import DragomanError, NotFoundError, OverloadedError, PermissionDeniedError, RequestError
+from dragoman.errors import (
+    DragomanError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RequestError,
+)
 
 
 class ClientError(RequestError):
@@ -88,11 +95,32 @@ class UncountedError(OverloadedError):
         super().__init__(message, status=503, retry_after=_COUNTED_AGAIN)
 
 
-class ModelDeniedError(PermissionDeniedError):
+class OwnCodeError(ProviderError):
+    """An error of a class that providers use for something else. ``own_code`` replaces its code, on wires with codes of
+    words.
+    """
+
+    own_code: ClassVar[str | None] = None
+
+
+class DeniedError(PermissionDeniedError, OwnCodeError):
+    """The caller may not do this."""
+
+    own_code = "insufficient_permissions"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=403)
+
+
+class ModelDeniedError(DeniedError):
     """The caller may not use this model."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(f"this key may not use the model {model}", status=403)
+        super().__init__(f"this key may not use the model {model}")
+
+
+class NoAddressError(NotFoundError, OwnCodeError):
+    """There is no such address."""
 
 
 _COUNTED_AGAIN = 5.0

@@ -169,6 +169,8 @@ def test_a_thread_goes_on_for_its_key_alone(start: Start, stream: bool) -> None:
     assert refused.status_code == 404
     error = refused.json()["error"]
     assert (error["type"], error["details"]) == ("not_found_error", {"error_code": "thread_not_found"})
+    stray = {"model": "house", "messages": [], "thread": {"previous_message_id": name[1]}}
+    assert setup.http(1).post("/api/chat", json=stray).status_code == 404
 
 
 CREATE = {"type": "create"}

@@ -8,13 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, select
 from starlette.types import Message, Send
 
-from dragoman.errors import PermissionDeniedError
 from dragoman.limits import Limits
 from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table
-from dragoman_gateway.errors import UnavailableError
+from dragoman_gateway.errors import DeniedError, UnavailableError
 from dragoman_gateway.json import dumps
 from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
@@ -201,9 +200,9 @@ def has_keys(database: Database) -> bool:
 def check_caller(caller: Caller, endpoint: str) -> None:
     """Raise PermissionDeniedError if the caller may not use an endpoint that asks models."""
     if caller.admin:
-        raise PermissionDeniedError("an admin key calls no models: use another key", status=403)
+        raise DeniedError("an admin key calls no models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
-        raise PermissionDeniedError(f"this key may not use {endpoint}", status=403)
+        raise DeniedError(f"this key may not use {endpoint}")
 
 
 def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:

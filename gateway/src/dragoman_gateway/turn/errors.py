@@ -2,10 +2,11 @@
 
 import logging
 import re
+from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ProviderError, ServerError
-from dragoman_gateway.errors import ClientError, ServerStateError, ThreadNotFoundError
+from dragoman_gateway.errors import ClientError, OwnCodeError, ServerStateError, ThreadNotFoundError
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.heads import REQUEST_ID
 from dragoman_gateway.turn.replies import Headers, Response
@@ -50,12 +51,20 @@ def error_response(wire: Wire, error: Exception, model: str, request_id: str) ->
         fields["request_id"] = shown
     if isinstance(known, ClientError):
         status = known.status
-        if (kind := wire.error_types.get(status)) is not None:
-            fields["error"]["type"] = kind
-        if isinstance(known, (ServerStateError, ThreadNotFoundError)):
-            fields["error"]["details"] = known.details
+    if isinstance(fields["error"], dict):  # Ollama's is a text
+        _refine(fields["error"], known, wire)
     headers = [(wire.request_id_header, shown.encode()), (REQUEST_ID, request_id.encode())]
     return Response(status, [*headers, *encoded_headers(written, headers)], dumps(fields))
+
+
+def _refine(fields: dict[str, Any], error: DragomanError, wire: Wire) -> None:
+    """Set what the gateway's own errors say otherwise than the wire does for their class."""
+    if isinstance(error, OwnCodeError) and isinstance(fields.get("code"), str):
+        fields["code"] = error.own_code
+    if isinstance(error, ClientError) and (kind := wire.error_types.get(error.status)) is not None:
+        fields["type"] = kind
+    if isinstance(error, (ServerStateError, ThreadNotFoundError)):
+        fields["details"] = error.details
 
 
 def _own_id(error: DragomanError, wire: Wire) -> str | None:
