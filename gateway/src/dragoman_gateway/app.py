@@ -34,6 +34,7 @@ class _Application(Starlette):
     def __init__(self, posts: Mapping[str, ASGIApp], routes: Sequence[BaseRoute], lifespan: Any) -> None:
         found = [*(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()), *routes]
         super().__init__(routes=found, lifespan=lifespan, exception_handlers=pages.HANDLERS)
+        self.router.redirect_slashes = False  # it would name the host and the scheme that a client or a proxy has sent
         self._posts = posts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
