@@ -24,7 +24,6 @@ from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.wires import WIRES, messages, responses
 
 
@@ -35,6 +34,7 @@ class _Application(Starlette):
     def __init__(self, posts: Mapping[str, ASGIApp], routes: Sequence[BaseRoute], lifespan: Any) -> None:
         found = [*(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()), *routes]
         super().__init__(routes=found, lifespan=lifespan, exception_handlers=pages.HANDLERS)
+        self.router.redirect_slashes = False  # it would name the host and the scheme that a client or a proxy has sent
         self._posts = posts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,7 +108,7 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
         return caller
 
     def fail(error: Exception) -> Response:
-        written = error_response(responses.WIRE, error, "", named(responses.WIRE, new_request_id()))
+        written = error_response(responses.WIRE, error, "", new_request_id())
         reply = Response(written.body, written.status)
         reply.raw_headers += written.headers
         return reply

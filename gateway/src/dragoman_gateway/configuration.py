@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import AsyncClient
-from dragoman.runtime.configuration import find_configuration, read_configuration
+from dragoman.runtime.configuration import ConfigurationFile, find_configuration, read_configuration
 from dragoman_gateway.database.database import default_url
 from dragoman_gateway.running.generation import Generation
+from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.settings import GatewaySettings
 
 MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
@@ -23,10 +24,18 @@ def read_settings(path: Path | None = None) -> GatewaySettings:
         found = find_configuration()
         if found is None:
             return _with_defaults(GatewaySettings())
-        file = read_configuration(*found)
-    else:
-        file = read_configuration(path)
-    return _with_defaults(GatewaySettings.from_table(file.tables.get("gateway", {}), file.path))
+        return _with_defaults(_read_table(read_configuration(*found)))
+    return _with_defaults(_read_table(read_configuration(path)))
+
+
+def check(file: ConfigurationFile) -> None:
+    """Raise ConfigurationError for mistakes in the table, and in keys of the environment that seal state."""
+    _read_table(file)
+    state_keys()
+
+
+def _read_table(file: ConfigurationFile) -> GatewaySettings:
+    return GatewaySettings.from_table(file.tables.get("gateway", {}), file.path, file.line_of)
 
 
 def _with_defaults(settings: GatewaySettings) -> GatewaySettings:
@@ -38,5 +47,7 @@ def _with_defaults(settings: GatewaySettings) -> GatewaySettings:
 
 
 def read_generation(path: Path | None = None) -> Generation:
-    """Return what the configuration file describes."""
+    """Return what the configuration file describes. Raises ConfigurationError, also for keys of the environment that
+    cannot be read."""
+    state_keys()
     return Generation(read_settings(path), AsyncClient.from_config(path), owns_client=True)

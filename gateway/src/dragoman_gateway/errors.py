@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dragoman.errors import DragomanError, OverloadedError, PermissionDeniedError, RequestError
+from dragoman.errors import (
+    DragomanError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RequestError,
+)
 
 
 class ClientError(RequestError):
@@ -27,6 +34,22 @@ class ServerStateError(ClientError):
     def __init__(self, field: str, details: Mapping[str, Any]) -> None:
         self.details = details
         super().__init__(f"{field}: the model that answers has no such state; send the whole conversation instead")
+
+
+class ThreadNotFoundError(ClientError):
+    """The request continues a message that this key did not get. With these details, Anthropic's SDK sends the whole
+    history in a new thread.
+    """
+
+    status = 404
+    details: ClassVar[Mapping[str, Any]] = {"error_code": "thread_not_found"}
+
+    def __init__(self) -> None:
+        super().__init__("there is no such thread: a message can be continued only by the key that got it")
+
+    @property
+    def provider_error(self) -> DragomanError:
+        return NotFoundError(str(self), status=404)
 
 
 class SlowClientError(ClientError):
@@ -72,11 +95,32 @@ class UncountedError(OverloadedError):
         super().__init__(message, status=503, retry_after=_COUNTED_AGAIN)
 
 
-class ModelDeniedError(PermissionDeniedError):
+class OwnCodeError(ProviderError):
+    """An error of a class that providers use for something else. ``own_code`` replaces its code, on wires with codes of
+    words.
+    """
+
+    own_code: ClassVar[str | None] = None
+
+
+class DeniedError(PermissionDeniedError, OwnCodeError):
+    """The caller may not do this."""
+
+    own_code = "insufficient_permissions"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=403)
+
+
+class ModelDeniedError(DeniedError):
     """The caller may not use this model."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(f"this key may not use the model {model}", status=403)
+        super().__init__(f"this key may not use the model {model}")
+
+
+class NoAddressError(NotFoundError, OwnCodeError):
+    """There is no such address."""
 
 
 _COUNTED_AGAIN = 5.0

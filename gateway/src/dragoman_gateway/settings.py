@@ -1,6 +1,6 @@
 """The table ``[gateway]`` of dragoman.toml. docs/gateway.md describes each setting."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dragoman import ConfigurationError
 from dragoman_gateway.keys.alerts import AlertSettings
 from dragoman_gateway.keys.settings import KeySettings
-from dragoman_gateway.models.deployments import DeploymentSettings
+from dragoman_gateway.mistakes import find_mistakes
+from dragoman_gateway.models.deployments import DeploymentSettings, KnownModel
 from dragoman_gateway.stored.settings import ResponseSettings
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 
@@ -32,7 +33,7 @@ class GatewaySettings(BaseModel):
     alerts: AlertSettings | None = None
     """What is called when a share of a budget is spent."""
     responses: ResponseSettings = ResponseSettings()
-    models: Mapping[str, str | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
+    models: Mapping[str, KnownModel | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
     """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask
     it. The first match counts."""
     strict: bool = False
@@ -66,17 +67,25 @@ class GatewaySettings(BaseModel):
     """The seconds of silence in a stream after which the client gets a sign of life."""
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], path: Path | None = None) -> Self:
-        """Return the settings of the table ``[gateway]``. Raises ConfigurationError with every mistake."""
+    def from_table(
+        cls,
+        table: Mapping[str, Any],
+        path: Path | None = None,
+        line_of: Callable[[tuple[str | int, ...]], int] | None = None,
+    ) -> Self:
+        """Return the settings of the table ``[gateway]``. ``line_of`` returns the line of a place in the file. Raises
+        ConfigurationError with every mistake."""
         try:
             return cls.model_validate(dict(table))
         except ValidationError as error:
-            mistakes = [
-                f"gateway.{'.'.join(map(str, each['loc']))}: {each['msg']}"
-                for each in error.errors(include_input=False, include_url=False)
-            ]
-            place = f"{path}: " if path is not None else ""
-            raise ConfigurationError(f"{place}{'; '.join(mistakes)}") from None
+            mistakes = find_mistakes(cls, table, error)
+            if path is None or line_of is None:
+                listed = "; ".join(f"{'.'.join(map(str, place))}: {problem}" for place, problem in mistakes)
+                raise ConfigurationError(f"{'' if path is None else f'{path}: '}{listed}") from None
+            listed = "\n  ".join(
+                f"{path}:{line_of(place)}: {'.'.join(map(str, place))}: {problem}" for place, problem in mistakes
+            )
+            raise ConfigurationError(f"the table [gateway] has mistakes:\n  {listed}") from None
 
     @property
     def is_local(self) -> bool:

@@ -1,5 +1,8 @@
 """`dragoman config`: shows, checks and trusts the configuration file."""
 
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +26,9 @@ app = typer.Typer(no_args_is_help=True, help="The configuration file dragoman.to
 _PATH = Annotated[
     Path | None, typer.Argument(help="The file; by default the one that the commands use in this folder.")
 ]
+CHECKS = "dragoman.configuration"
+"""The entry-point group of other distributions that read a table of the file: each name is that of a table, and what it
+loads takes the file, and raises ConfigurationError with every mistake in the table."""
 _HIDDEN = frozenset({"proxy"})
 """Settings whose value may hold a password."""
 _ORIGINS = {
@@ -49,7 +55,16 @@ def show(path: _PATH = None) -> None:
 def check(path: _PATH = None) -> None:
     """Checks the whole file, and lists every mistake with its line. The exit code is 2 if there is one."""
     file = _find(path)
-    build_settings(file, trusted=True)
+    checks: list[Callable[[ConfigurationFile], object]] = [partial(build_settings, trusted=True)]
+    checks += [entry.load() for entry in entry_points(group=CHECKS) if entry.name in file.tables]
+    problems = []
+    for each in checks:
+        try:
+            each(file)
+        except ConfigurationError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigurationError("\n".join(problems))
     console().print(f"{escape(str(file.path))} has no mistakes", soft_wrap=True)
     if not is_trusted(file):
         build_settings(file, trusted=False)

@@ -78,8 +78,9 @@ def test_the_official_clients_raise_their_own_errors(start: Start) -> None:
     with pytest.raises(openai.AuthenticationError):
         setup.sdk("wrong").responses.create(model="house", input="Hi")
     assert setup.sdk(narrow).chat.completions.create(model="house", messages=message["messages"]).choices
-    with pytest.raises(openai.PermissionDeniedError, match="may not use the model"):
+    with pytest.raises(openai.PermissionDeniedError, match="may not use the model") as denied:
         setup.sdk(narrow).chat.completions.create(model="anthropic:m", messages=message["messages"])
+    assert denied.value.code == "insufficient_permissions"
     with pytest.raises(anthropic.PermissionDeniedError, match="may not use messages"):
         setup.anthropic(narrow).messages.create(model="house", **message)
     with pytest.raises(anthropic.PermissionDeniedError, match="may not use messages"):

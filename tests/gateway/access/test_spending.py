@@ -147,7 +147,8 @@ def read_stream(setup: Keyed, wire: str, secret: str, received: list[bytes], **m
 
 @pytest.mark.parametrize("wire", PATHS)
 def test_a_budget_that_ends_in_a_stream_ends_it_with_the_wire_s_error(start: Start, wire: str) -> None:
-    """A stream that outgrows what was reserved ends in the error of the client's wire, and is charged what is known."""
+    """A stream that outgrows what was reserved ends in the error of the client's wire, and is charged what was sent:
+    the next one finds no money."""
     long = sse_reply(stream_bytes("messages", *(f"word number {number} " for number in range(200))))
     setup = start(lambda _: long, "messages", keys={"reserve_output": 20})
     key_id, secret = setup.create_key("0.60")
@@ -161,7 +162,9 @@ def test_a_budget_that_ends_in_a_stream_ends_it_with_the_wire_s_error(start: Sta
     assert b"budget of this key" in text
     errors = {"messages": b"event: error", "chat": b'data: {"error"', "responses": b"event: response.failed"}
     assert errors[wire] in text
-    assert setup.spent(f"key:{key_id}").tokens >= 10
+    delivered = sum(len(f"word number {number} ") for number in range(200) if b"word number %d " % number in text)
+    assert setup.spent(f"key:{key_id}").tokens >= delivered // 4
+    assert ask(setup, wire, secret, stream=True).status_code in (402, 429)
 
 
 @pytest.mark.parametrize("wire", PATHS)

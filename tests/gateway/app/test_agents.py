@@ -78,6 +78,7 @@ def test_a_provider_that_compacts_does_it_itself() -> None:
 
 COMPRESSIONS = {
     "gzip": gzip.compress,
+    "x-gzip": lambda body: gzip.compress(body[:20]) + gzip.compress(body[20:]),  # in two members
     "deflate": zlib.compress,
     "zstd": zstandard.ZstdCompressor().compress,
     "identity": bytes,

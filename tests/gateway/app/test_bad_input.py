@@ -62,6 +62,16 @@ def test_the_types_of_errors_are_those_that_clients_know(address: str) -> None:
     assert large.json()["error"]["type"] == "request_too_large"
     assert unknown.json()["error"]["code"] == "model_not_found"
     assert "near names are house" in unknown.json()["error"]["message"]
+    nowhere = httpx.post(f"{address}/v1/nowhere", json={})
+    assert (nowhere.status_code, nowhere.json()["error"]["code"]) == (404, None)
+
+
+@pytest.mark.parametrize("path", [f"{path}/" for path in PATHS.values()])
+def test_an_address_with_a_slash_behind_it_is_unknown(address: str, path: str) -> None:
+    """A redirect would name the address as the gateway knows it, which a proxy before it may have changed."""
+    reply = httpx.post(address + path, json={}, headers={"x-forwarded-proto": "https"})
+    assert reply.status_code == 404
+    assert "there is no address" in reply.json()["error"]["message"]
 
 
 def test_a_client_that_sends_its_body_too_slowly_gets_an_answer(address: str) -> None:

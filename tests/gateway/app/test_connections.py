@@ -61,6 +61,24 @@ def test_a_head_without_an_end_is_refused(place: tuple[str, int]) -> None:
         assert received(connection).startswith(b"HTTP/1.1 431 ")
 
 
+def test_a_head_that_ends_is_refused_if_it_is_too_large(place: tuple[str, int]) -> None:
+    """In one piece or in several; a body may be larger."""
+    for pieces in ([9_000, 9_000], [30_000], [9_000, 30_000]):
+        with socket.create_connection(place, timeout=10) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\n")
+            for number, length in enumerate(pieces):
+                connection.sendall(f"x-{number}: {'y' * length}\r\n".encode())
+                time.sleep(0.01)
+            connection.sendall(b"\r\n")
+            reply = received(connection)
+            assert reply.startswith(b"HTTP/1.1 431 ")
+            assert reply.count(b"HTTP/1.1") == 1
+    with socket.create_connection(place, timeout=10) as connection:
+        body = b"POST /v1/messages HTTP/1.1\r\nconnection: close\r\ncontent-length: 30000\r\n\r\n" + b"x" * 30_000
+        connection.sendall(body)
+        assert received(connection).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_connection_that_is_used_stays_open(place: tuple[str, int]) -> None:
     """Longer than a head may take; two requests at once are two replies."""
     with socket.create_connection(place, timeout=10) as connection:

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from starlette.applications import Starlette
 
 from dragoman import AsyncClient, Store
-from dragoman.testing.faults.server import STALL, FaultyServer, sse_reply
+from dragoman.testing.faults.server import STALL, FaultyServer, HttpReply, sse_reply
 from dragoman_gateway import GatewaySettings, create_app
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import reservations, spend
@@ -41,9 +41,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def new_server(app: Starlette) -> Server:
-    return Server(
-        uvicorn.Config(app, http=Protocol, ws="none", lifespan="on", log_level="critical", timeout_graceful_shutdown=0)
-    )
+    config = uvicorn.Config(app, http=Protocol, ws="none", lifespan="on", log_config=None, timeout_graceful_shutdown=0)
+    return Server(config)
 
 
 async def end_while_it_streams(app: Starlette, path: str, body: Any, headers: dict[str, str]) -> bytes:
@@ -67,7 +66,7 @@ async def end_while_it_streams(app: Starlette, path: str, body: Any, headers: di
     ("wire", "stores"), [("messages", False), ("chat", False), ("messages", True)], ids=["through", "read", "stored"]
 )
 def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
-    tmp_path: Path, *, wire: str, stores: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, wire: str, stores: bool
 ) -> None:
     """What the provider had reported is the lower bound of what it bills."""
     place = f"sqlite:///{tmp_path / 'gateway.db'}"
@@ -88,9 +87,42 @@ def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
     left = database.run(lambda connection: connection.execute(select(reservations)).all())
     database.close()
     assert b"word3" in received
+    assert not [line for line in caplog.records if line.exc_info]
     assert [(row.scope, row.requests, row.tokens > 0) for row in rows] == [(f"key:{key.id}", 1, True)]
     assert left == []
     assert sessions == stores
+
+
+@pytest.mark.parametrize("wire", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_that_waits_at_the_end_of_the_drain_is_told_to_ask_again(
+    caplog: pytest.LogCaptureFixture, wire: str, *, stream: bool
+) -> None:
+    """Nothing was sent yet, so the answer is a status in the client's wire. The end leaves no traceback in the log."""
+
+    async def scenario() -> httpx.Response:
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = new_server(app)
+        ended = asyncio.create_task(server.serve([listener]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}{PATHS[wire]}"
+        async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+            asked = asyncio.create_task(client.post(url, json=question(wire, "house", stream=stream)))
+            while not provider.requests:
+                await asyncio.sleep(0.01)
+            server.handle_exit(signal.SIGTERM, None)
+            reply = await asked
+        await ended
+        return reply
+
+    with FaultyServer(HttpReply(before=STALL)) as provider:
+        client = AsyncClient(providers={"anthropic": {"base_url": provider.url, "api_key": "sk"}})
+        app = create_app(GatewaySettings(models={"house": "anthropic:m"}, drain_seconds=0.01), client=client)
+        reply = asyncio.run(scenario())
+    assert reply.status_code == 503
+    assert reply.headers["retry-after"] == "2"
+    assert reply.headers["x-dragoman-request-id"].startswith("req_")
+    assert "ask again" in reply.json()["error"]["message"]
+    assert not [line for line in caplog.records if line.exc_info]
 
 
 def test_the_gateway_closes_when_the_requests_that_were_cut_have_ended(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
 
+from dragoman.testing.faults.server import json_reply
 from dragoman_gateway.server.logs import configure_logs
-from tests.gateway.upstream import gateway_before, question, whole_reply
+from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, whole_reply
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +50,23 @@ def test_lines_of_the_library_within_a_request_have_its_id(capsys: pytest.Captur
     losses = [line for line in lines if line["logger"] == "dragoman.session" or "top_k" in line.get("message", "")]
     assert losses
     assert {line["request"] for line in losses} == {reply.headers["x-dragoman-request-id"]}
+
+
+REFUSALS: dict[str, dict[str, Any]] = {
+    "messages": {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}, "request_id": "req_own"},
+    "chat": {"error": {"message": "no", "type": "invalid_request_error", "param": None, "code": None}},
+}
+
+
+@pytest.mark.parametrize("behind", REFUSALS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_has_one_id_in_its_body_and_its_headers(behind: str, *, stream: bool) -> None:
+    """It is the gateway's own, which the log has, unless a provider of the client's wire has refused the request."""
+    refusal = replace(json_reply(REFUSALS[behind], 400), headers={"request-id": "req_own", "x-request-id": "req_own"})
+    with gateway_before(lambda _: refusal, models={"house": f"{PROVIDERS[behind]}:m"}) as (url, _):
+        for model in ("house", "nothing"):
+            reply = httpx.post(url + PATHS["messages"], json=question("messages", model, stream=stream))
+            own = reply.headers["x-dragoman-request-id"]
+            shown = "req_own" if (model, behind) == ("house", "messages") else own
+            assert own.startswith("req_")
+            assert (reply.json()["request_id"], reply.headers["request-id"]) == (shown, shown)

@@ -1,6 +1,7 @@
 """The head of a reply leaves with the first bytes behind it, and no later than the event loop goes on."""
 
 import asyncio
+import socket
 from typing import Any
 
 import httpx
@@ -72,3 +73,28 @@ def test_replies_arrive_whole_and_in_order() -> None:
     with serving(app, http=Protocol) as url, httpx.Client(base_url=url) as client:
         for path in ("", "HTTP/", "one-two", "wait-three"):
             assert client.get(f"/{path}").text == path.strip("/").replace("-", "")
+
+
+@pytest.mark.parametrize("path", ["/whole", "/stream"])
+def test_a_client_of_http_1_0_gets_no_chunks(path: str) -> None:
+    """It would take them for the body. The end of a stream is that of the connection."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return
+        headers = [(b"content-length", b"8")] if scope["path"] == "/whole" else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for number, piece in enumerate((b"some", b"more")):
+            await send({"type": "http.response.body", "body": piece, "more_body": number == 0 or not headers})
+        if not headers:
+            await send({"type": "http.response.body", "body": b""})
+
+    with serving(answer, http=Protocol) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(f"GET {path} HTTP/1.0\r\nhost: x\r\n\r\n".encode())
+            reply = b"".join(iter(lambda: connection.recv(65_536), b""))
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert body == b"somemore"
+    assert b"transfer-encoding" not in head.lower()
+    assert b"connection: close" in head.lower()

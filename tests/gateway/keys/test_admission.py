@@ -36,7 +36,7 @@ class Dollars:
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
         known = model_id != "a:free"
         return Usage(
-            **usage.model_dump(exclude_none=True),
+            **usage.model_dump(include=set(TokenUsage.model_fields), exclude_none=True),
             cost_usd=usage.total_tokens * Decimal("0.01") if known else None,
             cost_status=CostStatus.PRICED if known else CostStatus.UNPRICED,
         )
@@ -155,11 +155,20 @@ def test_a_reservation_that_nobody_waits_for_any_more_ends(
     run(scenario())
 
 
-def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_stream(database: Database) -> None:
-    """With a cap on what is reserved at first, a long stream reserves more while it runs, until the budget ends."""
+START = Dollars().price("a:model", TokenUsage(input_tokens=10, output_tokens=1), datetime(2026, 11, 22, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("charges", [True, False])
+@pytest.mark.parametrize("start", [START, None], ids=["reported", "unreported"])
+def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_stream(
+    database: Database, start: Usage | None, *, charges: bool
+) -> None:
+    """With a cap on what is reserved at first, a long stream reserves more while it runs, until the budget ends. What
+    was delivered is charged, also if streams that fail are not: this one did not.
+    """
 
     async def scenario() -> tuple[int, int]:
-        setup = Setup(database, Allowance((parse_budget("0.50"),)), output_cap=10)
+        setup = Setup(database, Allowance((parse_budget("0.50"),)), output_cap=10, charges_failures=charges)
         ticket = await setup.admit()
         assert (ticket.reserved_output, ticket.may_grow) == (10, True)
         delivered = 0
@@ -170,14 +179,36 @@ def test_a_budget_that_ends_in_the_middle_of_a_stream_ends_the_stream(database: 
                 watched = ticket.watch(TextDelta("m", 0, "four"))
                 delivered += len(await watched.work_async() if isinstance(watched, Perform) else watched)
 
-        with pytest.raises(SpentBudgetError):
+        with pytest.raises(SpentBudgetError) as raised:
             await stream()
-        await ticket.settle_failed(usage(delivered), began=True)
+        reported = None if start is None else Message.assistant("four", metadata=MessageMetadata(usage=start))
+        await ticket.settle_outcome(Broken(raised.value, reported, seen=True))
         spent = await setup.spent()
         await setup.ledger.close()
         return delivered, spent.tokens
 
-    assert run(scenario()) == (40, 40)
+    delivered, spent = run(scenario())
+    assert delivered == 40
+    assert spent == 10 + 40 + 1  # the estimated or reported input, and each delta, also the one that was held back
+
+
+@pytest.mark.parametrize("end", [Broken, Abandoned])
+def test_output_that_was_counted_is_charged_however_a_stream_ends(database: Database, end: type[Any]) -> None:
+    """The start of a stream reports one token of output, and its end never comes."""
+
+    async def scenario() -> int:
+        setup = Setup(database, Allowance((parse_budget("5"),)), output_cap=10)
+        ticket = await setup.admit()
+        ticket.watch(TextDelta("m", 0, "four" * 9))
+        partial = Message.assistant("four" * 9, metadata=MessageMetadata(usage=START))
+        await ticket.settle_outcome(
+            Broken(RuntimeError("cut"), partial, seen=True) if end is Broken else Abandoned(partial=partial)
+        )
+        spent = await setup.spent()
+        await setup.ledger.close()
+        return spent.tokens
+
+    assert run(scenario()) == 10 + 9
 
 
 def test_a_model_without_a_price_is_refused_under_a_budget_in_dollars(database: Database) -> None:

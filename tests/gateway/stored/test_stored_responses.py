@@ -252,6 +252,26 @@ def test_a_background_stream_is_followed_from_any_event(start: Start) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_background_stream_of_a_slow_model_is_never_silent(start: Start, elsewhere: bool) -> None:
+    """The client has the id of its response before the model begins, and signs of life while it thinks."""
+    here = start(lambda _: sse_reply(STALL), ping_seconds=0.2)
+    there = start(answers("chat"), ping_seconds=0.2)
+    body = {"model": "house", "input": "Go", "background": True, "stream": True}
+    with here.http().stream("POST", "/v1/responses", json=body) as reply:
+        lines = reply.iter_lines()
+        created = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
+        assert (created["type"], created["sequence_number"]) == ("response.created", 0)
+        assert created["response"]["status"] == "queued"
+        if not elsewhere:
+            assert ": keep-alive" in lines
+    path = f"/v1/responses/{created['response']['id']}"
+    if elsewhere:
+        with there.http().stream("GET", path, params={"stream": "true"}) as reply:
+            assert ": keep-alive" in reply.iter_lines()
+    assert there.http().post(f"{path}/cancel").json()["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_background_response_is_cancelled(start: Start, elsewhere: bool) -> None:
     """Cancelling ends the request to the model, on whichever replica it runs, and stays the end of the response."""
     hanging = sse_reply(b": wait\n\n", STALL)

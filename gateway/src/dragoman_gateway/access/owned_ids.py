@@ -4,7 +4,8 @@ Providers keep these for the account whose key the gateway uses, which is the sa
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,19 +17,40 @@ from dragoman.errors import InvalidRequestError
 from dragoman_gateway.access.contract import Caller
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import owners
+from dragoman_gateway.errors import ThreadNotFoundError
+from dragoman_gateway.json import loads
 from dragoman_gateway.keys.records import to_microseconds
 
-_NAMES = ("file_id", "file_ids", "container", "container_id", "conversation", "vector_store_ids")
-"""The fields of requests, on every wire, that hold such ids."""
-_FILE = b'"file_id'
-"""In the bytes of a request that names files. Only such a request is read through: the other names are those of fields
-of the request itself, and of its tools."""
-_ID = re.compile(r"(?:file[-_]|cfile_|cntr_|container_|conv_|vs_)[A-Za-z0-9_-]{1,180}")
-_MADE = re.compile(rb'"((?:cntr_|container_|cfile_|file[-_])[A-Za-z0-9_-]{1,180})"')
-"""An id in a provider's reply, as a whole value."""
-_ARGUMENTS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_THREAD = "thread"
+_KINDS = {
+    "file_id": "file",
+    "file_ids": "file",
+    "container": "container",
+    "container_id": "container",
+    "conversation": "conversation",
+    "vector_store_ids": "vector store",
+    "audio": "audio",
+    "cachedContent": "cached content",
+    "cached_content": "cached content",
+    "fileSearchStoreNames": "file search store",
+    "file_search_store_names": "file search store",
+    _THREAD: _THREAD,
+}
+"""The fields that hold such ids, on every wire, and what each names."""
+_ADDRESSES = ("fileUri", "file_uri", "url", "image_url", "file_url")
+"""Fields with an address. That of a file at Google is an id."""
+_NAMES = frozenset((*_KINDS, *_ADDRESSES))
+_MADE = ("file", "container", "audio")
+"""The kinds that replies name."""
+_GOOGLE_FILE = re.compile(
+    r"\s*(?:files/|(?:[a-z]+:)?//[^/]*generativelanguage\.(?:[a-z]+\.)?googleapis\.com)", re.IGNORECASE
+)
+_ID = re.compile(r"[!-~]{1,190}")
+"""What an id may be. Any other text is one of nobody."""
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 """Blocks whose input is of a tool, and names what it likes."""
-_UNREAD = ("parameters", "input_schema", "arguments", "metadata")
+_UNREAD = frozenset(("parameters", "input_schema", "schema", "arguments", "args", "response", "metadata", "headers"))
+"""Fields in which a client, a tool or a model chooses the names."""
 
 
 class OwnedIds:
@@ -51,29 +73,37 @@ class OwnedIds:
         self.dropped = 0
         """Ids that are not remembered, because the database did not answer: they do not work again."""
 
-    async def check(self, caller: Caller, body: bytes, fields: dict[str, Any]) -> None:
-        """Raise InvalidRequestError if the request names an id that this caller did not make. The answer is the same
-        for an id of another key and for one that does not exist.
+    async def check(self, caller: Caller, fields: dict[str, Any]) -> None:
+        """Raise InvalidRequestError or ThreadNotFoundError if the request names an id that this caller did not make.
+        The answer is the same for an id of another key and for one that does not exist.
+
+        The fields are read and not the bytes, which can write a name in many ways. It takes no longer.
         """
         if caller.key_id is None:
             return
-        found = _find_ids(fields) if _FILE in body else _find_top_ids(fields)
-        named = {each for each in found if not any(fnmatchcase(each, glob) for glob in self._shared)}
+        named = {
+            each: kind for each, kind in _find_ids(fields) if not any(fnmatchcase(each, glob) for glob in self._shared)
+        }
         if not named:
             return
-        query = select(owners.c.id).where(owners.c.id.in_(named), owners.c.owner == caller.owner)
+        asked = [each for each in named if _ID.fullmatch(each)]
+        query = select(owners.c.id).where(owners.c.id.in_(asked), owners.c.owner == caller.owner)
         owned = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
-        for each in sorted(named - owned):
+        for each in sorted(named.keys() - owned):
+            if named[each] == _THREAD:
+                raise ThreadNotFoundError
             raise InvalidRequestError(
-                f"there is no {_kind(each)} '{each}': an id works only for the key that made it", status=400
+                f"there is no {named[each]} {each!r:.200}: an id works only for the key that made it", status=400
             )
 
-    async def record(self, caller: Caller, ids: set[str]) -> None:
-        """Remember the ids that a reply to this caller named. An id keeps its first owner."""
+    async def record(self, caller: Caller, ids: Mapping[str, str]) -> None:
+        """Remember the ids that a reply to this caller named, by their kinds. An id keeps its first owner."""
         if caller.key_id is None or not ids:
             return
         until = to_microseconds(self._clock() + self._lifetime)
-        rows = [{"id": each, "owner": caller.owner, "kind": _kind(each), "expires_at": until} for each in sorted(ids)]
+        rows = [
+            {"id": each, "owner": caller.owner, "kind": kind, "expires_at": until} for each, kind in sorted(ids.items())
+        ]
 
         def work(connection: Connection) -> None:
             dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
@@ -82,41 +112,67 @@ class OwnedIds:
         await self._database.write(work)
 
 
-def find_made_ids(data: bytes) -> set[str]:
-    """Return the ids that bytes of a reply name."""
-    return {found.decode() for found in _MADE.findall(data)}
+def may_name_ids(data: bytes) -> bool:
+    """Whether bytes of a reply may name ids that `find_made_ids` finds. It is asked for each piece of each stream."""
+    return b"file_id" in data or b"container_id" in data or b'"container"' in data or b'"audio"' in data
 
 
-def _find_top_ids(fields: dict[str, Any]) -> Iterator[str]:
-    tools = fields.get("tools")
-    for part in (fields, *(tools if isinstance(tools, list) else ())):
-        if isinstance(part, dict):
-            for name in _NAMES:
-                if name in part:
-                    yield from _ids_of(part[name])
+def find_made_ids(data: bytes, *, threads: bool = False) -> dict[str, str]:
+    """Return the ids that a reply, or whole events of one, names, and their kinds. What a client or a model wrote into
+    it is none. ``threads``: whether the reply's message can be continued by its id.
+    """
+    found: dict[str, str] = {}
+    for reply in _parse(data):
+        message = reply.get("message", reply)
+        if threads and isinstance(message, dict) and message.get("type") == "message":
+            found[str(message.get("id"))] = _THREAD
+        found |= {each: kind for each, kind in _find_ids(reply.get("response", reply)) if kind in _MADE}
+    return {each: kind for each, kind in found.items() if _ID.fullmatch(each)}
 
 
-def _find_ids(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _find_ids(each)
-    elif isinstance(value, dict):
-        is_call = value.get("type") in _ARGUMENTS
-        for name, each in value.items():
-            if name in _UNREAD or (is_call and name == "input"):
+def _parse(data: bytes) -> list[dict[str, Any]]:
+    """Return the objects of a whole reply, or of events."""
+    try:
+        values = [loads(data)]
+    except ValueError:
+        values = []
+        for line in data.splitlines():
+            with suppress(ValueError):
+                values.append(loads(line.removeprefix(b"data:")))
+    return [each for each in values if isinstance(each, dict)]
+
+
+def _find_ids(fields: Any) -> Iterator[tuple[str, str]]:
+    """Yield each id that a request or a reply names, and its kind."""
+    left = [fields]
+    while left:
+        value = left.pop()
+        if type(value) is list:
+            left += [each for each in value if type(each) is dict or type(each) is list]
+        elif type(value) is dict:
+            if not _NAMES.isdisjoint(value):
+                yield from _ids_of(value)
+            is_call = value is not fields and value.get("type") in _CALLS
+            for name, each in value.items():
+                if (type(each) is dict or type(each) is list) and name not in _UNREAD:
+                    if name == "variables" and type(each) is dict:  # named by the client, with files as values
+                        left.append(list(each.values()))
+                    elif not ((is_call and name == "input") or (name == "annotations" and type(each) is dict)):
+                        left.append(each)
+
+
+def _ids_of(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the ids in the fields of one object."""
+    for name in _NAMES & fields.keys():
+        value = fields[name]
+        for each in value if isinstance(value, list) else (value,):
+            if name == _THREAD:
+                found = each.get("previous_message_id") if isinstance(each, dict) else None
+            else:
+                found = each.get("id") if isinstance(each, dict) else each
+            if not isinstance(found, str) or not found or (name == "audio" and found is each):
                 continue
-            if name in _NAMES:
-                yield from _ids_of(each)
-            if isinstance(each, (dict, list)):
-                yield from _find_ids(each)
-
-
-def _ids_of(value: Any) -> Iterator[str]:
-    for each in value if isinstance(value, list) else [value.get("id") if isinstance(value, dict) else value]:
-        if isinstance(each, str) and _ID.fullmatch(each):
-            yield each
-
-
-def _kind(owned: str) -> str:
-    prefix = re.split("[-_]", owned, maxsplit=1)[0]
-    return {"cntr": "container", "cfile": "file", "conv": "conversation", "vs": "vector store"}.get(prefix, prefix)
+            if name not in _ADDRESSES:
+                yield found, _KINDS[name]
+            elif _GOOGLE_FILE.match(found):
+                yield found, "file"

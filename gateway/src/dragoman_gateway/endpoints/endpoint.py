@@ -18,7 +18,6 @@ from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.body import parse_body
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.means import Means
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.streamed import answer_streamed
@@ -50,15 +49,22 @@ class Endpoint:
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
-            raise
+            if not self._gateway.draining:
+                raise
+            record.broken = True
+            if not record.status:  # the drain is over, and nothing was sent
+                await self._fail(self._gateway.cut_off(), record, send)
         except Exception as error:
-            failed = error_response(self._wire, error, record.model, named(self._wire, request_id))
-            record.status, record.model, record.error = failed.status, "", type(error).__name__
-            await failed.send(send)
+            await self._fail(error, record, send)
         finally:
             self._gateway.finish(record)
             if generation is not None:
                 await generation.leave()
+
+    async def _fail(self, error: Exception, record: RequestRecord, send: Send) -> None:
+        failed = error_response(self._wire, error, record.model, record.request_id)
+        record.status, record.model, record.error = failed.status, "", type(error).__name__
+        await failed.send(send)
 
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error."""
@@ -93,7 +99,7 @@ class Endpoint:
 
         async def run(receive: Receive, send: Send) -> None:
             try:
-                await self._answer(exchange, turn, receive, send)
+                await self._answer(exchange, turn, receive, exchange.services.recording(turn.request, send))
             finally:
                 self._gateway.finish(turn.request.record)
                 await generation.leave()

@@ -7,17 +7,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from dragoman.errors import NotFoundError
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.openapi import openapi
-from dragoman_gateway.errors import ClientError, UnavailableError
+from dragoman_gateway.errors import ClientError, NoAddressError, UnavailableError
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.keys.spend_page import spend_page
 from dragoman_gateway.models.listing import find_model, list_models
 from dragoman_gateway.running import metrics
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.wires import Wire, wire_of
 
 
@@ -97,7 +95,7 @@ class _MethodError(ClientError):
 
 
 def _error(wire: Wire, error: Exception) -> Response:
-    written = error_response(wire, error, "", named(wire, new_request_id()))
+    written = error_response(wire, error, "", new_request_id())
     reply = Response(written.body, written.status)
     reply.raw_headers += written.headers
     return reply
@@ -106,7 +104,7 @@ def _error(wire: Wire, error: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     path = request.url.path
     hint = "give the base URL without /v1" if path.startswith("/v1/v1/") else "/openapi.json lists the addresses"
-    return _error(wire_of(request.headers), NotFoundError(f"there is no address {path!r:.120}; {hint}"))
+    return _error(wire_of(request.headers), NoAddressError(f"there is no address {path!r:.120}; {hint}"))
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:

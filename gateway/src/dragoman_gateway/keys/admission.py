@@ -21,7 +21,7 @@ from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger import Ledger, SpentBudgetError
 from dragoman_gateway.keys.rates import Grants, Rates
 
 _CHARACTERS_PER_TOKEN = 4
@@ -232,12 +232,19 @@ class Ticket:
 
     async def settle_outcome(self, outcome: SendOutcome) -> None:
         """Settle by how an attempt ended."""
+        if self._characters and isinstance(outcome, (Broken, Abandoned)) and outcome.partial is not None:
+            # bytes that go through are sent before all of their events were counted
+            arrived = sum(len(getattr(block, "text", "")) for block in outcome.partial.content)
+            self._characters = max(self._characters, arrived)
         match outcome:
             case Replied():
                 await self.settle(outcome.message.usage)
             case Broken():
                 usage = None if outcome.partial is None else outcome.partial.usage
-                await self.settle_failed(usage, began=outcome.seen, counts=False)
+                if isinstance(outcome.error, SpentBudgetError):  # the gateway cut it, and not the provider
+                    await self._end(self._lower_bound(usage))
+                else:
+                    await self.settle_failed(usage, began=outcome.seen, counts=False)
             case Abandoned():
                 reply = outcome.partial or outcome.billed
                 await self.settle_failed(None if reply is None else reply.usage, began=outcome.partial is not None)
@@ -245,17 +252,19 @@ class Ticket:
                 await self.settle_failed(None, began=False)
 
     async def settle(self, usage: Usage | None) -> None:
-        """Replace the reservation by the usage of a reply. A reply without counts costs its estimated input."""
+        """Replace the reservation by the usage of a reply. One without counts costs its estimated input, and the output
+        that was counted here."""
         await self._end(self._lower_bound() if usage is None else usage)
 
     async def settle_failed(self, usage: Usage | None, *, began: bool, counts: bool = True) -> None:
         """Settle a stream that broke, or that the client left: the provider bills what it made. What it reported is
         the lower bound; without a report, that is the estimated input if the reply had begun, and nothing otherwise.
+        Output that was counted here is charged even if the report has less: most streams report theirs at the end.
         ``counts``: whether it counts under limits of requests. One that the provider broke does not: clients ask again.
         """
         if not self._admission.charges_failures:
             usage, began = None, False
-        await self._end(usage or (self._lower_bound() if began else None), requests=int(counts))
+        await self._end(self._lower_bound(usage) if usage or began else None, requests=int(counts))
 
     def release(self) -> None:
         """End the reservation of a request that was never sent."""
@@ -272,14 +281,18 @@ class Ticket:
         self._admission.ledger.book(self._id, self._scopes, amount)
         await self._admission.rates.settle(self.grants, usage, requests=requests)
 
-    def _lower_bound(self) -> Usage | None:
-        """Return the price of the estimated input; None if nothing had to be reserved and only the provider could read
-        the request."""
+    def _lower_bound(self, reported: Usage | None = None) -> Usage | None:
+        """Return what a reply costs at least: what was reported or else the estimated input, and all output that was
+        counted. None if nothing had to be reserved and only the provider could read the request."""
+        output = self._characters // _CHARACTERS_PER_TOKEN
+        if reported is not None and reported.output_tokens >= output:
+            return reported
         try:
             use = self.use
         except DragomanError:
-            return None
-        return self._prices.price(use.model, use.input, self._admission.clock())
+            return reported
+        used: TokenUsage = use.input if reported is None else reported
+        return self._prices.price(use.model, used.model_copy(update={"output_tokens": output}), self._admission.clock())
 
 
 def scopes_of(caller: Caller) -> tuple[str, ...]:

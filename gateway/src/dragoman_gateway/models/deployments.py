@@ -4,8 +4,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dragoman import AsyncClient, ConfigurationError, ProviderError, get_adapter
 from dragoman.errors import (
@@ -42,12 +43,24 @@ _ACCOUNT = (AuthenticationError, BillingError, PermissionDeniedError, NotFoundEr
 _ACCOUNT_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 2.0, 60.0
 
 
+def _check_model(model: str) -> str:
+    try:
+        get_adapter(model)
+    except DragomanError as error:
+        raise ValueError(str(error)) from None
+    return model
+
+
+KnownModel = Annotated[str, AfterValidator(_check_model)]
+"""A model of a provider that is installed, as ``provider:model``."""
+
+
 class DeploymentSettings(BaseModel):
     """One place where a model is asked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str
+    model: KnownModel
     """The model, as ``provider:model``."""
     weight: int = Field(default=1, ge=0)
     """Its share of the requests; 0 for one that is asked only if the others fail."""

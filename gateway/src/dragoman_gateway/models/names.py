@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from dragoman import AsyncClient, get_adapter
-from dragoman.errors import NotFoundError, PermissionDeniedError, UnknownProviderError
+from dragoman.errors import NotFoundError, UnknownProviderError
 from dragoman_gateway.access import Caller
+from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.models.deployments import Deployment, Deployments, DeploymentSettings, build
 
 ModelSettings = str | Sequence[DeploymentSettings]
@@ -36,13 +37,18 @@ class Models:
         """
         rule, model = self._find(name)
         if not self._allows(caller, name, model):
-            raise PermissionDeniedError(f"this key may not use the model {name!r:.120}")
+            raise ModelDeniedError(f"{name!r:.120}")
         return self._deployments.get(rule) or self._alone(model)
 
     @property
     def configured(self) -> tuple[str, ...]:
         """All models that the names of the settings may ask."""
-        return tuple(dict.fromkeys(place.model for each in self._deployments.values() for place in each.all))
+        return tuple(dict.fromkeys(place.model for place in self.places))
+
+    @property
+    def places(self) -> tuple[Deployment, ...]:
+        """All places that the names of the settings may ask."""
+        return tuple(place for each in self._deployments.values() for place in each.all)
 
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
         """Return the rule that each model has to pass that is asked for the name; None for no rule.

@@ -20,7 +20,7 @@ from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.callers import CallerClients
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
-from dragoman_gateway.running.preload import preload
+from dragoman_gateway.running.preload import missing_keys, preload
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.server.logs import log_request
@@ -94,6 +94,11 @@ class Generation:
             other_wire=self.settings.other_wire,
         )
 
+    def warn_of_missing_keys(self) -> None:
+        """Log what requests to the models of the settings lack: a key may still be stored while the gateway runs."""
+        for problem, models in missing_keys(self.models.places).items():
+            logger.warning("requests to %s will fail: %s", ", ".join(models), problem)
+
     @property
     def may_store(self) -> bool:
         """Whether requests may begin, as far as the store is concerned."""
@@ -149,6 +154,12 @@ class Gateway:
         generations = (self.current, *self._old)
         stored = sum(each.behind.dropped for each in generations if each.behind is not None)
         return {**self.services.dropped(), "request": stored}
+
+    def cut_off(self) -> UnavailableError:
+        """Return the error of a request that the gateway did not wait for any longer."""
+        return UnavailableError(
+            "the gateway ended before the model had answered: ask again", retry_after=_RETRY_SECONDS
+        )
 
     def enter(self) -> Generation:
         """Begin a request. Raises UnavailableError while the gateway ends, above its limit, and without a store that it
@@ -207,12 +218,14 @@ class Gateway:
         await close_idle_connections_async()
 
     def preload(self) -> None:
-        """Load what the first request would load."""
+        """Load what the first request would load, and say which models lack a key."""
         preload(self.current.models.configured)
+        self.current.warn_of_missing_keys()
 
     def _reload(self, load: Callable[[], Generation]) -> Generation:
         generation = self._with_access(load())
         preload(generation.models.configured)
+        generation.warn_of_missing_keys()
         return generation
 
     def _with_access(self, generation: Generation) -> Generation:

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, Role, TextBlock, get_adapter
-from dragoman.errors import DragomanError
+from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.pricing import price_table
+from dragoman.transport.keys.credentials import Credentials
+from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.wires import WIRES
 
@@ -20,6 +22,21 @@ def preload(models: Iterable[str]) -> None:
         with suppress(DragomanError):  # a wrong setting is the error of its requests
             price_table().find(model)
             _rehearse(get_adapter(model))
+
+
+def missing_keys(places: Iterable[Deployment]) -> dict[str, list[str]]:
+    """Return what is missing to ask some models, with the models. Nobody is asked."""
+    missing: dict[str, list[str]] = {}
+    for place in places:
+        adapter = get_adapter(place.model)
+        settings = (place.client.config.providers or {}).get(adapter.provider, {})
+        if adapter.transport != "http" or "client" in settings:  # it has a way of its own to prove who asks
+            continue
+        try:
+            Credentials(settings.get("api_key"), settings.get("base_url")).target(adapter)
+        except ConfigurationError as error:
+            missing.setdefault(str(error), []).append(place.model)
+    return missing
 
 
 def _rehearse(adapter: Adapter) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, select
 from starlette.types import Message, Send
 
-from dragoman.errors import PermissionDeniedError
 from dragoman.limits import Limits
 from dragoman_gateway.access import Access, Caller, OpenAccess
-from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids
+from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table
-from dragoman_gateway.errors import UnavailableError
+from dragoman_gateway.errors import DeniedError, UnavailableError
 from dragoman_gateway.json import dumps
 from dragoman_gateway.keys.access import KeyAccess, OpenUntilKeys
 from dragoman_gateway.keys.admission import Admission
@@ -56,7 +55,9 @@ class Services:
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
         self.keeps = responses.keep
-        self.background = Background(self.responses, max_runs=responses.max_background)
+        self.background = Background(
+            self.responses, max_runs=responses.max_background, ping_seconds=settings.ping_seconds
+        )
         self.states = (
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
         )
@@ -105,13 +106,14 @@ class Services:
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_made", "_services", "state", "stored")
+    __slots__ = ("_made", "_services", "_threads", "state", "stored")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self.stored: StoredTurn | None = None
         self.state: RequestState | None = None
         self._made: frozenset[str] = frozenset()
+        self._threads = False
 
     async def prepare(self, request: ClientRequest) -> ClientRequest:
         """Return the request as the model gets it. Raises PermissionDeniedError, InvalidRequestError for an id of
@@ -119,8 +121,9 @@ class RequestServices:
         """
         check_caller(request.caller, request.wire.name)
         services, caller, fields = self._services, request.caller, request.fields
+        self._threads = "thread" in fields
         try:
-            await services.owned.check(caller, request.body, fields)
+            await services.owned.check(caller, fields)
         except DatabaseUnavailableError:
             raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
         if request.wire.name == "chat" and services.states is not None:
@@ -161,20 +164,17 @@ class RequestServices:
         """Return what notes the owner of the ids that the reply names before its bytes are sent."""
 
         async def note_and_send(message: Message) -> None:
-            if new := find_made_ids(message["body"]) - self._made:
-                self._made |= new
+            made = find_made_ids(message["body"], threads=self._threads)
+            if new := {each: kind for each, kind in made.items() if each not in self._made}:
+                self._made |= new.keys()
                 try:
                     await self._services.owned.record(caller, new)
                 except DatabaseUnavailableError:
                     self._services.owned.dropped += len(new)
             await send(message)
 
-        return lambda message: note_and_send(message) if _may_name_ids(message.get("body", b"")) else send(message)
-
-
-def _may_name_ids(body: bytes) -> bool:
-    """Whether bytes of a reply may name ids that `find_made_ids` finds. It is asked for each piece of each stream."""
-    return b"file_" in body or b"file-" in body or b"cntr_" in body or b"container_" in body
+        may_name = (lambda body: b'"message"' in body or may_name_ids(body)) if self._threads else may_name_ids
+        return lambda message: note_and_send(message) if may_name(message.get("body", b"")) else send(message)
 
 
 def requires_keys(settings: GatewaySettings) -> bool:
@@ -200,9 +200,9 @@ def has_keys(database: Database) -> bool:
 def check_caller(caller: Caller, endpoint: str) -> None:
     """Raise PermissionDeniedError if the caller may not use an endpoint that asks models."""
     if caller.admin:
-        raise PermissionDeniedError("an admin key calls no models: use another key", status=403)
+        raise DeniedError("an admin key calls no models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
-        raise PermissionDeniedError(f"this key may not use {endpoint}", status=403)
+        raise DeniedError(f"this key may not use {endpoint}")
 
 
 def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:

@@ -11,7 +11,7 @@ import uvicorn
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
 from dragoman_gateway.running.services import requires_keys
-from dragoman_gateway.running.state_keys import VARIABLE, new_state_key
+from dragoman_gateway.running.state_keys import VARIABLE, new_state_key, read_state_keys
 from dragoman_gateway.server.logs import configure_logs
 from dragoman_gateway.server.process import Server
 from dragoman_gateway.server.protocol import Protocol
@@ -47,6 +47,8 @@ def serve(
         os.environ[MODEL_VARIABLE] = model
     changes = {"host": host, "port": port, "workers": workers}
     settings = read_settings()
+    if keys := os.environ.get(VARIABLE):
+        read_state_keys(keys)
     settings = GatewaySettings.from_table(
         {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     )
@@ -54,7 +56,8 @@ def serve(
     with listen(settings.host, settings.port) as listener:
         host, port = listener.getsockname()[:2]
         typer.echo(f"Dragoman gateway: http://{f'[{host}]' if ':' in str(host) else host}:{port}", err=True)
-        os.environ.setdefault(VARIABLE, new_state_key())  # all workers need the same
+        if not os.environ.get(VARIABLE):
+            os.environ[VARIABLE] = new_state_key()  # all workers need the same
         run(settings, listener)
 
 

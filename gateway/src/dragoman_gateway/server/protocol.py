@@ -1,6 +1,9 @@
-"""uvicorn's HTTP protocol, which sends the head of a reply together with the first bytes of its body."""
+"""uvicorn's HTTP protocol, which sends the head of a reply together with the first bytes of its body, and no chunks to
+clients of HTTP/1.0."""
 
 import asyncio
+import math
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -11,6 +14,23 @@ _HEAD = b"HTTP/"
 class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base class
         super().connection_made(_JoiningTransport(transport, self.loop))  # type: ignore[arg-type]  # has its methods
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.scope["http_version"] == "1.0" and self.cycle is not None:
+            self.cycle.send = partial(_send_without_chunks, self.cycle)  # type: ignore[method-assign]
+
+
+async def _send_without_chunks(cycle: Any, message: Any) -> None:
+    """Send a message of a reply to a client of HTTP/1.0: without a length, the body ends with the connection (RFC 9112,
+    section 6.1)."""
+    if message["type"] == "http.response.start":
+        if not any(name.lower() == b"content-length" for name, _ in message.get("headers", ())):
+            cycle.keep_alive = cycle.chunked_encoding = False
+            cycle.expected_content_length = math.inf
+    elif cycle.expected_content_length == math.inf and not message.get("more_body", False):
+        cycle.expected_content_length = len(message.get("body", b""))  # the last bytes
+    await type(cycle).send(cycle, message)
 
 
 class _JoiningTransport:

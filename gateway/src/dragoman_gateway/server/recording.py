@@ -21,7 +21,6 @@ from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.body import read_body, read_headers
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.heads import named
 from dragoman_gateway.turn.inflate import inflate
 from dragoman_gateway.wires import wire_of_path
 
@@ -159,7 +158,7 @@ def _address(scope: Scope) -> str:
 
 def _refuse(request: Request, error: ClientError) -> Response:
     wire = wire_of_path(request.url.path, request.headers)
-    written = error_response(wire, error, "", named(wire, new_request_id()))
+    written = error_response(wire, error, "", new_request_id())
     reply = Response(written.body, written.status)
     reply.raw_headers += written.headers
     return reply

@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_CAP = 256 * 1024
 """Bytes. Agents put some of their state into headers, and need far less."""
 
+_LINE = len(": \r\n")
 _TOO_SLOW = (408, "Request Timeout", "the head of the request did not arrive in time")
 _TOO_LARGE = (431, "Request Header Fields Too Large", "the head of the request is too large")
 
@@ -27,6 +28,7 @@ def with_bounded_heads(
             super().__init__(*arguments, **named)
             self._in_head = False
             self._head_size = 0
+            self._may_be_large = False
             self._head_timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
@@ -34,6 +36,7 @@ def with_bounded_heads(
             self._start_timer()
 
         def data_received(self, data: bytes) -> None:
+            self._may_be_large = self._head_size + len(data) > cap
             super().data_received(data)
             if not self._in_head:  # most heads arrive in one piece
                 return
@@ -51,6 +54,9 @@ def with_bounded_heads(
             self._in_head = False
             self._stop_timer()
             super().on_headers_complete()
+            if self._may_be_large and _size_of_head(self.url, self.headers) > cap:
+                self.cycle.disconnected = True  # its task has not run yet: to it, the client has left
+                self._refuse(_TOO_LARGE)
 
         def connection_lost(self, error: Exception | None) -> None:
             self._stop_timer()
@@ -69,10 +75,14 @@ def with_bounded_heads(
             self._stop_timer()
             if self.transport.is_closing():
                 return
-            if self._head_size:
+            if self._head_size or self._may_be_large:
                 status, name, text = reason
                 head = f"HTTP/1.1 {status} {name}\r\ncontent-type: text/plain\r\ncontent-length: {len(text)}\r\n"
                 self.transport.write(f"{head}connection: close\r\n\r\n{text}".encode())
             self.transport.close()
 
     return Bounded
+
+
+def _size_of_head(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    return len(url) + sum(len(name) + len(value) + _LINE for name, value in headers)

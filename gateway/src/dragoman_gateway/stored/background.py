@@ -15,6 +15,7 @@ from dragoman_gateway.stored.events import ENDS, FrameSplitter, ResponseEvent, r
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
+from dragoman_gateway.wires.responses import WIRE
 
 logger = logging.getLogger("dragoman.gateway")
 
@@ -27,15 +28,19 @@ _RENEW_SECONDS = 1.0
 """How often a run asks whether it was cancelled on another replica."""
 _POLL_SECONDS = 0.5
 _STORE_TRIES = 5
+_CREATED = "response.created"
 _RETRY_AFTER = 5.0
 
 
 class Background:
-    """The background responses of one replica. ``max_runs`` is how many may run at the same time."""
+    """The background responses of one replica. ``max_runs`` is how many may run at the same time, and ``ping_seconds``
+    the silence after which who follows one gets a sign of life.
+    """
 
-    def __init__(self, store: ResponseStore, *, max_runs: int = 1_000) -> None:
+    def __init__(self, store: ResponseStore, *, max_runs: int = 1_000, ping_seconds: float = 10.0) -> None:
         self._store = store
         self._max_runs = max_runs
+        self._ping_seconds = ping_seconds
         self._runs: dict[str, _Run] = {}
 
     def __len__(self) -> int:
@@ -60,17 +65,22 @@ class Background:
         """Yield the events of a streamed response after a number, those that are still to come included."""
         run = self._runs.get(stored.id)
         if run is not None:
-            async for frame in run.follow(after):
+            async for frame in run.follow(after, self._ping_seconds):
                 yield frame
             return
+        silent = 0.0
         while True:
             current = await self._store.find(stored.id, stored.owner)
             for number, frame in await self._store.events(stored.id, after):
-                after = number
+                after, silent = number, 0.0
                 yield frame
             if current is None or not current.is_open:  # it was read before the events: they are complete
                 return
+            if silent >= self._ping_seconds:
+                silent = 0.0
+                yield WIRE.ping
             await asyncio.sleep(_POLL_SECONDS)
+            silent += _POLL_SECONDS
 
     async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
         """Cancel a response, here or on another replica, and return it as it is now."""
@@ -108,6 +118,8 @@ class _Run:
         self._streams = False
         self._failure = "the response ended before it was complete"
         self._ending: asyncio.Task[None] | None = None
+        if stored.streamed:  # the client has its id before the model begins, which may take minutes
+            self._add(ResponseEvent({"type": _CREATED, "sequence_number": 0, "response": stored.response}))
         self.task = asyncio.create_task(self._run())
 
     def stop(self) -> None:
@@ -115,7 +127,7 @@ class _Run:
         self._failure = "the gateway stopped before the response was complete"
         self.task.cancel()
 
-    async def follow(self, after: int) -> AsyncIterator[bytes]:
+    async def follow(self, after: int, ping_seconds: float) -> AsyncIterator[bytes]:
         index = 0
         while True:
             while index < len(self._events):
@@ -125,8 +137,10 @@ class _Run:
                     yield frame
             if self._done:
                 return
-            news = self._news
-            await news.wait()
+            try:
+                await asyncio.wait_for(self._news.wait(), ping_seconds)
+            except TimeoutError:
+                yield WIRE.ping
 
     async def _run(self) -> None:
         tending = asyncio.create_task(self._tend())
@@ -155,17 +169,21 @@ class _Run:
 
     def _take(self, frame: bytes) -> None:
         event = read_event(frame)
-        if event is None:  # a sign of life
+        if event is None or event.type == _CREATED:  # a sign of life, or what was said already
             return
         if event.response is not None:
             event = event.with_response(self._own_fields())
             if event.type in ENDS:
                 self._final = event.response
-            frame = event.encode()
-        self._add(event.number, frame)
+            frame = b""
+        self._add(event, frame)
 
-    def _add(self, number: int, frame: bytes) -> None:
-        self._events.append((number, frame))
+    def _add(self, event: ResponseEvent, frame: bytes = b"") -> None:
+        """Append an event, as the bytes that it came in. A number that an event before it has becomes the next one."""
+        least = self._events[-1][0] + 1 if self._events else 0
+        if event.number < least:
+            event, frame = ResponseEvent({**event.data, "sequence_number": least}), b""
+        self._events.append((event.number, frame or event.encode()))
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -192,13 +210,7 @@ class _Run:
     async def _end(self) -> None:
         response = self._whole_response()
         if self._final is None and self._stored.streamed:
-            if not self._events:
-                created = {**self._stored.response, "status": "in_progress"}
-                self._add(0, ResponseEvent({"type": "response.created", "sequence_number": 0, "response": created}
-                                           ).encode())  # fmt: skip
-            number = self._events[-1][0] + 1
-            failed = ResponseEvent({"type": "response.failed", "sequence_number": number, "response": response})
-            self._add(number, failed.encode())
+            self._add(ResponseEvent({"type": "response.failed", "response": response}))
         for attempt in range(_STORE_TRIES):
             try:
                 await self._keep_events()

@@ -1,24 +1,31 @@
 """Errors in the shape of a client's wire."""
 
 import logging
+import re
 from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
-from dragoman.errors import ContentFilterError, DragomanError, ServerError
-from dragoman_gateway.errors import ClientError, ServerStateError
+from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ProviderError, ServerError
+from dragoman_gateway.errors import ClientError, OwnCodeError, ServerStateError, ThreadNotFoundError
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.turn.heads import REQUEST_ID
 from dragoman_gateway.turn.replies import Headers, Response
 from dragoman_gateway.wires import Wire
 
 logger = logging.getLogger("dragoman.gateway")
 
+_ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _HIDDEN = "the request could not be answered because of an internal error"
 
 
-def to_known(error: Exception) -> DragomanError:
-    """Return an error that a client may see. What nobody foresaw is logged, and is an internal error to the client."""
+def to_known(error: Exception, model: str = "") -> DragomanError:
+    """Return an error that a client may see. What nobody foresaw is logged, and is an internal error to the client. A
+    mistake in the settings is logged too: the operator can mend it, and no client.
+    """
     if isinstance(error, PolicyDeniedError):
         return ContentFilterError(str(error))
+    if isinstance(error, ConfigurationError):
+        logger.error("a request for %s failed: %s", model or "an unknown model", error)
     if isinstance(error, DragomanError):
         return error
     logger.error("a request failed", exc_info=error)
@@ -32,22 +39,36 @@ def encoded_headers(written: WireResponse, given: Headers) -> Headers:
     return [each for each in found if each[0] not in names]
 
 
-def error_response(wire: Wire, error: Exception, model: str, headers: Headers) -> Response:
-    """Return an error as the wire's provider would send it."""
-    known = to_known(error)
+def error_response(wire: Wire, error: Exception, model: str, request_id: str) -> Response:
+    """Return an error as the wire's provider would send it. An error of that provider keeps its id, as a reply does."""
+    known = to_known(error, model)
     adapter = wire.adapter(model)
     written_error = known.provider_error if isinstance(known, ClientError) else known
     written = adapter.to_wire_response(written_error, RequestContext(model=str(adapter.model_id)))
-    status, body = written.status, written.body
+    shown = _own_id(known, wire) or request_id
+    status, fields = written.status, loads(written.body)
+    if "request_id" in fields:  # clients show this one or that of the header
+        fields["request_id"] = shown
     if isinstance(known, ClientError):
         status = known.status
-        added: dict[str, Any] = {}
-        if (kind := wire.error_types.get(status)) is not None:
-            added["type"] = kind
-        if isinstance(known, ServerStateError) and known.details:
-            added["details"] = known.details
-        if added:
-            fields = loads(body)
-            fields["error"] |= added
-            body = dumps(fields)
-    return Response(status, [*headers, *encoded_headers(written, headers)], body)
+    if isinstance(fields["error"], dict):  # Ollama's is a text
+        _refine(fields["error"], known, wire)
+    headers = [(wire.request_id_header, shown.encode()), (REQUEST_ID, request_id.encode())]
+    return Response(status, [*headers, *encoded_headers(written, headers)], dumps(fields))
+
+
+def _refine(fields: dict[str, Any], error: DragomanError, wire: Wire) -> None:
+    """Set what the gateway's own errors say otherwise than the wire does for their class."""
+    if isinstance(error, OwnCodeError) and isinstance(fields.get("code"), str):
+        fields["code"] = error.own_code
+    if isinstance(error, ClientError) and (kind := wire.error_types.get(error.status)) is not None:
+        fields["type"] = kind
+    if isinstance(error, (ServerStateError, ThreadNotFoundError)) and error.details:
+        fields["details"] = error.details
+
+
+def _own_id(error: DragomanError, wire: Wire) -> str | None:
+    """Return the id that the provider of the client's wire gave the request."""
+    if not isinstance(error, ProviderError) or error.provider != wire.provider:
+        return None
+    return error.request_id if _ID.fullmatch(error.request_id or "") else None

@@ -7,6 +7,9 @@ import zstandard
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError
 
 _MAX_WINDOW = 64 * 1024 * 1024
+_MAX_MEMBERS = 100
+"""Parts of a gzip body. Each costs a copy of what follows it."""
+_GZIP = b"\x1f\x8b"
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -29,16 +32,27 @@ def inflate(body: bytes, encodings: str, cap: int) -> bytes:
 
 
 def _inflate_zlib(body: bytes, window: int, cap: int) -> bytes:
-    inflater = zlib.decompressobj(window)
-    try:
-        plain = inflater.decompress(body, cap + 1)
-    except zlib.error as error:
-        raise ClientError(f"the compressed body is damaged: {error}") from None
-    if len(plain) > cap:
-        raise BodyTooLargeError(cap)
-    if not inflater.eof:
-        raise ClientError("the compressed body is incomplete")
-    return plain
+    """A gzip body may have several members (RFC 1952, section 2.2)."""
+    pieces: list[bytes] = []
+    left = cap
+    for _ in range(_MAX_MEMBERS):
+        inflater = zlib.decompressobj(window)
+        try:
+            plain = inflater.decompress(body, left + 1)
+        except zlib.error as error:
+            raise ClientError(f"the compressed body is damaged: {error}") from None
+        if len(plain) > left:
+            raise BodyTooLargeError(cap)
+        if not inflater.eof:
+            raise ClientError("the compressed body is incomplete")
+        body = inflater.unused_data
+        if not pieces and not body:
+            return plain
+        pieces.append(plain)
+        left -= len(plain)
+        if not body.startswith(_GZIP):
+            return b"".join(pieces)
+    raise ClientError(f"the compressed body has more than {_MAX_MEMBERS} parts")
 
 
 def _inflate_zstd(body: bytes, cap: int) -> bytes:

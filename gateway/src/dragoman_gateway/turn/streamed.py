@@ -24,7 +24,7 @@ from dragoman.events import MessageComplete, ToolUseStart
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.errors import error_response, to_known
 from dragoman_gateway.turn.frames import WholeFrames
-from dragoman_gateway.turn.heads import named, reply_head
+from dragoman_gateway.turn.heads import reply_head
 from dragoman_gateway.turn.replies import Departure, Headers, StreamBody
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.usage_chunk import hide_usage
@@ -45,6 +45,7 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
     except asyncio.CancelledError:
         record.broken = True
         if not (departure.seen or answer.body.unread):
+            record.status = 200 if answer.body.started else 0
             raise
     except Exception as error:
         await answer.fail(error)
@@ -151,7 +152,7 @@ class _Answer:
         request.record.error = type(error).__name__
         if not self.body.started:
             self.body.stop()
-            response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
+            response = error_response(request.wire, error, request.model, request.request_id)
             request.record.status = response.status
             await response.send(self._send)
             return

@@ -5,7 +5,7 @@ import asyncio
 from starlette.types import Receive, Send
 
 from dragoman_gateway.turn.errors import encoded_headers, error_response
-from dragoman_gateway.turn.heads import named, reply_head
+from dragoman_gateway.turn.heads import reply_head
 from dragoman_gateway.turn.replies import Departure, Response
 from dragoman_gateway.turn.turn import Turn
 
@@ -35,7 +35,7 @@ async def ask_watched(turn: Turn, receive: Receive) -> Response | None:
         return None
     except Exception as error:
         request.record.error = type(error).__name__
-        response = error_response(request.wire, error, request.model, named(request.wire, request.request_id))
+        response = error_response(request.wire, error, request.model, request.request_id)
     finally:
         departure.stop()
     request.record.status = response.status
