@@ -82,8 +82,6 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     think = native.get("think")
     schema = native.get("format")
     values = OPTIONS.decode(settings)
-    if isinstance(values["max_output_tokens"], int) and values["max_output_tokens"] < 0:
-        values["max_output_tokens"] = None  # -1 means no limit and -2 to fill the context; it stays in ``extra``
     options = AdapterOptions(
         **values,
         keep_alive=native.get("keep_alive"),

@@ -42,7 +42,7 @@ class OllamaStreamDecoder(StreamDecoder):
             raise errors.decode_error(line, ErrorContext(self.provider, self._model))
         if not self._native:
             yield MessageStart(self._reply.message_id, line.get("model") or self._model)
-        if line.get("response"):
+        if "response" in line:
             raise ValueError("a line has a response in place of a message, as text generation has")
         delta = line.get("message") or {}
         self._native |= {key: value for key, value in line.items() if key != "message"}

@@ -135,7 +135,13 @@ class Dialect(FrozenModel):
             "presence_penalty": self.presence_penalty,
             **self.options,
         }
-        return OptionTable(paths, absent="the endpoint has none", words=self.words, digested=self.digested)
+        return OptionTable(
+            paths,
+            absent="the endpoint has none",
+            words=self.words,
+            digested=self.digested,
+            unlimited=("max_output_tokens",),  # to servers of local models
+        )
 
 
 OPENAI = Dialect(

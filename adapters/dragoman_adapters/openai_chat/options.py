@@ -161,7 +161,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     values = dialect.option_table.decode(native)
     for name in ("max_completion_tokens", "max_tokens"):  # one of them is the older name of the other
         if values["max_output_tokens"] is None:
-            values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name))
+            values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name), limited=False)
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),

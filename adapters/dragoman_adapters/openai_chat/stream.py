@@ -149,7 +149,7 @@ class ChatStreamDecoder(StreamDecoder):
             pass
 
     def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
-        delta = self._delta(choice)
+        delta = (choice["delta"] if "delta" in choice else self._whole_message(choice)) or {}
         detailed = (delta.get(thinking_details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
         for detail in detailed:  # first, as models think before they answer
             yield from self._detail(detail)
@@ -170,13 +170,12 @@ class ChatStreamDecoder(StreamDecoder):
             self._choice["finish_reason"] = choice["finish_reason"]
             yield from self._end_calls()
 
-    def _delta(self, choice: dict[str, Any]) -> dict[str, Any]:
-        """Return what a choice adds. Some servers send a whole reply as one event."""
-        if "delta" in choice or self._pieces_so_far:  # a message at the end repeats what has come
-            return choice.get("delta") or {}
+    def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the message of a choice without a delta: some servers send a whole reply as one event. None if it
+        repeats what has come."""
         if choice.get("text"):
             raise ValueError("a choice has a text in place of a delta, as text completions have")
-        return choice.get("message") or {}
+        return None if self._pieces_so_far else choice.get("message")
 
     def _field(self, field: str, value: Any) -> Iterable[StreamEvent]:
         match field:

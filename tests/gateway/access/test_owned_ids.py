@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dragoman.testing.faults.replies import Pause
 from dragoman.testing.faults.server import json_reply, sse_reply
 from tests.benchmarks.wires import WIRES
 from tests.gateway.keyed import Keyed, Start
@@ -150,6 +151,22 @@ def test_the_audio_of_a_reply_can_be_named_again(start: Start, stream: bool) -> 
     setup = start(lambda _: made)
     setup.http(0).post(PATHS["chat"], json=question("chat", "house", stream=stream))
     again = body_for("chat", {"messages": AUDIO, "stream": stream})
+    assert ask(setup, "chat", again, 1).status_code == 400
+    assert ask(setup, "chat", again, 0).status_code == 200
+
+
+def test_an_event_that_arrives_in_pieces_names_its_ids(start: Start) -> None:
+    """A network cuts streams wherever it likes: within an event, within a name."""
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    deltas = {"content": "Hi"}, {"audio": {"id": "audio_abc123", "data": "UklG"}}
+    events = [
+        b"data: %s\n\n" % json.dumps({**chunk, "choices": [{"index": 0, "delta": each}]}).encode() for each in deltas
+    ]
+    cut = events[1].index(b"audio") + 2
+    pieces = (events[0] + events[1][:cut], Pause(0.2), events[1][cut:], Pause(0.2), b"data: [DONE]\n\n")
+    setup = start(lambda _: sse_reply(*pieces))
+    assert "audio_abc123" in setup.http(0).post(PATHS["chat"], json=question("chat", "house", stream=True)).text
+    again = body_for("chat", {"messages": AUDIO, "stream": True})
     assert ask(setup, "chat", again, 1).status_code == 400
     assert ask(setup, "chat", again, 0).status_code == 200
 

@@ -211,7 +211,7 @@ class StreamDecoder(ABC):
                 if chunk.strip(BLANKS):
                     self._document = None
             for frame in self._framing.feed(chunk):
-                if not frame.data or frame.data.isspace():  # some proxies keep a connection alive with it
+                if frame.data[:1] <= b" " and not frame.data.strip():  # some proxies keep a connection alive with it
                     continue
                 self.frames_received += 1
                 if self.frames_received > MAX_FRAMES:

@@ -76,9 +76,7 @@ class OptionTable:
         values = {name: lookup_path(body, path) for name, path in self._paths.items() if path is not None}
         for name in _NUMBERS & values.keys():
             if (value := values[name]) is not None:
-                limited = name not in self._unlimited
-                number = read_option(name, self._paths[name] or "", value, limited=limited)
-                values[name] = None if not limited and number < 0 else number
+                values[name] = read_option(name, self._paths[name] or "", value, limited=name not in self._unlimited)
         if "stop_sequences" in values:
             stop = values["stop_sequences"]
             values["stop_sequences"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
@@ -93,7 +91,8 @@ _NUMBERS = _WHOLE | {"temperature", "top_p", "top_k", "frequency_penalty", "pres
 
 
 def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> Any:
-    """Return the value of an option. A whole number may be written as 10.0.
+    """Return the value of an option. A whole number may be written as 10.0. If it is not ``limited``, a negative one
+    means no limit: None.
 
     Raises RequestError with the name of the field if the option is a number and the value is none, and for a negative
     output limit.
@@ -106,7 +105,9 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
         if not value.is_integer():
             raise RequestError(f"{path} is a whole number, and not {value!r:.40}")
         value = int(value)
-    if limited and name == "max_output_tokens" and value < 0:
+    if not limited and value < 0:
+        return None
+    if name == "max_output_tokens" and value < 0:
         raise RequestError(f"{path} is at least 0, and not {value!r:.40}")
     return value
 

@@ -175,8 +175,8 @@ def test_a_number_of_another_type_is_the_client_s_mistake(wire: str, body: dict[
 
 @each_row(
     ("wire", "body"),
-    [("anthropic", MESSAGES | {"max_tokens": -1}), ("openai-chat", CHAT | {"max_tokens": -1}),
-     ("openai", RESPONSES | {"max_output_tokens": -1}), ("openai-chat", CHAT | {"max_completion_tokens": 1.5}),
+    [("anthropic", MESSAGES | {"max_tokens": -1}), ("openai", RESPONSES | {"max_output_tokens": -1}),
+     ("openai-chat", CHAT | {"max_completion_tokens": 1.5}),
      ("google", GOOGLE | {"generationConfig": {"maxOutputTokens": -1}})],
 )  # fmt: skip
 def test_an_output_limit_is_a_whole_number_that_is_not_negative(wire: str, body: dict[str, Any]) -> None:
@@ -186,6 +186,14 @@ def test_an_output_limit_is_a_whole_number_that_is_not_negative(wire: str, body:
 
 def test_a_whole_number_may_be_written_with_a_point() -> None:
     assert read("openai-chat", CHAT | {"max_tokens": 10.0}, "mistral:mistral-large-latest").max_output_tokens == 10
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_no_limit_of_chat_completions(field: str) -> None:
+    """Servers of local models read -1 so, and get it themselves."""
+    body = CHAT | {field: -1}
+    assert read("openai-chat", body, "mistral:mistral-large-latest").max_output_tokens is None
+    assert read("openai-chat", body, "openai-chat:gpt-4.1").extra["openai-chat"] == {field: -1}
 
 
 @pytest.mark.parametrize("value", [-1, -2])
