@@ -7,6 +7,8 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
 from dragoman.bulk.state.manifest import Manifest
+from dragoman.bulk.state.run_lock import RunLock
+from dragoman.store.database import Database
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
@@ -49,3 +51,23 @@ def test_one_process_at_a_time_in_postgresql(database_url: str) -> None:
     finally:
         manifest.close()
     Manifest(database_url, "one").close()
+
+
+def test_a_run_in_another_schema_is_another_run(database_url: str) -> None:
+    """Its rows are others, so neither waits for the other."""
+    server = postgres_url()
+    assert server is not None
+    with postgres_place(server) as elsewhere:
+        one, other = Manifest(database_url, "one"), Manifest(elsewhere, "one")
+        one.close()
+        other.close()
+
+
+def test_a_run_that_has_ended_is_free_at_once(database_url: str) -> None:
+    """The server notices the end of a connection later: the lock does not wait for that."""
+    database = Database(database_url, timeout=30.0, synchronous="full", pool_size=4)
+    try:
+        for _ in range(100):
+            RunLock(database, "ended").release()
+    finally:
+        database.close()

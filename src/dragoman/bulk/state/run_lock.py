@@ -31,7 +31,9 @@ class RunLock:
             self._file = None
         if self._connection is not None:
             with suppress(Exception):  # a broken connection holds no lock
-                self._connection.detach()  # close it instead of returning it to the pool: the connection holds the lock
+                self._connection.execute(text("SELECT pg_advisory_unlock_all()"))  # a server closes connections late
+            with suppress(Exception):
+                self._connection.detach()  # close it instead of returning it to the pool: it may hold the lock
                 self._connection.close()
             self._connection = None
 
@@ -49,10 +51,12 @@ class RunLock:
             raise _locked_error(name) from None
 
     def _lock_database(self, database: Database, name: str) -> None:
-        key = int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
         database.read(lambda _: None)  # raises StoreError if the server cannot be reached
         connection: Any = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self._connection = connection
+        # These locks are those of the whole database: a run of the same name in another schema is another run.
+        place = f"{connection.execute(text('SELECT current_schema()')).scalar_one()}.{name}"
+        key = int.from_bytes(blake2b(place.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
         if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
             self.release()
             raise _locked_error(name)
