@@ -148,7 +148,7 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
 
     async def read_async() -> list[StreamEvent]:
         async with (
-            AsyncHttpTransport(api_key="k", base_url=server.url, timeout=0.4) as transport,
+            AsyncHttpTransport(api_key="k", base_url=server.url, timeout=1.5) as transport,
             transport.stream(ADAPTER, STREAM) as reply,
         ):
             decoder = ADAPTER.decoder(context())
@@ -158,7 +158,7 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
 
     with FaultyServer(sse_reply(EVENTS[0], *pings)) as server:
         with (
-            HttpTransport(api_key="k", base_url=server.url, timeout=0.4) as transport,
+            HttpTransport(api_key="k", base_url=server.url, timeout=1.5) as transport,
             transport.stream(ADAPTER, STREAM) as reply,
         ):
             sync = list(decode_stream(reply.chunks, ADAPTER.decoder(context()), idle_timeout=reply.idle_timeout))
