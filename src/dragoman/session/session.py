@@ -204,8 +204,7 @@ class Session(Conversation[Transport]):
         """Return a stored session, to continue on its model or on another; ``settings`` are as for a new one. The
         session saves its next turns to the store. If its program was killed in a turn, ``unfinished`` is that turn.
 
-        Raises SessionNotFoundError, UnreadableError, SwapRefusedError as `swap` does, and ConfigurationError if
-        ``store`` is a URL: `Store` opens one.
+        Raises SessionNotFoundError, UnreadableError, ConfigurationError for a URL, and SwapRefusedError as `swap` does.
         """
         settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
         return cls._from_store(session_id, store, model, settings)

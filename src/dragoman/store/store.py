@@ -18,6 +18,7 @@ from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, writes
+from dragoman.store.arguments import read_messages
 from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.deletion import retention
@@ -476,25 +477,11 @@ def _new_turn_record(
     step: TurnStep | None,
 ) -> TurnRecord:
     return TurnRecord(
-        _read_messages("messages", messages),
-        _read_messages("attempts", attempts),
+        read_messages("messages", messages),
+        read_messages("attempts", attempts),
         dump_tool_ids(tool_ids),
         extensions or {},
         step=step,
-    )
-
-
-def _read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages. Raises StoreError if they are no list of Message."""
-    wrong: Any = messages
-    if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Message)):
-        found = tuple(messages)
-        if all(isinstance(each, Message) for each in found):
-            return found
-        wrong = next(each for each in found if not isinstance(each, Message))
-    raise StoreError(
-        f"{name} must be a list of Message, such as [Message.user(...)], and has a value of the class "
-        f"{type(wrong).__name__}"
     )
 
 
