@@ -177,11 +177,9 @@ def _base_url(text: str) -> str | None:
 def _proxy(value: Any) -> str | None:
     if value is None:
         return None
-    from dragoman.transport.engines.proxies import is_proxy_address  # imported late, as are the engines
+    from dragoman.transport.engines.proxies import ADDRESS_FORM, is_proxy_address  # imported late, as are the engines
 
-    if isinstance(value, str) and is_proxy_address(value):
-        return None
-    return "must be an address such as http://host:3128, with http, https or socks5"
+    return None if isinstance(value, str) and is_proxy_address(value) else ADDRESS_FORM
 
 
 def _engine(value: Any) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.proxies import is_proxy_address
+from dragoman.transport.engines.proxies import ADDRESS_FORM, is_proxy_address
 
 if TYPE_CHECKING:
     import ssl
@@ -41,7 +41,7 @@ class ConnectionSettings:
 
     def __post_init__(self) -> None:
         if self.proxy is not None and not is_proxy_address(self.proxy):
-            raise ConfigurationError("a proxy must be an address such as http://host:3128, with http, https or socks5")
+            raise ConfigurationError(f"a proxy {ADDRESS_FORM}")
         if self.verify is not None and not hasattr(self.verify, "wrap_socket"):
             raise ConfigurationError(
                 "verify must be an ssl.SSLContext, such as ssl.create_default_context(cafile=...), "

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import httpx
 
 _SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
+ADDRESS_FORM = "must be an address such as http://host:3128, with http, https or socks5"
+"""What an error says of an address that is none."""
 _NO_PROXY = "no"
 """Python's key for the list of hosts without a proxy."""
 _VARIABLES = tuple(name for use in ("http", "https", "all", "no") for name in (f"{use}_proxy", f"{use}_proxy".upper()))
@@ -38,9 +40,7 @@ class Proxies:
             return None
         address = proxy if "://" in proxy else f"http://{proxy}"
         if not is_proxy_address(address):
-            raise ConfigurationError(
-                f"the proxy in {_source(use)} must be an address such as http://host:3128, with http, https or socks5"
-            )
+            raise ConfigurationError(f"the proxy in {_source(use)} {ADDRESS_FORM}")
         return address
 
     def schemes(self) -> set[str]:
