@@ -34,7 +34,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     option_support.encode_logprobs(request, encoded, "logprobs", None)
     if structured_output.should_send_schema(request, tools=tools):
         encoded["response_format"] = {"type": "json_object"}
-        if request.options.output_schema != structured_output.ANY_OBJECT:
+        if not structured_output.asks_for_any_object(request.options):
             encoded["response_format"]["json_schema"] = schemas.fit_output_schema(request)
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["tool_choice"] = choice

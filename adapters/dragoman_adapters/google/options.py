@@ -64,7 +64,7 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     option_support.encode_logprobs(request, config, "responseLogprobs", "logprobs")
     if structured_output.should_send_schema(request, tools=tools):
         config["responseMimeType"] = JSON_TYPE
-        if request.options.output_schema != structured_output.ANY_OBJECT:
+        if not structured_output.asks_for_any_object(request.options):
             config["responseJsonSchema"] = schemas.fit_output_schema(request)
     if thinking := _encode_thinking(request):
         config["thinkingConfig"] = thinking

@@ -40,7 +40,7 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
     if (think := _encode_thinking(request)) is not None:
         encoded["think"] = think
     if structured_output.should_send_schema(request, tools=False):
-        is_any = request.options.output_schema == structured_output.ANY_OBJECT
+        is_any = structured_output.asks_for_any_object(request.options)
         encoded["format"] = "json" if is_any else schemas.fit_output_schema(request)
     settings: dict[str, Any] = {}
     OPTIONS.encode(request, settings)

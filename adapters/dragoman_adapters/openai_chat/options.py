@@ -117,7 +117,7 @@ def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: 
     if not structured_output.should_send_schema(request, tools=tools):
         if dialect.schema_format == "json_object" and not tools:
             encoded["response_format"] = {"type": "json_object"}
-    elif request.options.output_schema == structured_output.ANY_OBJECT:
+    elif structured_output.asks_for_any_object(request.options):
         encoded["response_format"] = {"type": "json_object"}
     else:
         schema = schemas.fit_output_schema(request)

@@ -98,7 +98,7 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
     """Encode the output schema, named after its title. The provider enforces it only in its strict form."""
     if not structured_output.should_send_schema(request, tools=tools):
         return None
-    if request.options.output_schema == structured_output.ANY_OBJECT:
+    if structured_output.asks_for_any_object(request.options):
         return {"format": {"type": "json_object"}}
     schema = schemas.fit_output_schema(request)
     name = _ILLEGAL_NAME_CHARACTERS.sub("_", str(schema.get("title") or "answer"))[:_MAX_NAME_LENGTH]

@@ -36,6 +36,11 @@ def supports_native_schema(capabilities: AdapterCapabilities, *, tools: bool) ->
     return capabilities.structured_output_by == "native" and bool(capabilities.supports_structured_output)
 
 
+def asks_for_any_object(options: AdapterOptions) -> bool:
+    """Whether the answer is any JSON object, which the JSON mode of a wire says without a schema."""
+    return options.output_schema == ANY_OBJECT
+
+
 def reads_schema(target: Target, context: RequestContext, *, tools: bool) -> bool:
     """Whether the output schema of a request is an option. For the wire's own provider it stays as it is if the wire
     would not say it so; another provider cannot have it from there."""
