@@ -123,7 +123,8 @@ def test_a_deadlock_is_hidden(server_place: str) -> None:
             assert store.append(session.id, tool_turn().messages, expected_version=0) == 1
             met[0].result()
         assert found[0] == "40P01"
-        assert set(found[1:]) <= {"40001"}  # run a second time, because of the other program
+        # Run again, because of the other program, or in a deadlock again: it took the session back before that woke.
+        assert set(found[1:]) <= {"40001", "40P01"}
         kept = store.load(session.id)
         assert (kept.record.title, len(kept.messages)) == ("theirs", 4)
         assert rows(store, "SELECT status FROM tool_calls") == [("succeeded",)]
