@@ -12,6 +12,7 @@ from dragoman.adapter.answers.error_writer import (
     error_table,
     find_row,
     overflow_counts,
+    own_fields,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.context import RequestContext
@@ -247,13 +248,13 @@ def encode_error(error: DragomanError, context: RequestContext, provider: str) -
     status = error_status(error, find_row(error, ERRORS), provider)
     request_id = find_request_id(error, context)
     headers = {**error_headers(error), "request-id": request_id}
-    return WireResponse(status, wirejson.dumps(error_body(error, request_id)), headers)
+    return WireResponse(status, wirejson.dumps(error_body(error, request_id, provider)), headers)
 
 
-def error_body(error: DragomanError, request_id: str) -> dict[str, Any]:
+def error_body(error: DragomanError, request_id: str, provider: str) -> dict[str, Any]:
     """Return the body of an error, which is also the data of an error in a stream."""
     row = find_row(error, ERRORS)
-    inner = {"type": row.kind, "message": _message(error)}
+    inner = {"type": row.kind, "message": _message(error), **own_fields(error, provider)}
     return {"type": "error", "error": inner, "request_id": request_id}
 
 

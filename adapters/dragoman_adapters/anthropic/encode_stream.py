@@ -126,7 +126,8 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
         )  # fmt: skip
 
     def write_error(self, error: DragomanError) -> bytes:
-        body = encode_reply.error_body(error, encode_reply.find_request_id(error, self.writer.context))
+        request_id = encode_reply.find_request_id(error, self.writer.context)
+        body = encode_reply.error_body(error, request_id, self.writer.provider)
         return b"event: error\ndata: " + wirejson.dumps(body) + b"\n\n"
 
 

@@ -30,6 +30,8 @@ BY_TYPE: dict[str, type[ProviderError]] = {
     "overloaded_error": OverloadedError,
 }
 
+_OWN_FIELDS = {"type": str, "details": dict}
+"""Anthropic's SDKs choose among some ninety classes by the code in the details."""
 _OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context window", "tokens >")
 
 
@@ -42,6 +44,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         message=inner.get("message") or native.get("message"),
         code=(details.get("error_code") if isinstance(details, dict) else None) or inner.get("type"),
         request_id=native.get("request_id") or origin.headers.get("request-id"),
+        own_fields={name: inner[name] for name, kind in _OWN_FIELDS.items() if isinstance(inner.get(name), kind)},
     )
     kind = BY_TYPE.get(str(inner.get("type")))
     if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):

@@ -11,6 +11,7 @@ from dragoman.adapter.answers.error_writer import (
     error_status,
     error_table,
     find_row,
+    own_fields,
 )
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.errors import (
@@ -248,10 +249,10 @@ def encode_usage(usage: TokenUsage, *, is_own: bool) -> dict[str, Any]:
 def encode_error(error: DragomanError, provider: str) -> WireResponse:
     """Encode an error with its status."""
     status = error_status(error, find_row(error, ERRORS), provider)
-    return WireResponse(status, wirejson.dumps(error_body(error, status)), error_headers(error))
+    return WireResponse(status, wirejson.dumps(error_body(error, provider, status)), error_headers(error))
 
 
-def error_body(error: DragomanError, status: int | None = None) -> dict[str, Any]:
+def error_body(error: DragomanError, provider: str, status: int | None = None) -> dict[str, Any]:
     """Return the body of an error, which is also the data of an error in a stream."""
     row = find_row(error, ERRORS)
     message = error_message(error)
@@ -266,4 +267,6 @@ def error_body(error: DragomanError, status: int | None = None) -> dict[str, Any
     if isinstance(error, ProviderError) and error.retry_after is not None:
         delay = f"{error.retry_after:g}s"
         details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay})
-    return {"error": {**inner, **({"details": details} if details else {})}}
+    if details:
+        inner["details"] = details
+    return {"error": {**inner, **own_fields(error, provider)}}

@@ -103,7 +103,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
         A client that ignores the chunk fails at the object, which is no server-sent event; the others have stopped
         before.
         """
-        body = wirejson.dumps(encode_reply.error_body(error))
+        body = wirejson.dumps(encode_reply.error_body(error, self.writer.provider))
         return self.before_chunk + body + self.after_chunk + body
 
 
@@ -123,5 +123,5 @@ class JsonArrayStreamEncoder(GenerateContentStreamEncoder):
         return super().end(message) + b"]"
 
     def write_error(self, error: DragomanError) -> bytes:
-        body = wirejson.dumps(encode_reply.error_body(error))
+        body = wirejson.dumps(encode_reply.error_body(error, self.writer.provider))
         return (self.before_chunk if self._chunk_end else b"[") + body

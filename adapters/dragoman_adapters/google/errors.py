@@ -47,6 +47,8 @@ BY_REASON: dict[str, type[ProviderError]] = {
 }
 """Classes by the reason of an ErrorInfo, which is more precise than the status."""
 
+_OWN_FIELDS = {"status": str, "details": list}
+"""Gemini CLI reads in the details which quota is used up, and for how long."""
 _OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "context length", "context window")
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
@@ -62,7 +64,11 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
     status_name = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
     origin = replace(origin, headers=_add_retry_after(origin.headers, details))
-    failure = origin.failure(message=inner.get("message") or error, code=reason or status_name or inner.get("code"))
+    failure = origin.failure(
+        message=inner.get("message") or error,
+        code=reason or status_name or inner.get("code"),
+        own_fields={name: inner[name] for name, kind in _OWN_FIELDS.items() if isinstance(inner.get(name), kind)},
+    )
     kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(status_name).upper())
     if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
         kind = ContextOverflowError

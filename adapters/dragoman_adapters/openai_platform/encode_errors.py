@@ -10,6 +10,7 @@ from dragoman.adapter.answers.error_writer import (
     error_status,
     error_table,
     find_row,
+    own_fields,
 )
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
@@ -56,6 +57,5 @@ def error_object(error: DragomanError, provider: str) -> dict[str, Any]:
     row = find_row(error, ERRORS)
     encoded = {"message": error_message(error), "type": row.kind, "param": None, "code": row.code}
     if isinstance(error, ProviderError) and error.provider == provider:
-        encoded |= error.own_fields
         encoded["code"] = error.code or row.code
-    return encoded
+    return {**encoded, **own_fields(error, provider)}

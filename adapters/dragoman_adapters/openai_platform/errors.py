@@ -26,7 +26,6 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
     class_for_status,
-    mask_secrets,
 )
 from dragoman.adapter.replies.error_context import ErrorContext, Failure
 
@@ -101,11 +100,9 @@ def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderErr
         message=_message(inner),
         code=code if code is not None else kind_word,
         request_id=native.get("request_id"),
+        own_fields={name: inner[name] for name in ("type", "param") if isinstance(inner.get(name), str)},
     )
-    error = failure.error(_error_class(failure, code, kind_word))
-    own = {"type": kind_word, "param": inner.get("param")}
-    error.own_fields = {name: mask_secrets(value) for name, value in own.items() if isinstance(value, str)}
-    return error
+    return failure.error(_error_class(failure, code, kind_word))
 
 
 def _message(inner: Mapping[str, Any]) -> Any:

@@ -295,8 +295,9 @@ class ProviderError(DragomanError):
         self.code = None if code is None else mask_secrets(str(code))
         self.request_id = request_id
         self.retry_after = retry_after
-        self.own_fields: dict[str, str] = {}
-        """Further texts of the provider's error object, for clients of its own wire: OpenAI's type and param."""
+        self.own_fields: dict[str, Any] = {}
+        """Further fields of the provider's error object, for clients of its own wire: OpenAI's type and param, the
+        details of Anthropic and Google. Keys in them are masked."""
         self.attempts: tuple[Any, ...] = ()
         """One record for each try."""
         self.partial: Any = None

@@ -179,6 +179,20 @@ def _ask_responses(http: Any) -> None:
     )
 
 
+def test_an_error_of_anthropic_keeps_the_class_that_its_sdk_finds_by_the_details(talk: Talk) -> None:
+    """Whole and streamed alike."""
+    details = {"error_code": "ramp_limit_exceeded", "limit": 5}
+    inner = {"type": "rate_limit_error", "message": "too fast", "details": details}
+    talk.upstream.answer_in_turn(fails(429, {"type": "error", "error": inner}))
+    client = anthropic.Anthropic(api_key="x", base_url=talk.address, max_retries=0)
+    for stream in (False, True):
+        with pytest.raises(anthropic.RampLimitExceededError) as caught:
+            client.messages.create(
+                model="messages-model", max_tokens=9, messages=[{"role": "user", "content": "Hi"}], stream=stream
+            )
+        assert dict(caught.value.details or {}) == details
+
+
 def test_errors_of_the_gateway_itself_have_the_form_of_the_wire(talk: Talk) -> None:
     """A body that is no JSON, a field that is missing, an unknown model: never the other vendor's form."""
     for wire, path in PATHS.items():

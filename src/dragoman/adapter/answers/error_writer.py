@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dragoman.adapter import errors
 from dragoman.adapter.errors import (
@@ -64,6 +65,11 @@ def error_status(error: DragomanError, row: ErrorRow, provider: str) -> int:
     if isinstance(error, ProviderError) and error.provider == provider and (error.status or 0) >= 400:
         return error.status or row.status
     return row.status
+
+
+def own_fields(error: DragomanError, provider: str) -> dict[str, Any]:
+    """Return the fields of the error object that are the provider's own, if the error came from this wire."""
+    return error.own_fields if isinstance(error, ProviderError) and error.provider == provider else {}
 
 
 def error_headers(error: DragomanError) -> dict[str, str]:

@@ -18,6 +18,7 @@ from dragoman.adapter.errors import (
     ProviderError,
     UnclassifiedError,
     class_for_status,
+    mask_secrets,
 )
 
 REQUEST_ID_HEADERS = (
@@ -61,6 +62,8 @@ class Failure:
     code: Any = None
     request_id: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    own_fields: Mapping[str, Any] = field(default_factory=dict)
+    """What only clients of the provider's own wire understand, by the names of its error object."""
 
     @property
     def text(self) -> str:
@@ -85,6 +88,7 @@ class Failure:
             request_id=None if request_id is None else str(request_id),
             retry_after=retry_after(self.headers),
         )
+        error.own_fields = _mask_values(dict(self.own_fields))
         if isinstance(error, ExpiredReferenceError) and reference is not None:
             error.reference = reference
         return error
@@ -107,9 +111,13 @@ class ErrorContext:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
 
-    def failure(self, *, message: Any, code: Any, request_id: Any = None) -> Failure:
+    def failure(
+        self, *, message: Any, code: Any, request_id: Any = None, own_fields: Mapping[str, Any] | None = None
+    ) -> Failure:
         """Return the reported error; the body is its message if the object has none."""
-        return Failure(self.provider, self.model, message or self.body, self.status, code, request_id, self.headers)
+        message = message or self.body
+        own_fields = own_fields or {}
+        return Failure(self.provider, self.model, message, self.status, code, request_id, self.headers, own_fields)
 
 
 def add_response_facts(
@@ -134,6 +142,18 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
     if isinstance(value, list) and value:
         value = value[0]
     return value if isinstance(value, dict) else {}
+
+
+def _mask_values(value: Any) -> Any:
+    """Return JSON whose texts show no key. It was parsed, so it is not nested too deeply for this."""
+    match value:
+        case str():
+            return mask_secrets(value)
+        case dict():
+            return {mask_secrets(name): _mask_values(each) for name, each in value.items()}
+        case list():
+            return [_mask_values(each) for each in value]
+    return value
 
 
 def _request_id(headers: Mapping[str, str]) -> str | None:

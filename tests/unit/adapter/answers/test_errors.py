@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from dragoman.errors import (
     UnclassifiedError,
     UnexpectedPageError,
 )
+from dragoman.events import StreamEvent
 
 WIRES = ("anthropic", "openai-chat", "openai", "google", "ollama")
 STATUSES: dict[type[ProviderError], tuple[int, int, int, int, int]] = {
@@ -147,6 +149,49 @@ def test_an_error_of_openai_keeps_its_type_and_the_name_of_the_parameter(wire: s
     assert pickle.loads(pickle.dumps(error)).own_fields == {"type": "tokens", "param": "max_tokens"}
     leaking = json.dumps({"error": {**native, "param": "sk-secret0123456789"}}).encode()
     assert "secret" not in json.dumps(answer(wire, get_adapter(f"{wire}:client").error(400, leaking, {}))[1])
+
+
+def broken_by(error: ProviderError) -> Iterator[StreamEvent]:
+    """A stream in which the provider reports an error before its reply begins."""
+    yield from ()
+    raise error
+
+
+DETAILED: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "type": "error",
+        "error": {
+            "type": "conflict_error",
+            "message": "these files are in use",
+            "details": {"error_code": "file_in_use", "file_ids": ["file_1"]},
+        },
+        "request_id": "req_9",
+    },
+    "google": {
+        "error": {
+            "code": 400,
+            "message": "the billing account is closed",
+            "status": "FAILED_PRECONDITION",
+            "details": [
+                {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "PerDay"}]},
+                {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
+            ],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("wire", DETAILED)
+def test_an_error_of_the_own_wire_keeps_its_details(wire: str) -> None:
+    """SDKs choose their class by them, and agents how long they wait. A key in them is masked, at any depth."""
+    native, adapter = DETAILED[wire], get_adapter(f"{wire}:client")
+    error = adapter.error(400, json.dumps(native).encode(), {})
+    assert answer(wire, error)[1] == native
+    assert answer("openai-chat", error)[1]["error"].keys() == {"message", "type", "param", "code"}
+    stream = b"".join(adapter.iter_encoded(broken_by(error), RequestContext(model="mistral:m")))
+    assert json.dumps(native["error"]["details"], separators=(",", ":")).encode() in stream
+    leaking = json.dumps(native).replace("file_1", "sk-secret0123456789").replace("PerDay", "sk-secret0123456789")
+    assert "secret" not in json.dumps(answer(wire, adapter.error(400, leaking.encode(), {}))[1])
 
 
 @pytest.mark.parametrize("wire", WIRES)
