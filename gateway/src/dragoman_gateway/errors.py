@@ -12,6 +12,9 @@ from dragoman.errors import (
     RequestError,
 )
 
+RETRY_SECONDS = 2
+"""When another replica, or this gateway after its start, may answer."""
+
 
 class ClientError(RequestError):
     """The request cannot be read. Its message is for the client."""
@@ -86,6 +89,13 @@ class UnavailableError(ClientError):
     @property
     def provider_error(self) -> DragomanError:
         return OverloadedError(str(self), retry_after=self.retry_after)
+
+
+class EndedError(UnavailableError):
+    """The gateway has ended, and did not wait for the reply any longer."""
+
+    def __init__(self) -> None:
+        super().__init__("the gateway ended before the reply was complete: ask again", retry_after=RETRY_SECONDS)
 
 
 class UncountedError(OverloadedError):

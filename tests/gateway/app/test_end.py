@@ -1,8 +1,10 @@
 """The end of a gateway: a signal, the drain, and what is booked and stored of requests that take longer."""
 
 import asyncio
+import json
 import signal
 import socket
+from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +30,7 @@ from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server import process
 from dragoman_gateway.server.process import Server
 from dragoman_gateway.server.protocol import Protocol
+from dragoman_gateway.turn import streamed
 from tests.gateway.app.test_bad_night import cut
 from tests.gateway.keyed import Cents
 from tests.gateway.upstream import PATHS, question
@@ -87,10 +90,44 @@ def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
     left = database.run(lambda connection: connection.execute(select(reservations)).all())
     database.close()
     assert b"word3" in received
+    assert b"ask again" in received[received.rindex(b"data: ") :]  # in the client's wire
+    assert not any(end in received for end in (b"message_stop", b"[DONE]"))
     assert not [line for line in caplog.records if line.exc_info]
     assert [(row.scope, row.requests, row.tokens > 0) for row in rows] == [(f"key:{key.id}", 1, True)]
     assert left == []
     assert sessions == stores
+
+
+def test_a_client_that_reads_nothing_does_not_delay_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not hear the error of its stream, and its request ends all the same."""
+    monkeypatch.setattr(streamed, "_LAST_WORD_SECONDS", 0.01)
+    waits, bodies = asyncio.Event(), []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            bodies.append(message["body"])
+            waits.set()
+            await asyncio.Event().wait()
+
+    async def scenario(app: Starlette) -> None:
+        asked = [json.dumps(question("chat", "house", stream=True)).encode()]
+
+        async def receive() -> dict[str, Any]:
+            if not asked:
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": asked.pop()}
+
+        scope = {"type": "http", "method": "POST", "path": PATHS["chat"], "query_string": b"", "headers": []}
+        answering = asyncio.create_task(app(scope, receive, send))
+        await waits.wait()
+        app.state.gateway.drain()
+        answering.cancel()
+        await answering
+
+    with FaultyServer(sse_reply(cut("messages"), STALL)) as provider:
+        client = AsyncClient(providers={"anthropic": {"base_url": provider.url, "api_key": "sk"}})
+        asyncio.run(scenario(create_app(GatewaySettings(models={"house": "anthropic:m"}), client=client)))
+    assert b"ask again" in bodies[-1]
 
 
 @pytest.mark.parametrize("wire", PATHS)

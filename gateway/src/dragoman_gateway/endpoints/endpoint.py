@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.errors import EndedError
 from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
 from dragoman_gateway.running.behind import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway
@@ -53,7 +54,7 @@ class Endpoint:
                 raise
             record.broken = True
             if not record.status:  # the drain is over, and nothing was sent
-                await self._fail(self._gateway.cut_off(), record, send)
+                await self._fail(EndedError(), record, send)
         except Exception as error:
             await self._fail(error, record, send)
         finally:

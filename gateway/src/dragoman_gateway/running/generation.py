@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman_gateway.access import Access, Caller, OpenAccess
-from dragoman_gateway.errors import UnavailableError
+from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.activity import Activity
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.gateway")
 
-_RETRY_SECONDS = 2
 _CHECK_SECONDS = 0.01
 _CUT_SECONDS = 5.0
 """How long requests that the server has cut off may take to leave their providers, and to book what they spent."""
@@ -155,23 +154,17 @@ class Gateway:
         stored = sum(each.behind.dropped for each in generations if each.behind is not None)
         return {**self.services.dropped(), "request": stored}
 
-    def cut_off(self) -> UnavailableError:
-        """Return the error of a request that the gateway did not wait for any longer."""
-        return UnavailableError(
-            "the gateway ended before the model had answered: ask again", retry_after=_RETRY_SECONDS
-        )
-
     def enter(self) -> Generation:
         """Begin a request. Raises UnavailableError while the gateway ends, above its limit, and without a store that it
         needs.
         """
         current = self.current
         if self.draining:
-            raise UnavailableError("the gateway is about to end: ask again", retry_after=_RETRY_SECONDS)
+            raise UnavailableError("the gateway is about to end: ask again", retry_after=RETRY_SECONDS)
         if self.in_flight >= current.settings.max_requests:
             raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=1)
         if not current.may_store:
-            raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=_RETRY_SECONDS)
+            raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=RETRY_SECONDS)
         current.in_flight += 1
         return current
 

@@ -32,6 +32,11 @@ def to_known(error: Exception, model: str = "") -> DragomanError:
     return ServerError(_HIDDEN)
 
 
+def as_provider_error(known: DragomanError) -> DragomanError:
+    """Return the error whose words a client's wire uses."""
+    return known.provider_error if isinstance(known, ClientError) else known
+
+
 def encoded_headers(written: WireResponse, given: Headers) -> Headers:
     """Return the headers of a written reply, without those that are given already."""
     names = {name for name, _ in given}
@@ -43,8 +48,7 @@ def error_response(wire: Wire, error: Exception, model: str, request_id: str) ->
     """Return an error as the wire's provider would send it. An error of that provider keeps its id, as a reply does."""
     known = to_known(error, model)
     adapter = wire.adapter(model)
-    written_error = known.provider_error if isinstance(known, ClientError) else known
-    written = adapter.to_wire_response(written_error, RequestContext(model=str(adapter.model_id)))
+    written = adapter.to_wire_response(as_provider_error(known), RequestContext(model=str(adapter.model_id)))
     shown = _own_id(known, wire) or request_id
     status, fields = written.status, loads(written.body)
     if "request_id" in fields:  # clients show this one or that of the header

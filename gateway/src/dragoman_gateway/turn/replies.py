@@ -35,7 +35,6 @@ class StreamBody:
         "_last",
         "_loop",
         "_pinging",
-        "_quiet",
         "_send",
         "_sending",
         "_settings",
@@ -43,6 +42,7 @@ class StreamBody:
         "_timer",
         "_wire",
         "_wrote",
+        "quiet",
         "started",
         "unread",
     )
@@ -55,7 +55,8 @@ class StreamBody:
         self._settings = settings
         self._sending = False
         self._wrote = False
-        self._quiet = False
+        self.quiet = False
+        """Whether nothing follows the write that has begun or comes next."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._last = self._loop.time()
@@ -71,7 +72,7 @@ class StreamBody:
 
     def expect_last(self) -> None:
         """Note that the next write is the last one: a sign of life behind it would be no part of any event."""
-        self._quiet = True
+        self.quiet = True
 
     async def end(self, last: bytes = b"") -> None:
         """End the stream as a complete one, with its last bytes."""
@@ -80,7 +81,7 @@ class StreamBody:
 
     def stop(self) -> None:
         """Send no more signs of life. A stream that has not begun does not begin any more."""
-        self._quiet = True
+        self.quiet = True
         self._timer.cancel()
         self._headers = list  # it refers to the answer, and that to this body
 
@@ -93,7 +94,7 @@ class StreamBody:
         self._sending = False
 
     async def _ping(self) -> None:
-        if not self._quiet:
+        if not self.quiet:
             await self._write(self._wire.ping if self._wrote else self._wire.first_ping)
 
     async def _start(self) -> None:
@@ -110,7 +111,7 @@ class StreamBody:
                 self.unread = True
                 self._task.cancel()
                 return
-        elif not self._quiet and (not self.started or silent >= pause):
+        elif not self.quiet and (not self.started or silent >= pause):
             self._pinging = self._loop.create_task(self._ping())
             if not self.started:
                 return  # the write begins the reply, and starts the timer again

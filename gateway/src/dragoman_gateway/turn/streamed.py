@@ -5,7 +5,7 @@ After an error in the stream, the connection is broken off: some clients take an
 
 import asyncio
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -21,8 +21,9 @@ from dragoman.errors import (
     TurnLimitError,
 )
 from dragoman.events import MessageComplete, ToolUseStart
+from dragoman_gateway.errors import EndedError
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.errors import error_response, to_known
+from dragoman_gateway.turn.errors import as_provider_error, error_response, to_known
 from dragoman_gateway.turn.frames import WholeFrames
 from dragoman_gateway.turn.heads import reply_head
 from dragoman_gateway.turn.replies import Departure, Headers, StreamBody
@@ -31,6 +32,8 @@ from dragoman_gateway.turn.usage_chunk import hide_usage
 
 _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
 """Errors that the provider's own bytes do not say."""
+_LAST_WORD_SECONDS = 1.0
+"""How long the error of a reply that the server's end cuts off may take to be sent."""
 _UNCACHED = (b"cache-control", b"no-cache")
 
 
@@ -44,8 +47,8 @@ async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receiv
         await answer.ask_places()
     except asyncio.CancelledError:
         record.broken = True
-        if not (departure.seen or answer.body.unread):
-            record.status = 200 if answer.body.started else 0
+        if not (departure.seen or answer.body.unread):  # the server ends
+            await answer.cut_off()
             raise
     except Exception as error:
         await answer.fail(error)
@@ -146,6 +149,14 @@ class _Answer:
         self._begun = True
         self._turn.request.record.first_at = time.perf_counter()
 
+    async def cut_off(self) -> None:
+        """Say in a stream that has begun that its rest does not come. A client that reads slowly does not hear it."""
+        if self.body.started and not self.body.quiet:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORD_SECONDS):
+                    await self.fail(EndedError())
+        self._turn.request.record.status = 200 if self.body.started else 0
+
     async def fail(self, error: Exception) -> None:
         """Say the error in the wire: as a status if nothing was sent, else in the stream."""
         request = self._turn.request
@@ -162,7 +173,7 @@ class _Answer:
         if self._turn.passes_reply and self._turn.through is None:
             written = self._frames.feed(self._turn.relay.take())
         if not self._turn.passes_reply or isinstance(known, _UNSAID) or not isinstance(known, ProviderError):
-            written += self._begin().fail(known)
+            written += self._begin().fail(as_provider_error(known))
         if written:
             await self.body.write(written)
 
