@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -233,3 +234,32 @@ def test_messages_of_a_wrong_class_are_refused(lasting_store: Store, wrong: Any)
 def test_a_filter_of_a_wrong_class_is_refused(lasting_store: Store) -> None:
     with pytest.raises(StoreError, match="a text is needed, not a value of the class int"):
         lasting_store.list(user_id=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda store: store.create(metadata=5), "metadata must be a dict and has a value of the class int"),
+        (lambda store: store.create(routing_policy=[]), "routing_policy must be a dict"),
+        (lambda store: store.create(extensions=5), "extensions must be a dict"),
+        (lambda store: store.create_all([5]), "each session must be a dict"),
+        (lambda store: store.append("s", expected_version="1"), "expected_version must be an integer"),
+        (lambda store: store.append("s", expected_version=0.5), "expected_version must be an integer"),
+        (lambda store: store.append("s", expected_version=0, step="open"), "step must be a TurnStep"),
+        (lambda store: store.annotate("s", "m", [], expected_version=None), "extensions must be a dict"),
+        (lambda store: store.list(limit="9"), "limit must be an integer"),
+        (lambda store: store.search("x", limit=None), "limit must be an integer"),
+        (lambda store: store.list(since="today"), r"a time must be a datetime, such as datetime.now\(UTC\), and has"),
+        (lambda store: store.total_spend(since=date(2026, 1, 1)), "a time must be a datetime"),
+        (lambda store: store.export_replies("x", since="today"), r"a day must be a date, such as date\("),
+        (lambda store: store.export_replies("x", until=datetime(2026, 1, 1, tzinfo=UTC)), "a day must be a date"),
+        (lambda store: store.import_lines('{"dragoman_store": 1}'), "lines must be an iterable of lines"),
+        (lambda store: store.import_lines([5]), "line 1 cannot be read"),
+    ],
+)
+def test_a_value_of_a_wrong_class_is_named(store: Store, call: Callable[[Store], Any], expected: str) -> None:
+    """With what it must be, and before anything is stored."""
+    store.create(messages=[Message.user("?")], session_id="s")
+    with pytest.raises(StoreError, match=expected):
+        call(store)
+    assert [session.id for session in store.list().sessions] == ["s"]

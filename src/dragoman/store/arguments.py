@@ -1,6 +1,6 @@
 """Checks what programs pass to a store."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.canonical.message import Message
@@ -15,7 +15,21 @@ def read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]
         if all(isinstance(each, Message) for each in found):
             return found
         wrong = next(each for each in found if not isinstance(each, Message))
-    raise StoreError(
-        f"{name} must be a list of Message, such as [Message.user(...)], and has a value of the class "
-        f"{type(wrong).__name__}"
-    )
+    raise wrong_class(name, "a list of Message, such as [Message.user(...)],", wrong)
+
+
+def check_mapping(name: str, value: Mapping[str, Any] | None) -> None:
+    """Raise StoreError if the value is no mapping."""
+    if not isinstance(value, Mapping | None):
+        raise wrong_class(name, "a dict", value)
+
+
+def check_integer(name: str, value: int) -> None:
+    """Raise StoreError if the value is no integer."""
+    if not isinstance(value, int):
+        raise wrong_class(name, "an integer", value)
+
+
+def wrong_class(name: str, wanted: str, value: object) -> StoreError:
+    """Return the error of a value that is not what was wanted."""
+    return StoreError(f"{name} must be {wanted} and has a value of the class {type(value).__name__}")

@@ -11,6 +11,7 @@ from pydantic_core import from_json
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, check_text, copy_json
+from dragoman.store.arguments import wrong_class
 from dragoman.store.errors import StoreError, UnreadableError
 from dragoman.store.schema import MAX_ID
 
@@ -66,7 +67,9 @@ def encode_optional_id(value: str | None, what: str) -> str | None:
 
 
 def to_micros(time: datetime) -> int:
-    """Return the microseconds since 1970, UTC. Raises StoreError if the time has no zone."""
+    """Return the microseconds since 1970, UTC. Raises StoreError if it is no time, or has no zone."""
+    if not isinstance(time, datetime):
+        raise wrong_class("a time", "a datetime, such as datetime.now(UTC),", time)
     if time.tzinfo is None:
         raise StoreError("a time needs a time zone: set tzinfo=UTC")
     return (time - _EPOCH) // _MICROSECOND

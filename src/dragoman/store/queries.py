@@ -8,6 +8,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
 
 from dragoman.canonical.extensions.message_labels import label_messages
+from dragoman.store.arguments import check_integer
 from dragoman.store.columns import MALFORMED_DATA_ERRORS, decode_text, encode_id, encode_text, to_micros
 from dragoman.store.errors import StoreError
 from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredCall, StoredSession
@@ -133,6 +134,7 @@ def _rows(connection: Connection, selected: Select[Any]) -> list[RowMapping]:
 
 
 def _check_limit(limit: int) -> int:
+    check_integer("limit", limit)
     if not 1 <= limit <= MAX_ROWS:
         raise StoreError(f"limit must be from 1 to {MAX_ROWS}")
     return limit

@@ -18,7 +18,7 @@ from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, writes
-from dragoman.store.arguments import read_messages
+from dragoman.store.arguments import check_mapping, read_messages, wrong_class
 from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.deletion import retention
@@ -148,6 +148,9 @@ class Store:
 
         Raises as `create` does.
         """
+        sessions = list(sessions)
+        for each in sessions:
+            check_mapping("each session", each)
         made = [self._new_record(**each) for each in sessions]
 
         def write(connection: Any) -> None:
@@ -203,6 +206,8 @@ class Store:
     ) -> tuple[SessionRecord, TurnRecord]:
         """Return what is stored of a new session, with the arguments of `create`."""
         turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
+        check_mapping("routing_policy", routing_policy)
+        check_mapping("metadata", metadata)
         now = self._clock()
         try:
             record = SessionRecord(
@@ -226,6 +231,7 @@ class Store:
 
         Raises as `append` does, and StoreError if the session has no such message.
         """
+        check_mapping("extensions", extensions)
         now = to_micros(self._clock())
         return self._database.write(
             lambda connection: writes.annotate(
@@ -476,6 +482,9 @@ def _new_turn_record(
     extensions: Extensions | None,
     step: TurnStep | None,
 ) -> TurnRecord:
+    check_mapping("extensions", extensions)
+    if not isinstance(step, TurnStep | None):
+        raise wrong_class("step", "a TurnStep", step)
     return TurnRecord(
         read_messages("messages", messages),
         read_messages("attempts", attempts),

@@ -33,6 +33,7 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
+from dragoman.store.arguments import check_integer
 from dragoman.store.columns import encode_id, encode_optional, encode_optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
@@ -230,6 +231,8 @@ def _advance_session(
     step: TurnStep | None = None,
 ) -> Row[Any]:
     """Return the advanced row of the session. Raises SessionNotFoundError and ConflictError."""
+    if expected is not None:
+        check_integer("expected_version", expected)
     expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
     session = _advance(connection, row_id, rows, expected_version, step, moment=now, answering=encode_optional(model))
     if session is None:

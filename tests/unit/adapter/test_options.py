@@ -34,6 +34,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("thinking", 1, "True or False"),
     ("thinking_budget", "much", "a whole number"),
     ("effort", 3, "a text"),
+    ("output_schema", ["x"], "a JSON Schema as a mapping, and not a value of the class list"),
     ("user", 5, "a text, and not a value of the class int"),
     ("service_tier", ["flex"], "a text, and not a value of the class list"),
     ("prompt_cache", 5, "a text"),

@@ -1,7 +1,6 @@
 """Reads what replies cost, for reports: messages without their content."""
 
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, false, literal, or_, select, tuple_
@@ -15,7 +14,7 @@ _PAGE_SIZE = 1000
 _SKIPPED_COLUMNS = frozenset({"extensions_json", "search_text"})
 
 ReadTransaction = Callable[[Callable[[Connection], Any]], Any]
-BillingFilters = dict[str, str | datetime | None]
+BillingFilters = Mapping[str, Any]
 
 
 class BilledReply(NamedTuple):
@@ -46,10 +45,13 @@ def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnE
     if "inherited" in table.c:
         yield table.c.inherited == false()
     for name, value in filters.items():
-        if isinstance(value, datetime):
-            moment = to_micros(value)
-            yield table.c.created_at >= moment if name == "since" else table.c.created_at < moment
-        elif value is not None:
+        if value is None:
+            continue
+        if name == "since":
+            yield table.c.created_at >= to_micros(value)
+        elif name == "until":
+            yield table.c.created_at < to_micros(value)
+        else:
             yield table.c[name] == encode_text(value)
 
 

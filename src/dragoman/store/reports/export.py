@@ -30,6 +30,7 @@ from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
 from dragoman.pricing.analytics.replies import DECIMAL, PART_NAME, PLACES, day_of, day_path
 from dragoman.pricing.analytics.usage_columns import connect, quote_identifier, quote_literal
 from dragoman.pricing.quote import EXACT
+from dragoman.store.arguments import wrong_class
 from dragoman.store.columns import to_micros
 from dragoman.store.errors import StoreError
 from dragoman.store.records import ExportResult
@@ -133,6 +134,8 @@ class _Days:
 
 
 def _midnight(day: date | None) -> datetime | None:
+    if not isinstance(day, date | None) or isinstance(day, datetime):
+        raise wrong_class("a day", "a date, such as date(2026, 1, 31),", day)
     return None if day is None else datetime.combine(day, time(), UTC)
 
 
