@@ -73,13 +73,14 @@ class AudioAccumulator:
 
 
 class PartAccumulator:
-    """A content part of another type, which arrives whole."""
+    """A content part of another type, or a generated image. Both arrive whole."""
 
-    def __init__(self, native: dict[str, Any]) -> None:
+    def __init__(self, native: dict[str, Any], field: str = "content") -> None:
         self._native = native
+        self._field = field
 
     def piece(self) -> Piece:
-        return "content", self._native
+        return self._field, self._native
 
 
 _MAX_TRIES = 16

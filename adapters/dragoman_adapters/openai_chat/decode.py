@@ -26,7 +26,7 @@ from dragoman.canonical.tools.client import CustomTool
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
-from dragoman_adapters.openai_chat.encode_blocks import Piece
+from dragoman_adapters.openai_chat.encode_blocks import IMAGES_FIELD, Piece
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -78,7 +78,7 @@ def decode_message(
         "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
         "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
         "choices": [other for other in native["choices"] if other is not choice],
-        "message": _uncovered_values(native_message, _covered_message_fields(dialect.reasoning_fields)),
+        "message": _uncovered_values(native_message, _covered_message_fields(dialect, native_message)),
         "blocks": notes,
         "list": isinstance(native_message.get("content"), list),
     }
@@ -143,9 +143,14 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     return [len(pieces) - 1] if isinstance(function, dict) and not function.get("arguments") else []
 
 
-@cache
-def _covered_message_fields(reasoning_fields: tuple[str, ...]) -> frozenset[str]:
+def _covered_message_fields(dialect: Dialect, native: Mapping[str, Any]) -> frozenset[str]:
     """Return the fields of a message that its blocks hold."""
+    fields = _block_fields(dialect.reasoning_fields)
+    return fields | {IMAGES_FIELD} if IMAGES_FIELD in native and decode_blocks.generated_images(native) else fields
+
+
+@cache
+def _block_fields(reasoning_fields: tuple[str, ...]) -> frozenset[str]:
     return frozenset({*_COVERED_MESSAGE_FIELDS, *reasoning_fields, thinking_details.DETAILS_FIELD})
 
 

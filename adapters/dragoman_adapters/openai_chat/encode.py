@@ -182,7 +182,7 @@ def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect
     """Encode a message. Fields noted in ``raw`` are restored if no block covers them."""
     encoded: dict[str, Any] = {"role": role, "content": _encode_content(role, pieces, raw, dialect)}
     for field, values in pieces.items():
-        if field in ("tool_calls", thinking_details.DETAILS_FIELD):
+        if field in encode_blocks.LIST_FIELDS:
             encoded[field] = values
         elif field != "content":
             encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]

@@ -26,6 +26,11 @@ from dragoman.canonical.blocks import (
 from dragoman_adapters.openai_chat import media, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect
 
+IMAGES_FIELD = "images"
+"""The field in which routers such as OpenRouter return generated images; OpenAI's own models return none."""
+LIST_FIELDS = frozenset({"tool_calls", thinking_details.DETAILS_FIELD, IMAGES_FIELD})
+"""Fields of a message that hold a list, with a piece for each item."""
+
 Piece = tuple[str, Any]
 Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
@@ -56,6 +61,8 @@ def _encode_plain(content: ContentBlock, note: Note, tool_id: ToolId, dialect: D
                 return field, content.text
             thought = {"type": "thinking", "thinking": [{"type": "text", "text": content.text}]}
             return "content", thought | ({"signature": content.signature} if content.signature else {})
+        case ImageBlock() if note.get("field") == IMAGES_FIELD:
+            return IMAGES_FIELD, media.encode_media(content, dialect)
         case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
             return "content", media.encode_media(content, dialect)
         case ProviderBlock():

@@ -11,13 +11,14 @@ from dragoman.canonical.blocks import (
     AudioBlock,
     Citation,
     ContentBlock,
+    ImageBlock,
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import encode, encode_blocks
+from dragoman_adapters.openai_chat import encode, encode_blocks, media
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Note
 from dragoman_adapters.openai_platform.custom_tools import custom_names, free_text
@@ -113,6 +114,7 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
+    images: list[dict[str, Any]] = []
     has_sources = False
     for index, block in enumerate(message.content):
         match block:
@@ -124,6 +126,8 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
             case ToolUseBlock():
                 tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
                 calls.append(_encode_call(block, tool_id, writer, dialect))
+            case ImageBlock() if image := encode_image(block, dialect):
+                images.append(image)
             case _:
                 record_unsupported(block, index, writer)
     if len(message.content) > 1:
@@ -138,7 +142,14 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
         encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
     if calls:
         encoded["tool_calls"] = calls
+    if images:
+        encoded[encode_blocks.IMAGES_FIELD] = images
     return encoded
+
+
+def encode_image(block: ImageBlock, dialect: Dialect) -> dict[str, Any] | None:
+    """Encode a generated image as routers return it; None if only its provider can read it."""
+    return media.encode_media(block, dialect) if block.source.kind in ("base64", "url") else None
 
 
 def _encode_call(call: ToolUseBlock, tool_id: str, writer: ReplyWriter, dialect: Dialect) -> dict[str, Any]:

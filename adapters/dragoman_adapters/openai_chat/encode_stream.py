@@ -6,9 +6,9 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import FAILED, ReplyWriter
 from dragoman.adapter.answers.stream_encoder import CALL, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
-from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock
+from dragoman.canonical.blocks import Citation, ContentBlock, ImageBlock, TextBlock
 from dragoman.canonical.message import Message
-from dragoman_adapters.openai_chat import encode_reply
+from dragoman_adapters.openai_chat import encode_blocks, encode_reply
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.custom_tools import custom_names, free_text
 from dragoman_adapters.openai_platform.encode_errors import error_object
@@ -87,6 +87,8 @@ class ChatStreamEncoder(ReplyStreamEncoder):
         """Nothing is lost: the sources of all texts follow at the end."""
 
     def write_other(self, index: int, block: ContentBlock, message: Message) -> bytes:
+        if isinstance(block, ImageBlock) and (image := encode_reply.encode_image(block, self._dialect)):
+            return self._chunk({encode_blocks.IMAGES_FIELD: [image]})
         encode_reply.record_unsupported(block, index, self.writer)
         return b""
 

@@ -191,6 +191,9 @@ class ChatStreamDecoder(StreamDecoder):
                 return self._call("function_call", value)
             case "audio":
                 return self._audio(value)
+            case encode_blocks.IMAGES_FIELD if images := decode_blocks.generated_images({field: value}):
+                self._pieces_so_far += [PartAccumulator(image, field) for image in images]
+                return ()
             case _ if field in ("role", *self._dialect.reasoning_fields):
                 return ()
             case thinking_details.DETAILS_FIELD if self._dialect.reasoning_details:

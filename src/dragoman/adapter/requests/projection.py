@@ -216,7 +216,8 @@ class _Projector:
         return turn.map_blocks(change)
 
     def filter_media(self, turns: Iterable[Turn]) -> Iterable[Turn]:
-        """Replace unsupported media with a short note; media in tool results may move after them."""
+        """Replace unsupported media with a short note. Media of tools and of the assistant may move after them, to a
+        message of the user."""
         moved: list[ContentBlock] = []
         source: Turn | None = None
         for turn in turns:
@@ -243,10 +244,26 @@ class _Projector:
                 return (block,)
             why = self._media_problem(block)
             if why is None and turn.role not in self._capabilities.media_roles:
+                if self._may_follow(turn, block):
+                    reason = f"the {block.type} of the assistant follows in a message of the user"
+                    return (self._move_media(turn, block, index, following, reason),)
                 why = f"{self._target.model} takes no {block.type} in a message of the role {turn.role}"
             return (self._replace_media(turn, block, index, why),) if why else (block,)
 
         return turn.map_blocks(change), following
+
+    def _may_follow(self, turn: Turn, block: Media) -> bool:
+        """Whether a message of the user may show what a model generated. What it said is sent as its transcript."""
+        has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
+        return turn.role is Role.ASSISTANT and "user" in self._capabilities.media_roles and not has_transcript
+
+    def _move_media(
+        self, turn: Turn, block: Media, index: int, following: list[ContentBlock], reason: str
+    ) -> TextBlock:
+        """Move media to a message of the user that follows."""
+        self._record_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+        following.append(block)
+        return TextBlock(text=f"[{block.type} follows]")
 
     def _filter_result(
         self, turn: Turn, block: ToolResultBlock, index: int, following: list[ContentBlock]
@@ -276,9 +293,7 @@ class _Projector:
             return self._replace_media(turn, part, index, why)
         if support is EMULATED:
             reason = f"the tool's {part.type} follows its answer"
-            self._record_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
-            following.append(part)
-            return TextBlock(text=f"[{part.type} follows]")
+            return self._move_media(turn, part, index, following, reason)
         if not support:
             reason = f"{self._target.model} takes no {part.type} in a tool's answer"
             return self._replace_media(turn, part, index, reason)

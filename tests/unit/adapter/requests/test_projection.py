@@ -133,8 +133,21 @@ class TestMedia:
         assert to(Message.user([block]), supports_images="native").losses == ()
 
     def test_media_are_allowed_by_role(self) -> None:
-        """A model that reads images of the user reads none of the assistant."""
-        assert kinds(to(Message.assistant([picture()]), supports_images="native", media_roles=["user"])) == ["media"]
+        """A model that reads images of the user reads none of the assistant: those follow in a message of the user."""
+        drawn = [Message.assistant([TextBlock(text="Here."), picture()]), Message.user("Bluer.")]
+        projection = to(*drawn, supports_images="native", media_roles=["user"])
+        assert texts(projection) == ["Here.", "[image follows]", "Bluer."]
+        assert [turn.role for turn in projection.turns if picture() in turn.blocks] == [Role.USER]
+        assert [(loss.kind, loss.severity) for loss in projection.losses] == [(LossKind.FLATTENED, Severity.INFO)]
+        assert kinds(to(Message.assistant([picture()]), supports_images="native", media_roles=[])) == ["media"]
+
+    def test_media_of_the_assistant_follow_the_results_of_its_calls(self) -> None:
+        """Nothing stands between a call and its result."""
+        calls = [picture(), ToolUseBlock(id="tu_1", name="f", input={})]
+        history = [Message.assistant(calls), Message.tool("tu_1", "Done."), Message.assistant("Done.")]
+        projection = to(*history, supports_images="native", supports_tools="native", media_roles=["user"])
+        roles = [turn.role for turn in projection.turns]
+        assert roles[-4:] == [Role.ASSISTANT, Role.TOOL, Role.USER, Role.ASSISTANT]
 
     @pytest.mark.parametrize(
         "abilities", [{}, {"supports_documents": "native", "accepted_media_types": {"document": ()}}]

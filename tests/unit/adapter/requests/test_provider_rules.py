@@ -148,3 +148,14 @@ def test_no_output_at_all_may_be_asked_for() -> None:
     adapter, options = get_adapter(ANTHROPIC), AdapterOptions(max_output_tokens=0)
     assert json.loads(adapter.to_wire([Message.user("Hi")], [], options).body)["max_tokens"] == 0
     assert adapter.output_limit(options) == 0
+
+
+@pytest.mark.parametrize("model", [ANTHROPIC, "bedrock:global.anthropic.claude-opus-5-5-v1:0", CHAT, RESPONSES])
+def test_an_image_that_a_model_made_is_shown_by_the_user(model: str) -> None:
+    """These APIs refuse images in messages of the assistant."""
+    picture = ImageBlock(source=MediaSource(kind="base64", data="iVBORw0KGgo="), media_type="image/png")
+    body, lost = body_of(model, Message.user("Draw."), foreign_reply(TextBlock(text="Here."), picture))
+    turns = body.get("messages") or body["input"]
+    holders = {turn["role"] for turn in turns if "iVBORw0KGgo=" in json.dumps(turn)}
+    assert holders == {"user"}
+    assert lost == [LossKind.FLATTENED]

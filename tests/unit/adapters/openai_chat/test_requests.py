@@ -129,11 +129,12 @@ def test_unsupported_content_is_a_named_loss(block: ContentBlock, reason: str) -
     assert reason in [reply for _, reply in losses(wire)]
 
 
-def test_an_assistants_image_becomes_a_note() -> None:
+def test_an_assistants_image_follows_it() -> None:
     """Only users show images on this wire."""
     body, wire = encode_request([reply_of("google:gemini", [ImageBlock(source=PNG, media_type="image/png")])])
-    assert body["messages"][0]["content"].startswith("[image left out")
-    assert losses(wire)[0][0] == "media"
+    assert body["messages"][0] == {"role": "assistant", "content": "[image follows]"}
+    assert body["messages"][1]["content"][0]["type"] == "image_url"
+    assert losses(wire)[0][0] == "flattened"
 
 
 def test_an_image_in_an_answer_follows_it() -> None:

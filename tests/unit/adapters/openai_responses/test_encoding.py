@@ -127,11 +127,13 @@ def test_the_note_on_a_document_comes_before_it() -> None:
 
 
 def test_unsupported_media_are_losses() -> None:
-    """Audio anywhere, and images in an assistant's message."""
-    messages = [Message.user([AudioBlock(source=base64())]), foreign(ImageBlock(source=base64())), HI]
+    """Audio is left out; an image of the assistant follows in a message of the user."""
+    picture = ImageBlock(source=base64(), media_type="image/png")
+    messages = [Message.user([AudioBlock(source=base64())]), foreign(picture), HI]
     body, losses = body_of(messages)
-    assert [item["role"] for item in body["input"]] == ["user", "assistant", "user"]
-    assert losses == (LossKind.MEDIA, LossKind.MEDIA)
+    assert [item["role"] for item in body["input"]] == ["user", "assistant", "user", "user"]
+    assert body["input"][2]["content"][0]["type"] == "input_image"
+    assert losses == (LossKind.MEDIA, LossKind.FLATTENED)
 
 
 def test_an_assistants_texts_are_messages_before_its_calls() -> None:
