@@ -280,6 +280,32 @@ def test_spend_that_is_booked_meanwhile_counts_once() -> None:
         elsewhere.close()
 
 
+def test_a_statement_has_the_spend_that_is_being_stored(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction could begin before the one that stores it, and show neither the spend nor a reservation."""
+    write = database.write
+
+    async def scenario() -> Amount:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def write_late(work: Any) -> Any:
+            monkeypatch.setattr(database, "write", write)
+            begun.set()
+            await goes_on.wait()
+            return await write(work)
+
+        ledger = Ledger(database)
+        await ledger.total_spend("key:a")  # its database is open
+        monkeypatch.setattr(database, "write", write_late)
+        ledger.book("one", ["key:a"], CENT)
+        await begun.wait()
+        asyncio.get_running_loop().call_later(0.2, goes_on.set)
+        statement = (await ledger.statements(budgets("1")))["key:a"]
+        await ledger.close()
+        return statement.total
+
+    assert run(scenario()) == CENT
+
+
 def test_spend_is_booked_once_if_the_answer_of_the_database_is_lost(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
