@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.gateway.upstream import KEY, PATHS, PATIENCE, gateway_before, question, whole_reply
+from tests.gateway.upstream import KEY, PATHS, gateway_before, question, whole_reply
 
 HOUSE = {"house": "openai-chat:m"}
 JSON = {"content-type": "application/json"}
@@ -77,7 +77,9 @@ def test_an_address_with_a_slash_behind_it_is_unknown(address: str, path: str) -
 def test_a_client_that_sends_its_body_too_slowly_gets_an_answer() -> None:
     with gateway_before(whole_reply("chat"), models=HOUSE, body_seconds=0.5) as (url, _):
         host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+        with socket.create_connection(
+            (host, int(port)), timeout=30
+        ) as connection:  # by default, 60 seconds are not too slow
             connection.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
 

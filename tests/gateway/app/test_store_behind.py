@@ -81,8 +81,11 @@ def test_what_waits_is_written_when_the_database_is_back(store: Store) -> None:
     assert len(store.list().sessions) == 10
 
 
-def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(store: Store) -> None:
-    """Else the gateway would wait for its writer for half a minute."""
+def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the gateway would wait for its writer for half a minute, and here for longer than the test."""
+    monkeypatch.setattr("dragoman_gateway.running.behind._END_SECONDS", 10 * PATIENCE)
 
     class Wake(threading.Event):
         def clear(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,15 @@ def test_each_share_is_reported_once_by_all_replicas(start: Start) -> None:
 
 def test_no_answer_waits_for_the_webhook_and_it_is_asked_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_gateway.keys.alerts._PAUSES", (0.0, 0.0))
-    release = threading.Event()
+    release, longer = threading.Event(), 10 * PATIENCE  # than any answer is waited for
 
     def answer(request: ReceivedRequest) -> HttpReply:
-        release.wait(PATIENCE)
+        release.wait(longer)
         return json_reply({}, status=500)
 
-    with FaultyServer(answer) as hook:
-        running = start(whole_reply("chat"), alerts={"url": hook.url, "at": [0.01], "seconds": PATIENCE})
+    with FaultyServer(answer) as hook, ExitStack() as stack:
+        stack.callback(release.set)
+        running = start(whole_reply("chat"), alerts={"url": hook.url, "at": [0.01], "seconds": longer})
         secret = running.create_key("1000 tokens")[1]
         assert running.http(secret).post(CHAT, json=question("chat", "house", max_tokens=9)).status_code == 200
         wait_until(lambda: len(hook.requests) == 1)
