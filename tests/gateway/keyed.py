@@ -22,7 +22,7 @@ from dragoman_gateway.keys.amounts import parse_budget, parse_limit
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_store import KeyStore
 from dragoman_gateway.keys.records import Allowance
-from tests.gateway.upstream import PROVIDERS, gateway_before
+from tests.gateway.upstream import PATIENCE, PROVIDERS, gateway_before
 
 
 class Cents:
@@ -73,7 +73,7 @@ class Keyed:
     @cached_property
     def bare(self) -> httpx.Client:
         """A client without a key. Making one takes longer than most requests."""
-        return self._stack.enter_context(httpx.Client(base_url=self.url, timeout=30))
+        return self._stack.enter_context(httpx.Client(base_url=self.url))
 
     def create_key(self, *budgets: str, limits: tuple[str, ...] = (), **fields: Any) -> tuple[str, str]:
         """Return the id and the secret of a new key."""
@@ -83,7 +83,7 @@ class Keyed:
 
     def spent(self, scope: str) -> Amount:
         """Return what is stored as spent, when all replies so far are booked."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while True:
             found, open_ = self._database.run(partial(_read_spend, scope=scope), writes=False)
             if not open_ or time.monotonic() > deadline:
@@ -110,7 +110,7 @@ Start = Callable[..., Keyed]
 def keyed(folder: Path) -> Iterator[Start]:
     """Yield what starts gateways, all with the same database."""
     url = f"sqlite:///{folder / 'gateway.db'}"
-    database = Database(url, timeout=10)
+    database = Database(url)
     keys = KeyStore(database)
     secrets = [keys.create(name=name)[1] for name in ("one", "two")]
     with ExitStack() as stack:

@@ -47,5 +47,5 @@ def serving(app: Any, **settings: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.end()
-        thread.join(20)
+        thread.join(60)
         listener.close()

@@ -1,11 +1,20 @@
 """A gateway in front of a scripted server: providers of several wires at one address."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from threading import Event
+from typing import Any, cast
 
 from dragoman import AsyncClient
-from dragoman.testing.faults.server import FaultyServer, HttpReply, ServerAnswer, ServerScript, json_reply, sse_reply
+from dragoman.testing.faults.server import (
+    FaultyServer,
+    HttpReply,
+    ReplyStep,
+    ServerAnswer,
+    ServerScript,
+    json_reply,
+    sse_reply,
+)
 from dragoman.transport import RetryPolicy
 from dragoman_gateway import GatewaySettings, create_app
 from tests.benchmarks.wires import WIRES
@@ -14,6 +23,8 @@ from tests.gateway.serving import serving
 PROVIDERS = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai"}
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
 KEY = "sk-of-the-gateway-0123456789"
+PATIENCE = 120.0
+"""Seconds that a test waits for what must happen: a busy machine is slow, and only what hangs takes that long."""
 
 
 @contextmanager
@@ -50,6 +61,17 @@ def whole_reply(wire: str, text: str = "In Switzerland.") -> HttpReply:
 
 def streamed_reply(wire: str, *texts: str) -> HttpReply:
     return sse_reply(b"".join(WIRES[wire].text_stream(list(texts) or ["In ", "Switzerland."])))
+
+
+def held_reply(go: Event, *steps: ReplyStep, before: bytes = b"", media_type: str = "text/event-stream") -> HttpReply:
+    """Return a stream that stops behind the bytes ``before`` until a test lets it go on. It can be sent once."""
+
+    def held() -> Iterator[ReplyStep]:
+        yield before
+        go.wait(PATIENCE)
+        yield from steps
+
+    return HttpReply(headers={"content-type": media_type}, steps=cast("Sequence[ReplyStep]", held()))
 
 
 def stream_bytes(wire: str, *texts: str) -> bytes:

@@ -14,7 +14,7 @@ from dragoman_gateway.keys.amounts import Concurrency
 from dragoman_gateway.keys.records import Allowance
 from tests.gateway.access.test_spending import answer, ask
 from tests.gateway.keyed import Keyed, Start
-from tests.gateway.upstream import PATHS
+from tests.gateway.upstream import PATHS, PATIENCE
 
 ONE = Allowance(concurrency=Concurrency(1))
 
@@ -27,7 +27,7 @@ class Held:
 
     def __call__(self, request: ReceivedRequest) -> HttpReply:
         self.asked.set()
-        assert self.go.wait(20)
+        assert self.go.wait(PATIENCE)
         return answer("chat")(request)  # type: ignore[no-any-return]  # a script of any kind
 
 
@@ -36,7 +36,7 @@ def _in_flight(setup: Keyed, held: Held, secret: str, **more: Any) -> Iterator[F
     """Let one request be in flight, and answer it at the end."""
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, setup, "chat", secret, **more)
-        assert held.asked.wait(20)
+        assert held.asked.wait(PATIENCE)
         try:
             yield first
         finally:
@@ -52,7 +52,7 @@ def test_a_key_with_one_request_in_flight_is_refused_in_its_wire(start: Start, s
     with _in_flight(setup, held, secret, stream=stream) as first:
         refused = {wire: ask(setup, wire, secret, stream=stream) for wire in PATHS}
         held.go.set()
-        assert first.result(20).status_code == 200
+        assert first.result(PATIENCE).status_code == 200
     assert {(each.status_code, each.headers["retry-after"]) for each in refused.values()} == {(429, "1")}
     assert refused["messages"].json()["error"]["type"] == "rate_limit_error"
     assert refused["chat"].json()["error"]["code"] == "rate_limit_exceeded"

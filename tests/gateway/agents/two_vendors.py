@@ -35,6 +35,7 @@ from tests.gateway.agents.clients import PROMPT, folder, missing, program
 from tests.gateway.agents.report import CALLS, WORD, read_request
 from tests.gateway.scripted import Answer, Received, Upstream, answer_with, reply
 from tests.gateway.serving import serving
+from tests.gateway.upstream import PATIENCE
 
 CLIENT, TOOL = "claude-code", "Read"
 MODELS = {"first": "anthropic:claude-sonnet-4-6", "second": "openai:gpt-5.1", "claude-*": "anthropic:claude-sonnet-4-6"}
@@ -144,7 +145,7 @@ def _gateway(providers: Providers, scratch: Path, *, stores: bool) -> Iterator[t
     database = f"sqlite:///{scratch / 'gateway.db'}"
     with ExitStack() as stack:
         base = stack.enter_context(serving(upstream))
-        keys = Database(database, timeout=10)
+        keys = Database(database)
         stack.callback(keys.close)
         created = {name: KeyStore(keys).create(name=name, admin=name == "admin")[1] for name in ("client", "admin")}
         store = stack.enter_context(Store(f"sqlite:///{scratch / 'chats.db'}")) if stores else None
@@ -194,7 +195,7 @@ def _ask_sdk(address: str, secret: str) -> None:
 
 
 def _get(url: str, secret: str) -> httpx.Response:
-    return httpx.get(url, headers={"x-api-key": secret}, trust_env=False, timeout=30).raise_for_status()
+    return httpx.get(url, headers={"x-api-key": secret}, trust_env=False, timeout=PATIENCE).raise_for_status()
 
 
 class _Texts(HTMLParser):

@@ -1,9 +1,13 @@
 """Connections of bad clients: half-open, slow, and without an end."""
 
 import socket
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -13,77 +17,123 @@ from dragoman import AsyncClient
 from dragoman_gateway import create_app
 from dragoman_gateway.server.command import listen
 from dragoman_gateway.server.request_heads import with_bounded_heads
+from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.scripted import Answer, Upstream, chat_events, gateway_before
 from tests.gateway.serving import serving
+from tests.gateway.upstream import PATIENCE
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+HEAD_SECONDS = 600.0
+"""By the clock of the server, which goes on when a test says so."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, and its side of each connection that was ever opened."""
+
+    address: tuple[str, int]
+    connections: list[Any]
+
+    @contextmanager
+    def connect(self) -> Iterator[socket.socket]:
+        """Yield a connection that the server has noticed."""
+        before = len(self.connections)
+        with socket.create_connection(self.address, timeout=PATIENCE) as connection:
+            wait_until(lambda: len(self.connections) > before)
+            yield connection
+
+    def run_out(self) -> None:
+        """Let more time pass than a head may take."""
+        loop, passed = self.connections[-1].loop, threading.Event()
+        now = loop.time
+        loop.time = lambda: now() + HEAD_SECONDS + 1
+        loop.call_soon_threadsafe(loop.call_later, 0, passed.set)  # behind the timers that are due
+        assert passed.wait(PATIENCE)
+
+    def run_out_in_head(self) -> None:
+        """Let more time pass than a head may take, when the last connection has sent a part of one."""
+        wait_until(lambda: self.connections[-1]._in_head and self.connections[-1]._head_timer is not None)
+        self.run_out()
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[tuple[str, int]]:
-    bounded = with_bounded_heads(HttpToolsProtocol, seconds=0.3, cap=10_000)
-    with serving(create_app(client=AsyncClient()), http=bounded) as url:
+def place() -> Iterator[Place]:
+    bounded: Any = with_bounded_heads(HttpToolsProtocol, seconds=HEAD_SECONDS, cap=10_000)
+    connections: list[Any] = []
+
+    class Noted(bounded):  # type: ignore[misc]  # the base class is made above
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            connections.append(self)
+
+    with serving(create_app(client=AsyncClient()), http=Noted, timeout_keep_alive=100_000) as url:
         host, port = url.removeprefix("http://").split(":")
-        yield host, int(port)
+        yield Place((host, int(port)), connections)
 
 
 def received(connection: socket.socket) -> bytes:
     """Return everything until the other side closes the connection."""
     pieces = []
-    while piece := connection.recv(65_536):
-        pieces.append(piece)
+    with suppress(ConnectionResetError):  # it is reset, behind the reply, if the other side has not read all
+        while piece := connection.recv(65_536):
+            pieces.append(piece)
     return b"".join(pieces)
 
 
-def test_a_connection_without_a_request_is_closed(place: tuple[str, int]) -> None:
-    with socket.create_connection(place, timeout=10) as connection:
+def test_a_connection_without_a_request_is_closed(place: Place) -> None:
+    with place.connect() as connection:
+        place.run_out()
         assert received(connection) == b""
 
 
-def test_half_a_head_is_answered_and_the_connection_closed(place: tuple[str, int]) -> None:
-    with socket.create_connection(place, timeout=10) as connection:
+def test_half_a_head_is_answered_and_the_connection_closed(place: Place) -> None:
+    with place.connect() as connection:
         connection.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-slow: ")
+        place.run_out_in_head()
         assert received(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_so_is_half_a_second_head(place: tuple[str, int]) -> None:
-    with socket.create_connection(place, timeout=10) as connection:
+def test_so_is_half_a_second_head(place: Place) -> None:
+    with place.connect() as connection:
         connection.sendall(HEALTH)
-        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        assert replies(connection, 1)
         connection.sendall(HEALTH[:20])
-        assert b"HTTP/1.1 408 " in received(connection)
+        place.run_out_in_head()
+        assert received(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_head_without_an_end_is_refused(place: tuple[str, int]) -> None:
-    with socket.create_connection(place, timeout=10) as connection:
+def test_a_head_without_an_end_is_refused(place: Place) -> None:
+    with place.connect() as connection:
         lines = (f"x-{number}: {'y' * 1_000}\r\n".encode() for number in range(10))
         connection.sendall(b"GET /health HTTP/1.1\r\n" + b"".join(lines))
         assert received(connection).startswith(b"HTTP/1.1 431 ")
 
 
-def test_a_head_that_ends_is_refused_if_it_is_too_large(place: tuple[str, int]) -> None:
+def test_a_head_that_ends_is_refused_if_it_is_too_large(place: Place) -> None:
     """In one piece or in several; a body may be larger."""
     for pieces in ([9_000, 9_000], [30_000], [9_000, 30_000]):
-        with socket.create_connection(place, timeout=10) as connection:
+        with place.connect() as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\n")
-            for number, length in enumerate(pieces):
-                connection.sendall(f"x-{number}: {'y' * length}\r\n".encode())
-                time.sleep(0.01)
-            connection.sendall(b"\r\n")
+            with suppress(ConnectionError):  # it may be refused before its end
+                for number, length in enumerate(pieces):
+                    connection.sendall(f"x-{number}: {'y' * length}\r\n".encode())
+                    time.sleep(0.01)
+                connection.sendall(b"\r\n")
             reply = received(connection)
             assert reply.startswith(b"HTTP/1.1 431 ")
             assert reply.count(b"HTTP/1.1") == 1
-    with socket.create_connection(place, timeout=10) as connection:
+    with place.connect() as connection:
         body = b"POST /v1/messages HTTP/1.1\r\nconnection: close\r\ncontent-length: 30000\r\n\r\n" + b"x" * 30_000
         connection.sendall(body)
         assert received(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_connection_that_is_used_stays_open(place: tuple[str, int]) -> None:
+def test_a_connection_that_is_used_stays_open(place: Place) -> None:
     """Longer than a head may take; two requests at once are two replies."""
-    with socket.create_connection(place, timeout=10) as connection:
+    with place.connect() as connection:
         for number in range(2):
-            time.sleep(0.4 * number)
+            if number:
+                place.run_out()
             connection.sendall(HEALTH)
             assert replies(connection, 1)
         connection.sendall(HEALTH + HEALTH)
@@ -92,7 +142,7 @@ def test_a_connection_that_is_used_stays_open(place: tuple[str, int]) -> None:
 
 def test_small_writes_are_not_held_back() -> None:
     """By Nagle's algorithm, whichever event loop serves the connection."""
-    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()[:2], timeout=10):
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()[:2], timeout=PATIENCE):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -33,7 +33,7 @@ from dragoman_gateway.server.protocol import Protocol
 from dragoman_gateway.turn import streamed
 from tests.gateway.app.test_bad_night import cut
 from tests.gateway.keyed import Cents
-from tests.gateway.upstream import PATHS, question
+from tests.gateway.upstream import PATHS, PATIENCE, question
 
 
 @pytest.fixture(autouse=True)
@@ -49,18 +49,18 @@ def new_server(app: Starlette) -> Server:
 
 
 async def end_while_it_streams(app: Starlette, path: str, body: Any, headers: dict[str, str]) -> bytes:
-    """Send the signal to end when a stream has begun, and return what its client gets until the server has ended."""
+    """Send the signal to end when a word of a stream has arrived, and return all of it until the server has ended."""
     listener = socket.create_server(("127.0.0.1", 0))
     server, received = new_server(app), b""
     ended = asyncio.create_task(server.serve([listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}{path}"
-    async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
         with suppress(httpx.RemoteProtocolError):
             async with client.stream("POST", url, json=body, headers=headers) as reply:
                 async for data in reply.aiter_raw():
-                    if not received:
+                    has_word, received = b"word3" in received, received + data
+                    if not has_word and b"word3" in received:
                         server.handle_exit(signal.SIGTERM, None)
-                    received += data
     await ended
     return received
 
@@ -73,7 +73,7 @@ def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
 ) -> None:
     """What the provider had reported is the lower bound of what it bills."""
     place = f"sqlite:///{tmp_path / 'gateway.db'}"
-    database = Database(place, timeout=10)
+    database = Database(place)
     key, secret = KeyStore(database).create(allowance=Allowance((parse_budget("100000"),)))
     with FaultyServer(sse_reply(cut("messages"), STALL)) as provider, Store(f"sqlite:///{tmp_path / 's.db'}") as store:
         client = AsyncClient(
@@ -142,7 +142,7 @@ def test_a_request_that_waits_at_the_end_of_the_drain_is_told_to_ask_again(
         server = new_server(app)
         ended = asyncio.create_task(server.serve([listener]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}{PATHS[wire]}"
-        async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
             asked = asyncio.create_task(client.post(url, json=question(wire, "house", stream=stream)))
             while not provider.requests:
                 await asyncio.sleep(0.01)

@@ -20,7 +20,7 @@ from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server.command import check_address
 from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.serving import serving
-from tests.gateway.upstream import PATHS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.upstream import PATHS, PATIENCE, gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
 def test_health_readiness_and_the_description() -> None:
@@ -155,7 +155,7 @@ def test_keys_of_a_provider_rotate_without_a_lost_request(tmp_path: Path, monkey
         with serving(build_app(gateway)) as url:
 
             def ask() -> tuple[int, bool]:
-                reply = httpx.post(f"{url}/v1/messages", json=question("messages", "house", stream=True), timeout=30)
+                reply = httpx.post(f"{url}/v1/messages", json=question("messages", "house", stream=True))
                 return reply.status_code, "message_stop" in reply.text
 
             begun = pool.submit(ask)
@@ -164,7 +164,7 @@ def test_keys_of_a_provider_rotate_without_a_lost_request(tmp_path: Path, monkey
                 write(number)
                 assert asyncio.run(gateway.reload())
                 assert ask() == (200, True)
-            assert begun.result(30) == (200, True)
+            assert begun.result(PATIENCE) == (200, True)
     sent = [request.headers["authorization"] for request in server.requests]
     assert sent == [f"Bearer sk-{number}" for number in range(5)]
 

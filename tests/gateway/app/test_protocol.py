@@ -9,6 +9,7 @@ import pytest
 
 from dragoman_gateway.server.protocol import Protocol, _JoiningTransport
 from tests.gateway.serving import serving
+from tests.gateway.upstream import PATIENCE
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -91,7 +92,7 @@ def test_a_client_of_http_1_0_gets_no_chunks(path: str) -> None:
 
     with serving(answer, http=Protocol) as url:
         host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
             connection.sendall(f"GET {path} HTTP/1.0\r\nhost: x\r\n\r\n".encode())
             reply = b"".join(iter(lambda: connection.recv(65_536), b""))
     head, _, body = reply.partition(b"\r\n\r\n")

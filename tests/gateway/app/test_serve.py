@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.testing.faults.server import FaultyServer, Pause, sse_reply
 from tests.gateway.app.test_bad_night import ask_to_the_end, cut, wait_until
-from tests.gateway.upstream import question, stream_bytes
+from tests.gateway.upstream import PATIENCE, question, stream_bytes
 
 FILE = """
 [providers.openai-chat]
@@ -48,20 +48,28 @@ def test_a_gateway_serves_reloads_and_ends_in_order(tmp_path: Path, workers: int
 
             def names() -> list[str]:
                 with httpx.Client() as client:  # a connection of its own may reach another worker
-                    return [model["id"] for model in client.get(f"{url}/v1/models", timeout=30).json()["data"]]
+                    return [model["id"] for model in client.get(f"{url}/v1/models", timeout=PATIENCE).json()["data"]]
 
             assert names() == ["before"]
             file.write_text(FILE.format(address=server.url, name="after"))
             process.send_signal(signal.SIGHUP)
             wait_until(lambda: names() == ["after"] and names() == ["after"])
+
+            def ask() -> tuple[bytes, bool]:
+                """Ask until it is not a worker that answers which has not read its file again yet."""
+                while b"not_found_error" in (reply := ask_to_the_end(url, "messages", body))[0]:
+                    pass
+                return reply
+
+            body = question("messages", "after", stream=True)
             with ThreadPoolExecutor(1) as pool:
-                begun = pool.submit(ask_to_the_end, url, "messages", question("messages", "after", stream=True))
+                begun = pool.submit(ask)
                 wait_until(lambda: len(server.requests) == 1)
                 os.killpg(process.pid, signal.SIGTERM)  # each process gets it, as from systemd
                 received, in_order = begun.result()
             assert in_order
             assert b"message_stop" in received
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
         finally:
             process.kill()
             process.wait()
@@ -86,7 +94,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
 
         def answers() -> bool:
             try:
-                return httpx.get(f"{url}/health", timeout=10).status_code == 200
+                return httpx.get(f"{url}/health", timeout=PATIENCE).status_code == 200
             except httpx.HTTPError:
                 return False
 

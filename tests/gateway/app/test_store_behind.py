@@ -19,7 +19,7 @@ from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.generation import Gateway, Generation
 from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.keyed import Start
-from tests.gateway.upstream import gateway_before, question, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.upstream import PATIENCE, gateway_before, question, stream_bytes, streamed_reply, whole_reply
 
 
 @pytest.fixture
@@ -59,15 +59,15 @@ def test_tool_results_are_stored_without_the_calls_that_the_client_has(store: St
 
 
 class FailingStore:
-    """Fails as a database does that is away, until ``failures`` are used up."""
+    """Fails as a database does that is away: some times, and while ``is_away``."""
 
-    def __init__(self, store: Store, failures: int) -> None:
+    def __init__(self, store: Store, failures: int = 0) -> None:
         self.store = store
-        self.failures = failures
+        self.is_away = False
+        self._failures = iter(range(failures))
 
     def create_all(self, sessions: list[dict[str, Any]]) -> None:
-        if self.failures:
-            self.failures -= 1
+        if self.is_away or next(self._failures, None) is not None:
             raise StoreError("the database is away") from ConnectionError()
         self.store.create_all(sessions)
 
@@ -81,8 +81,11 @@ def test_what_waits_is_written_when_the_database_is_back(store: Store) -> None:
     assert len(store.list().sessions) == 10
 
 
-def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(store: Store) -> None:
-    """Else the gateway would wait for its writer for half a minute."""
+def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the gateway would wait for its writer for half a minute, and here for longer than the test."""
+    monkeypatch.setattr("dragoman_gateway.running.behind._END_SECONDS", 10 * PATIENCE)
 
     class Wake(threading.Event):
         def clear(self) -> None:
@@ -96,14 +99,14 @@ def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(store: Store) 
     ending = threading.Thread(target=behind.close)
     behind.create("a:m", [Message.user("question")], session_id="s1")
     wait_until(lambda: ending.ident is not None)
-    ending.join(10)
+    ending.join(PATIENCE)
     assert not ending.is_alive()
     assert len(store.list().sessions) == 1
 
 
 def test_a_gateway_that_must_store_answers_nothing_without_its_store(store: Store) -> None:
     """From the first failure on, and until what waits is written; an open one answers."""
-    failing = FailingStore(store, 0)
+    failing = FailingStore(store)
     generations = {
         outage: Generation(GatewaySettings(store_outage=outage), AsyncClient()) for outage in ("open", "closed")
     }
@@ -112,14 +115,14 @@ def test_a_gateway_that_must_store_answers_nothing_without_its_store(store: Stor
         each.behind = behind
     closed = Gateway(generations["closed"])
     closed.enter()
-    failing.failures = 1_000
+    failing.is_away = True
     behind.create("a:m", [Message.user("Hi")], session_id="s1")
     wait_until(lambda: not behind.is_available)
     with pytest.raises(UnavailableError) as raised:
         closed.enter()
     assert raised.value.status == 503
     assert Gateway(generations["open"]).enter() is generations["open"]
-    failing.failures = 0
+    failing.is_away = False
     wait_until(lambda: behind.is_available)
     assert closed.enter() is generations["closed"]
     behind.close()
@@ -135,7 +138,7 @@ class BlockedStore:
 
     def create_all(self, sessions: list[dict[str, Any]]) -> None:
         self.begun.set()
-        self.released.wait(10)
+        self.released.wait(PATIENCE)
         self.stored += len(sessions)
 
 
@@ -143,7 +146,7 @@ def test_above_the_capacity_the_oldest_are_dropped_and_counted() -> None:
     blocked = BlockedStore()
     behind = StoreBehind(blocked, capacity=4)  # type: ignore[arg-type]  # it has what is used
     behind.create("a:m", [Message.user("first")])
-    assert blocked.begun.wait(10)
+    assert blocked.begun.wait(PATIENCE)
     for number in range(9):
         behind.create("a:m", [Message.user(f"question {number}")])
     blocked.released.set()

@@ -2,17 +2,28 @@
 
 import gc
 import json
+import threading
 
 import httpx
 import pytest
 
 from dragoman import Budget
 from dragoman.policy import PluginResult, Step, hook
-from dragoman.testing.faults.server import HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
+from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply, sse_reply
 from dragoman_gateway.turn.request import ClientRequest
 from tests.benchmarks.wires import WIRES, arguments
 from tests.gateway import scripted
-from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.app.test_bad_night import wait_until
+from tests.gateway.upstream import (
+    PATHS,
+    PATIENCE,
+    PROVIDERS,
+    gateway_before,
+    question,
+    stream_bytes,
+    streamed_reply,
+    whole_reply,
+)
 
 
 def new_content(wire: str, *, stream: bool = False) -> dict[str, object]:
@@ -53,11 +64,20 @@ def test_tokens_of_a_stream_are_counted(wire: str) -> None:
         _,
     ):
         reply = httpx.post(url + PATHS[wire], json=new_content(wire, stream=True))
-        page = httpx.get(f"{url}/metrics").text
+        # The client has its end before the gateway has that of the provider's connection.
+        wait_until(lambda: counted_tokens(url).keys() >= {"input_tokens", "output_tokens"})
+        counts = counted_tokens(url)
     assert reply.content == stream_bytes(wire, *"abcdefgh")
-    counts = {line.split("{")[0] + line.split('kind="')[1].split('"')[0]: float(line.split()[-1])
-              for line in page.splitlines() if line.startswith("dragoman_tokens_total{")}  # fmt: skip
-    assert all(counts[f"dragoman_tokens_total{kind}"] > 0 for kind in ("input_tokens", "output_tokens"))
+    assert all(counts[kind] > 0 for kind in ("input_tokens", "output_tokens"))
+
+
+def counted_tokens(url: str) -> dict[str, float]:
+    """Return the tokens in the metrics, by their kind."""
+    return {
+        line.split('kind="')[1].split('"')[0]: float(line.split()[-1])
+        for line in httpx.get(f"{url}/metrics").text.splitlines()
+        if line.startswith("dragoman_tokens_total{")
+    }
 
 
 @pytest.mark.parametrize("wire", PATHS)
@@ -71,13 +91,15 @@ def test_calls_go_through_to_the_client(wire: str) -> None:
     assert (reply.status_code, reply.content) == (200, frames)
 
 
-def read_until_cut(url: str, asked: dict[str, object]) -> bytes:
-    """Return what arrived before the connection was cut."""
+def read_until_cut(url: str, asked: dict[str, object], go: threading.Event | None = None) -> bytes:
+    """Return what arrived before the connection was cut. ``go`` is set when something has."""
     received = b""
     with httpx.stream("POST", url, json=asked) as reply:
         try:
             for piece in reply.iter_bytes():
                 received += piece
+                if go is not None:
+                    go.set()
         except httpx.RemoteProtocolError:
             return received
     raise AssertionError("the stream ended in order")
@@ -118,9 +140,14 @@ def test_an_expired_reference_is_the_client_s_to_replace(wire: str) -> None:
 def test_a_request_that_no_other_place_can_read_ends_in_an_error_after_signs_of_life() -> None:
     """The second place has another wire, so the request is read, after the stream to the client has begun."""
     places = [{"model": "anthropic:m"}, {"model": "openai-chat:m", "weight": 0}]
-    late = HttpReply(status=503, headers={"content-type": "application/json"}, body=b"{}", before=Pause(0.2))
-    with gateway_before(late, models={"house": places}, first_event_seconds=0.05) as (url, server):
-        received = read_until_cut(url + PATHS["messages"], new_content("messages", stream=True))
+    go = threading.Event()
+
+    def refuse_late(request: ReceivedRequest) -> HttpReply:
+        go.wait(PATIENCE)
+        return json_reply({}, status=503)
+
+    with gateway_before(refuse_late, models={"house": places}, first_event_seconds=0.05) as (url, server):
+        received = read_until_cut(url + PATHS["messages"], new_content("messages", stream=True), go)
         assert len(server.requests) == 1
     assert b"invalid_request_error" in received
 

@@ -8,7 +8,7 @@ from tests.gateway.cases.talk import Talk
 from tests.gateway.scripted import Upstream, gateway_before, says
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _served() -> Iterator[tuple[str, Upstream]]:
     upstream = Upstream()
     with gateway_before(upstream) as address:

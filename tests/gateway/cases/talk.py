@@ -10,6 +10,7 @@ import httpx
 from tests.conformance.way_back.clients import STREAM, WHOLE, Seen
 from tests.conformance.way_back.grammar import GRAMMARS
 from tests.gateway.scripted import Upstream
+from tests.gateway.upstream import PATIENCE
 
 PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "openai": "/v1/responses"}
 """The clients' wires by adapter, and their addresses."""
@@ -58,7 +59,7 @@ class Talk:
     def __init__(self, address: str, upstream: Upstream) -> None:
         self.address = address
         self.upstream = upstream
-        self._client = httpx.Client(base_url=address, timeout=30, trust_env=False)
+        self._client = httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False)
 
     def __enter__(self) -> Self:
         return self

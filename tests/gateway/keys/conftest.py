@@ -23,6 +23,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def database(url: str) -> Iterator[Database]:
-    database = Database(url, timeout=10)
+    database = Database(url)
     yield database
     database.close()

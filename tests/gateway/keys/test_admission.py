@@ -262,7 +262,7 @@ def test_a_limit_of_requests_refuses_with_the_time_to_wait(database: Database) -
         with pytest.raises(LimitReachedError) as raised:
             await setup.admit()
         assert raised.value.retry_after is not None
-        assert 3_590 < raised.value.retry_after <= 3_600
+        assert 3_000 < raised.value.retry_after <= 3_600  # less by what the test itself has taken
         assert (await setup.spent()).tokens == 1
         await setup.ledger.close()
 
@@ -346,7 +346,7 @@ def test_without_redis_limits_open_and_closed_ones_refuse(database: Database, co
     server is not asked for each request."""
 
     async def admit_each(server: Frozen, limit: str) -> tuple[Rates, list[Any]]:
-        rates = Rates(server, timeout=0.01)  # type: ignore[arg-type]  # it stands for a server that fails
+        rates = Rates(server, timeout=0.01, pause=600)  # type: ignore[arg-type]  # it stands for a server that fails
         limits: Mapping[str, Any] = {"key:a": (parse_limit(limit),)}
         results = [
             await asyncio.gather(rates.acquire(limits, "a:model", 1, 1), return_exceptions=True) for _ in range(5)

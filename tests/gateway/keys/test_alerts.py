@@ -2,7 +2,9 @@
 
 import json
 import threading
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequ
 from dragoman_gateway import GatewaySettings
 from tests.gateway.app.test_store_behind import wait_until
 from tests.gateway.keyed import Start
-from tests.gateway.upstream import question, whole_reply
+from tests.gateway.upstream import PATIENCE, question, whole_reply
 
 CHAT = "/v1/chat/completions"
 
@@ -19,8 +21,9 @@ CHAT = "/v1/chat/completions"
 def test_each_share_is_reported_once_by_all_replicas(start: Start) -> None:
     """A reply costs 29 cents."""
     with FaultyServer(json_reply({})) as hook:
-        replicas = [start(whole_reply("chat"), alerts={"url": hook.url, "at": [0.5, 0.9]}) for _ in range(2)]
-        key_id, secret = replicas[0].create_key("3.00/month", name="laptop", team="research")
+        alerts: Any = {"url": hook.url, "at": [0.5, 0.9], "seconds": PATIENCE}
+        replicas = [start(whole_reply("chat"), alerts=alerts) for _ in range(2)]
+        key_id, secret = replicas[0].create_key("3.00", name="laptop", team="research")
         for number in range(10):
             body = question("chat", "house", max_tokens=10)
             assert replicas[number % 2].http(secret).post(CHAT, json=body).status_code == 200
@@ -29,21 +32,22 @@ def test_each_share_is_reported_once_by_all_replicas(start: Start) -> None:
         alerts = [json.loads(request.body) for request in hook.requests]
     assert sorted(alert["share"] for alert in alerts) == ["0.5", "0.9"]
     assert {alert["scope"] for alert in alerts} == {f"key:{key_id}"}
-    assert {alert["budget"] for alert in alerts} == {"$3.00/month"}
+    assert {alert["budget"] for alert in alerts} == {"$3.00"}
     assert secret not in json.dumps(alerts)
 
 
 def test_no_answer_waits_for_the_webhook_and_it_is_asked_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_gateway.keys.alerts._PAUSES", (0.0, 0.0))
-    release = threading.Event()
+    release, longer = threading.Event(), 10 * PATIENCE  # than any answer is waited for
 
     def answer(request: ReceivedRequest) -> HttpReply:
-        release.wait(10)
+        release.wait(longer)
         return json_reply({}, status=500)
 
-    with FaultyServer(answer) as hook:
-        running = start(whole_reply("chat"), alerts={"url": hook.url, "at": [0.01]})
-        secret = running.create_key("1000 tokens/day")[1]
+    with FaultyServer(answer) as hook, ExitStack() as stack:
+        stack.callback(release.set)
+        running = start(whole_reply("chat"), alerts={"url": hook.url, "at": [0.01], "seconds": longer})
+        secret = running.create_key("1000 tokens")[1]
         assert running.http(secret).post(CHAT, json=question("chat", "house", max_tokens=9)).status_code == 200
         wait_until(lambda: len(hook.requests) == 1)
         assert running.http(secret).post(CHAT, json=question("chat", "house", max_tokens=9)).status_code == 200

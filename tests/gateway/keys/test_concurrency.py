@@ -34,7 +34,7 @@ async def admitted(ledger: Ledger, request_id: str, **more: Any) -> bool:
 
 def test_parallel_requests_on_two_replicas_never_exceed_it(url: str) -> None:
     async def scenario() -> int:
-        databases = [Database(url, timeout=30) for _ in range(2)]
+        databases = [Database(url) for _ in range(2)]
         ledgers = [Ledger(database) for database in databases]
         await asyncio.gather(*(ledger.total_spend("key:a") for ledger in ledgers))
         passed = await asyncio.gather(*(admitted(ledgers[i % 2], f"request{i}") for i in range(10)))

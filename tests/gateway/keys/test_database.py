@@ -21,6 +21,7 @@ from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import OLDEST, VERSION_TABLE, counters, metadata
 from dragoman_gateway.keys.key_store import KeyStore
+from tests.gateway.upstream import PATIENCE
 
 
 def test_the_migrations_end_at_the_current_tables(database: Database) -> None:
@@ -61,7 +62,7 @@ def test_migrations_only_add() -> None:
 @pytest.mark.exhaustive
 def test_two_replicas_create_the_tables_once(url: str) -> None:
     """Replicas that start at the same time on an empty database both work."""
-    databases = [Database(url, timeout=20) for _ in range(4)]
+    databases = [Database(url) for _ in range(4)]
     failures: list[BaseException] = []
 
     def use(database: Database) -> None:
@@ -83,11 +84,11 @@ def test_two_replicas_create_the_tables_once(url: str) -> None:
 
 def test_an_older_gateway_uses_what_a_newer_one_has_added(url: str) -> None:
     """Migrations add, so both versions serve during an update, and the older one may be started again."""
-    newer = Database(url, timeout=10)
+    newer = Database(url)
     KeyStore(newer).create(name="before")
     newer.run(lambda connection: connection.execute(text("ALTER TABLE gateway_keys ADD COLUMN colour TEXT")))
     newer.run(lambda connection: connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
-    older = Database(url, timeout=10)
+    older = Database(url)
     KeyStore(older).create(name="after")
     assert {key.name for key in KeyStore(newer).all()} == {"before", "after"}
     version = text(f"SELECT version_num FROM {VERSION_TABLE}")
@@ -98,11 +99,11 @@ def test_an_older_gateway_uses_what_a_newer_one_has_added(url: str) -> None:
 
 def test_a_database_that_says_so_is_refused_unchanged(url: str) -> None:
     """A migration that changes what older versions read names the oldest one that may still use the database."""
-    newer = Database(url, timeout=10)
+    newer = Database(url)
     newer.run(lambda connection: connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")))
     newer.run(lambda connection: connection.execute(insert(counters).values(name=OLDEST, value=9999)))
     newer.close()
-    older = Database(url, timeout=10)
+    older = Database(url)
     with pytest.raises(ConfigurationError, match="newer gateway"):
         older.run(lambda connection: connection.execute(text("SELECT 1")))
     older.close()
@@ -114,7 +115,7 @@ def test_a_transaction_that_nobody_waits_for_any_more_stores_nothing(database: D
 
     def hang(connection: Connection) -> None:
         connection.execute(insert(counters).values(name="late", value=1))
-        answers.wait(20)
+        answers.wait(PATIENCE)
 
     async def scenario() -> None:
         await database.read(lambda connection: None)
@@ -151,6 +152,7 @@ def test_a_database_that_failed_is_not_asked_for_a_moment(database: Database) ->
         raise OperationalError("SELECT", {}, Exception("gone"))
 
     async def scenario() -> None:
+        database._pause = 600
         for _ in range(5):
             with pytest.raises(DatabaseUnavailableError):
                 await database.read(fail)

@@ -37,7 +37,7 @@ def test_the_secret_of_a_key_is_stored_nowhere(database: Database) -> None:
     """The database holds the hash of a key, and no part of its secret."""
     key, secret = KeyStore(database).create(name="laptop", team="research")
     rows = database.run(lambda connection: connection.execute(text("SELECT * FROM gateway_keys")).all())
-    assert secret.rsplit("-", 1)[1] not in str(rows)
+    assert secret[-43:] not in str(rows)  # it may have hyphens itself
     assert digest(secret) in str(rows)
     assert secret not in repr(key)
     assert digest(secret) not in repr(key)
@@ -92,7 +92,7 @@ def test_every_wrong_key_gets_the_same_answer(database: Database) -> None:
 
 def test_a_revoked_key_is_refused_by_another_replica_within_five_seconds(url: str) -> None:
     """A key that is revoked on one replica works on another one for three seconds at most."""
-    here, there = Database(url, timeout=10), Database(url, timeout=10)
+    here, there = Database(url), Database(url)
     clock = Clock()
     store = KeyStore(here, clock.now)
     key, secret = store.create()

@@ -13,6 +13,7 @@ from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger, SpentBudgetError
 from tests.gateway.keys.clock import Clock
+from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 CENT = Amount(Decimal("0.01"), 100)
@@ -38,7 +39,7 @@ def test_parallel_requests_on_two_replicas_never_spend_the_same_money(url: str) 
     """Of twenty parallel requests on two replicas, a budget for three admits three."""
 
     async def scenario() -> int:
-        databases = [Database(url, timeout=30) for _ in range(2)]
+        databases = [Database(url) for _ in range(2)]
         ledgers = [Ledger(database) for database in databases]
         await asyncio.gather(*(ledger.total_spend("key:a") for ledger in ledgers))
         passed = await asyncio.gather(
@@ -247,7 +248,7 @@ def test_spend_that_is_booked_meanwhile_counts_once() -> None:
     if server is None:
         pytest.skip(SKIP_REASON)
     with postgres_place(server) as url:
-        here, elsewhere = Database(url, timeout=10), Database(url, timeout=10)
+        here, elsewhere = Database(url), Database(url)
 
         async def scenario() -> None:
             ledger, other = Ledger(here), Ledger(elsewhere)
@@ -262,7 +263,7 @@ def test_spend_that_is_booked_meanwhile_counts_once() -> None:
             def book_behind(*execution: Any) -> None:
                 """Book an open request behind the first statement that reads amounts."""
                 if to_book and execution[2].startswith("SELECT") and "usd" in execution[2]:
-                    asyncio.run_coroutine_threadsafe(book(to_book.pop()), loop).result(10)
+                    asyncio.run_coroutine_threadsafe(book(to_book.pop()), loop).result(PATIENCE)
 
             event.listen(here._engine, "after_cursor_execute", book_behind)
             statement = (await ledger.statements(budgets("1")))["key:a"]
@@ -277,6 +278,32 @@ def test_spend_that_is_booked_meanwhile_counts_once() -> None:
         run(scenario())
         here.close()
         elsewhere.close()
+
+
+def test_a_statement_has_the_spend_that_is_being_stored(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction could begin before the one that stores it, and show neither the spend nor a reservation."""
+    write = database.write
+
+    async def scenario() -> Amount:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def write_late(work: Any) -> Any:
+            monkeypatch.setattr(database, "write", write)
+            begun.set()
+            await goes_on.wait()
+            return await write(work)
+
+        ledger = Ledger(database)
+        await ledger.total_spend("key:a")  # its database is open
+        monkeypatch.setattr(database, "write", write_late)
+        ledger.book("one", ["key:a"], CENT)
+        await begun.wait()
+        asyncio.get_running_loop().call_later(0.2, goes_on.set)
+        statement = (await ledger.statements(budgets("1")))["key:a"]
+        await ledger.close()
+        return statement.total
+
+    assert run(scenario()) == CENT
 
 
 def test_spend_is_booked_once_if_the_answer_of_the_database_is_lost(
@@ -316,7 +343,7 @@ def test_spend_is_booked_after_a_refusal_that_no_request_follows(database: Datab
         assert ledger._task is not None
         ledger._task.cancel()  # it has found nothing to do meanwhile, and ended
         assert not await refused
-        deadline = asyncio.get_running_loop().time() + 10
+        deadline = asyncio.get_running_loop().time() + PATIENCE
         while ledger.queued and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.02)
         waiting = ledger.queued

@@ -38,7 +38,7 @@ class Reply:
 def post(url: str, wire: str, text: str, *, stream: bool) -> Reply:
     """Ask with curl, without its own settings and without a proxy."""
     body = {"model": "house", "max_tokens": 100, "stream": stream, "messages": [{"role": "user", "content": text}]}
-    command = [CURL or "curl", "--disable", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30",
+    command = [CURL or "curl", "--disable", "--silent", "--show-error", "--noproxy", "*", "--max-time", "120",
                "--header", "content-type: application/json", "--header", f"authorization: Bearer {CLIENT_KEY}",
                "--data-binary", "@-", "--write-out", "%{stderr}%{http_code} %{content_type}",
                url + PATHS[wire]]  # fmt: skip

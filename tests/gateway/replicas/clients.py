@@ -18,10 +18,11 @@ import httpx
 from tests.gateway.replicas.fleet import Fleet, Replica
 from tests.gateway.replicas.sharing import MOST, counted, refused_after
 from tests.gateway.scripted import Script
+from tests.gateway.upstream import PATIENCE
 
 BUDGET = 1500
 """Tokens of each budget that is spent."""
-LATE_SECONDS = 15.0
+LATE_SECONDS = 60.0
 """How long a response that a client has may wait for a busy database."""
 _TALKERS, _SPENDERS = 3, 3
 _EXPECTED = (200, 400, 401, 429)
@@ -149,7 +150,7 @@ class Clients:
         method, headers = "GET" if body is None else "POST", {"authorization": f"Bearer {secret}"}
         url = self._chance.choice(living) + path
         try:
-            response = httpx.request(method, url, headers=headers, json=body, timeout=30, trust_env=False)
+            response = httpx.request(method, url, headers=headers, json=body, timeout=PATIENCE, trust_env=False)
         except httpx.ConnectError:  # nothing was sent
             self.again += 1
             return 0, ""
@@ -176,7 +177,7 @@ class _Living:
     def get(self, path: str) -> httpx.Response:
         """Return the reply; 401 while there is no process, which answers nobody."""
         try:
-            return httpx.get(self._replica.url + path, headers=self._headers, timeout=30, trust_env=False)
+            return httpx.get(self._replica.url + path, headers=self._headers, timeout=PATIENCE, trust_env=False)
         except (httpx.HTTPError, httpx.InvalidURL):
             return httpx.Response(401)
 

@@ -25,12 +25,13 @@ from dragoman_gateway.running.state_keys import VARIABLE, new_state_key
 from tests.gateway.replicas.relay import Relay
 from tests.gateway.scripted import MODELS, Upstream, provider_bases
 from tests.gateway.serving import serving
+from tests.gateway.upstream import PATIENCE
 from tests.store.databases import postgres_place
 from tests.unit.limits.redis_server import own_name
 
 _START_SECONDS = 120.0
 """A start takes a second or two. A machine that is busy with other things may need many times that."""
-_BALANCER_SECONDS = 1.0
+_BALANCER_SECONDS = 3.0
 """How long a request may be on its way to a replica that the balancer has just taken out."""
 _COMMAND = (sys.executable, "-c", "from dragoman_gateway.server.command import serve; serve()")
 _MARK = "Dragoman gateway: "
@@ -95,7 +96,7 @@ class Replica:
             return 0
         process.send_signal(number)
         try:
-            code = process.wait(60)
+            code = process.wait(2 * PATIENCE)
         finally:
             process.kill()
             process.wait()
@@ -129,7 +130,7 @@ class Fleet:
         client = httpx.Client(
             base_url=self.replicas[replica].url,
             headers={"authorization": f"Bearer {secret}"},
-            timeout=30,
+            timeout=PATIENCE,
             trust_env=False,
         )
         return self._clients.enter_context(client)
@@ -148,7 +149,7 @@ def fleet(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = Upstream()
         provider = stack.enter_context(serving(upstream))
-        database = Database(place, timeout=30)
+        database = Database(place, timeout=PATIENCE)
         stack.callback(database.close)
         database._is_migrated = True  # the replicas do that, in whichever version they are
         relayed = direct.set(host="127.0.0.1", port=to_postgres.port)
@@ -165,14 +166,14 @@ def fleet(
             replica.start(wait=False)
         for replica in replicas:
             replica.wait()
-            httpx.get(f"{replica.url}/v1/models", timeout=30, trust_env=False)  # opens the database
+            httpx.get(f"{replica.url}/v1/models", timeout=PATIENCE, trust_env=False)  # opens the database
         yield Fleet(replicas, upstream, to_postgres, to_redis, database, stack.enter_context(ExitStack()))
 
 
 def _configuration(provider: str, database: str, keys: Mapping[str, Any]) -> str:
     bases = provider_bases(provider).items()
     lines = [f"[providers.{name}]\nbase_url = {json.dumps(base)}\nmax_retries = 0" for name, base in bases]
-    lines += ["[gateway]", "port = 0", "drain_seconds = 30", f"database = {json.dumps(database)}"]
+    lines += ["[gateway]", "port = 0", "drain_seconds = 120", f"database = {json.dumps(database)}"]
     lines += ["[gateway.keys]", *(f"{name} = {json.dumps(value)}" for name, value in keys.items())]
     lines += ["[gateway.models]", *(f"{json.dumps(name)} = {json.dumps(model)}" for name, model in MODELS.items())]
     return "\n".join(lines) + "\n"

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
@@ -13,10 +14,12 @@ from tests.gateway.replicas.fleet import Fleet
 from tests.gateway.replicas.relay import Relay
 from tests.gateway.replicas.rows import Row
 from tests.gateway.replicas.sharing import MOST, counted
+from tests.gateway.upstream import PATIENCE
 
-_RETURN_SECONDS = 30.0
-_LONGEST = 5.0
-"""Seconds for which a request may be held up by a server that is away: its time-outs add up to less."""
+_RETURN_SECONDS = PATIENCE
+_LONGEST = 15.0
+"""Seconds for which a request may be held up by a server that is away: its time-outs add up to less than 5, and a busy
+machine needs some itself. Without them, the request would end with the client's own time-out."""
 _MORE = 3
 """Requests of each replica during a partition."""
 
@@ -35,14 +38,14 @@ def _redis(fleet: Fleet, what: str, *, reset: bool) -> Iterator[Row]:
     opened = fleet.create_key(limits=("1/day",))[1]
     closed = fleet.create_key(limits=("1000/day closed",))[1]
     spends = fleet.create_key("1 tokens")[1]
-    before = [_ask(fleet, 0, secret)[0] for secret in (opened, closed)]
+    before = [_after(partial(_passes, fleet, secret)) for secret in (opened, closed)]
     with _parted(fleet.redis, reset=reset):
         passed, slow = _statuses(fleet, opened)
         refused, _ = _statuses(fleet, closed)
         spent, _ = _statuses(fleet, spends)
     back = _after(lambda: _ask(fleet, 1, closed)[0] == 200 and _ask(fleet, 1, opened)[0] == 429)
     yield Row(f"{what}: a limit", f"{_count_statuses(passed)}, {slow:.1f} s at most", f"all 200, {_LONGEST:g} s",
-              before == [200, 200] and set(passed) == {200} and slow < _LONGEST)  # fmt: skip
+              all(before) and set(passed) == {200} and slow < _LONGEST)  # fmt: skip
     yield Row(f"{what}: a limit that is closed", _count_statuses(refused), "all 503", set(refused) == {503})
     yield Row(f"{what}: a spent budget", _count_statuses(spent), "all 429", set(spent) == {429})
     yield Row(f"{what}: limits afterwards", f"counted {'again' if back else 'no more'}", "counted again", back)
@@ -92,6 +95,11 @@ def _ask(fleet: Fleet, replica: int, secret: str) -> tuple[int, float]:
     begin = time.monotonic()
     response = fleet.http(replica, secret).post("/v1/chat/completions", json={**body, "max_tokens": MOST})
     return response.status_code, time.monotonic() - begin
+
+
+def _passes(fleet: Fleet, secret: str) -> bool:
+    """Return whether a request passes. On a busy machine, the counters may take longer than they are waited for."""
+    return _ask(fleet, 0, secret)[0] == 200
 
 
 def _after(holds: Callable[[], bool]) -> bool:

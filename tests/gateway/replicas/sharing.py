@@ -14,6 +14,7 @@ from tests.gateway.cases.talk import PATHS, Talk, again, question, tool
 from tests.gateway.replicas.fleet import Fleet
 from tests.gateway.replicas.rows import Row
 from tests.gateway.scripted import JSON, WIRES, Answer, Received, answer_with, reply
+from tests.gateway.upstream import PATIENCE
 
 INPUT, OUTPUT, MOST = 5, 9, 50
 """The tokens that the provider counts for each request, and the output that a request allows."""
@@ -124,18 +125,20 @@ def limits(fleet: Fleet) -> Row:
     secret = fleet.create_key(limits=("100/day closed",))[1]
     fleet.upstream.script = answer_with(reply("Yes."))
     clients = [fleet.http(number, secret) for number in range(len(fleet.replicas))]
+    late = []
 
     def ask(number: int) -> int:
         while True:  # on a busy machine, the counters may take longer than they are waited for
             response = clients[number % len(clients)].post("/v1/chat/completions", json=_short("limited"))
             if response.status_code != 503:
                 return response.status_code
+            late.append(number)  # it may be counted all the same
             time.sleep(0.2)
 
     with ThreadPoolExecutor(6) as pool:
         statuses = list(pool.map(ask, range(30)))
-    found = f"{statuses.count(200)} passed, {statuses.count(429)} refused"
-    holds = (statuses.count(200), statuses.count(429)) == (10, 20)
+    found = f"{statuses.count(200)} passed, {statuses.count(429)} refused, {len(late)} counted too late"
+    holds = 10 - len(late) <= statuses.count(200) <= 10 and set(statuses) <= {200, 429}
     return Row("30 requests under a limit of 100/day", found, "10 at once: a tenth", holds)
 
 
@@ -194,7 +197,7 @@ def counted(request: Received, pause: float = 0.02) -> Answer:
     return Answer([stream[:half], pause, stream[half:]])
 
 
-def settled(fleet: Fleet, scope: str, seconds: float = 10.0) -> tuple[int, int]:
+def settled(fleet: Fleet, scope: str, seconds: float = PATIENCE) -> tuple[int, int]:
     """Return the tokens that are booked and reserved, when all that can be booked is.
 
     One statement reads both: between two of them, the last reservation could become spend that neither has seen.

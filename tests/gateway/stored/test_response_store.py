@@ -14,13 +14,14 @@ from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import read_turn
 from tests.gateway.keys.clock import Clock
+from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "sqlite":
-        opened = Database(f"sqlite:///{tmp_path / 'gateway.db'}", timeout=10)
+        opened = Database(f"sqlite:///{tmp_path / 'gateway.db'}")
         yield opened
         opened.close()
         return
@@ -28,7 +29,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     if server is None:
         pytest.skip(SKIP_REASON)
     with postgres_place(server) as place:
-        opened = Database(place, timeout=10)
+        opened = Database(place)
         yield opened
         opened.close()
 
@@ -142,7 +143,7 @@ def test_a_response_waits_for_a_database_that_comes_back(database: Database, mon
                 assert not await store.save(StoredResponse(id=f"resp_{number}", owner="me", response={"id": number}))
             await asyncio.sleep(0.05)
             assert await store.find("resp_2", "me") is None
-        deadline = asyncio.get_running_loop().time() + 10
+        deadline = asyncio.get_running_loop().time() + PATIENCE
         while await store.find("resp_1", "me") is None or await store.find("resp_2", "me") is None:
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.02)

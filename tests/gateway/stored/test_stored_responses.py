@@ -12,8 +12,9 @@ from openai.types.responses import Response
 
 from dragoman.testing.faults.server import STALL, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
 from tests.benchmarks.wires import WIRES
+from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.keyed import Start
-from tests.gateway.upstream import PROVIDERS, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.upstream import PATIENCE, PROVIDERS, stream_bytes, streamed_reply, whole_reply
 
 BEHIND = [pytest.param(wire, id=f"{wire} behind") for wire in PROVIDERS]
 
@@ -204,7 +205,7 @@ def test_the_input_of_a_chained_response_is_the_whole_chain(start: Start, behind
     assert [(item.role, item.content[0].text) for item in left] == said[2:]  # type: ignore[union-attr]
 
 
-def poll(sdk: openai.OpenAI, response_id: str, seconds: float = 20) -> Response:
+def poll(sdk: openai.OpenAI, response_id: str, seconds: float = PATIENCE) -> Response:
     deadline = time.monotonic() + seconds
     while True:
         response = sdk.responses.retrieve(response_id)
@@ -277,12 +278,10 @@ def test_a_background_response_is_cancelled(start: Start, elsewhere: bool) -> No
     hanging = sse_reply(b": wait\n\n", STALL)
     here, there = start(lambda _: hanging), start(answers("chat"))
     queued = here.sdk().responses.create(model="house", input="Go", background=True)
-    deadline = time.monotonic() + 10
-    while not here.server.requests and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(here.server.requests) == 1)
     cancelled = (there if elsewhere else here).sdk().responses.cancel(queued.id)
     assert cancelled.status == "cancelled"
-    assert here.server.wait_until_closed() == 0  # the provider's connection
+    assert here.server.wait_until_closed(seconds=PATIENCE) == 0  # the provider's connection
     assert here.sdk().responses.retrieve(queued.id).status == "cancelled"
     assert here.sdk().responses.cancel(queued.id).status == "cancelled"
     plain = there.sdk().responses.create(model="house", input="Hi")

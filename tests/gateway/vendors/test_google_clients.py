@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ from google.genai import errors, types
 from pydantic import BaseModel
 
 from dragoman.testing.faults.server import Pause, json_reply, sse_reply
-from tests.gateway.upstream import gateway_before, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.upstream import gateway_before, held_reply, stream_bytes, streamed_reply, whole_reply
 
 ANSWER = "In Switzerland."
 WEATHER = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
@@ -218,15 +219,21 @@ def test_a_broken_stream_is_an_error_to_the_client(model: str) -> None:
 
 def test_signs_of_life_do_not_disturb_the_client() -> None:
     events = stream_bytes("messages").split(b"\n\n")
-    slow = sse_reply(Pause(0.15), b"\n\n".join(events[:4]) + b"\n\n", Pause(0.15), b"\n\n".join(events[4:]))
+    steps = b"\n\n".join(events[:4]) + b"\n\n", Pause(0.15), b"\n\n".join(events[4:])
+    go = threading.Event()
+    slow = [sse_reply(Pause(0.15), *steps), held_reply(go, *steps)]
     quick = {"first_event_seconds": 0.03, "ping_seconds": 0.03}
     with gateway_before(slow, models={"house": "anthropic:m"}, **quick) as (url, _), google_client(url) as client:
         chunks = [*client.models.generate_content_stream(model="house", contents="Hi")]
         address = f"{url}/v1beta/models/house:streamGenerateContent"
-        array = httpx.post(address, json=json.loads(REQUEST))
+        with httpx.stream("POST", address, json=json.loads(REQUEST)) as reply:
+            pieces = reply.iter_bytes()
+            first = next(pieces)
+            go.set()
+            array = b"".join((first, *pieces))
     assert "".join(each.text or "" for each in chunks) == ANSWER
-    assert array.content.startswith(b"\r\n\r\n")
-    assert isinstance(array.json(), list)
+    assert first.startswith(b"\r\n\r\n")
+    assert isinstance(json.loads(array), list)
 
 
 def test_errors_have_google_s_shape() -> None:

@@ -61,7 +61,7 @@ def test_a_key_opens_what_it_may_use(keys: KeyStore, tmp_path: Path) -> None:
 
 
 def test_a_key_s_budget_pays_for_embeddings(keys: KeyStore, tmp_path: Path) -> None:
-    _, secret = keys.create(allowance=Allowance(budgets=(parse_budget(f"{4 * TOKENS} tokens/day"),)))
+    _, secret = keys.create(allowance=Allowance(budgets=(parse_budget(f"{4 * TOKENS} tokens"),)))
     settings = {"models": MODELS, "database": f"sqlite:///{tmp_path}/keys.db"}
     with gateway_before(Provider(1536).reply, **settings) as (url, server):
         replies = [post(url, "embeddings", secret) for _ in range(4)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -9,9 +10,9 @@ import ollama
 import pytest
 
 from dragoman.session import AsyncReplyStream
-from dragoman.testing.faults.server import HttpReply, Pause, json_reply
+from dragoman.testing.faults.server import HttpReply, Pause, json_reply, sse_reply
 from tests.benchmarks.wires import WIRES
-from tests.gateway.upstream import gateway_before, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.upstream import gateway_before, held_reply, stream_bytes, streamed_reply, whole_reply
 
 ANSWER = "In Switzerland."
 QUESTION = [{"role": "user", "content": "Where is Bern?"}]
@@ -179,15 +180,20 @@ def test_a_broken_stream_is_an_error_to_the_client(model: str) -> None:
 
 def test_signs_of_life_do_not_disturb_the_client() -> None:
     events = stream_bytes("messages").split(b"\n\n")
-    steps = (Pause(0.15), b"\n\n".join(events[:4]) + b"\n\n", Pause(0.15), b"\n\n".join(events[4:]))
-    slow = HttpReply(headers={"content-type": "text/event-stream"}, steps=steps)
+    steps = (b"\n\n".join(events[:4]) + b"\n\n", Pause(0.15), b"\n\n".join(events[4:]))
+    go = threading.Event()
+    slow = [sse_reply(Pause(0.15), *steps), held_reply(go, *steps)]
     quick = {"first_event_seconds": 0.03, "ping_seconds": 0.03}
     with gateway_before(slow, models={"house": "anthropic:m"}, **quick) as (url, _):
         with ollama.Client(host=url) as client:
             chunks = [*client.chat(model="house", messages=QUESTION, stream=True)]
-        raw = httpx.post(f"{url}/api/chat", json={"model": "house", "messages": QUESTION})
+        with httpx.stream("POST", f"{url}/api/chat", json={"model": "house", "messages": QUESTION}) as reply:
+            pieces = reply.iter_bytes()
+            first = next(pieces)
+            go.set()
+            assert b"".join(pieces).endswith(b"}\n")
     assert "".join(each.message.content for each in chunks) == ANSWER
-    assert raw.content.startswith(b" ")
+    assert first.startswith(b" ")
 
 
 def test_errors_have_ollama_s_shape() -> None:

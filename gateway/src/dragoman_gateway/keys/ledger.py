@@ -222,6 +222,8 @@ class Ledger:
     async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, "Statement"]:
         """Return what each scope has spent, as refusals count it. Raises DatabaseUnavailableError."""
         now = self._clock()
+        if storing := [*self._storing]:  # this transaction could begin before those, and lack what they store
+            await asyncio.wait(storing)
         return await self._transact(
             lambda connection: {scope: _statement(connection, scope, each, now) for scope, each in budgets.items()}
         )
