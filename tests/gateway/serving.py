@@ -36,6 +36,8 @@ def serving(app: Any, **settings: Any) -> Iterator[str]:
     """Yield the address of the application, such as ``http://127.0.0.1:41234``."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each reply would take 40 ms more
+    # As `dragoman serve` does. Uvicorn's own five seconds end between two requests of a test on a busy machine.
+    settings = {"timeout_keep_alive": 75, **settings}
     server = _Server(
         uvicorn.Config(
             app, log_level="critical", access_log=False, lifespan="on", loop="asyncio", ws="none", **settings
