@@ -16,6 +16,7 @@ from typing import Any
 
 from dragoman import AdapterOptions, Client, Message, RequestContext, WireResponse, get_adapter
 from tests.benchmarks.wires import SENTENCE, WIRES, MockWire, arguments, words
+from tests.laws.streams import call_counts
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,19 +29,7 @@ Work = Callable[[], object]
 def calls_of(work: Work) -> int:
     """The number of function calls in the work, built-ins included. The work runs once before, to fill the caches."""
     work()
-    total = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return total
+    return call_counts.calls_of(work)
 
 
 def works(wire: MockWire) -> dict[str, Work]:

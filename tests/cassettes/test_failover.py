@@ -48,7 +48,7 @@ def test_the_next_model_answers_and_names_the_failed_one(cassettes: dict[str, Ca
         bus.subscribe(seen.append)
         chat = session(stack, cassettes, Router(global_default=ANSWERS), bus)
         reply = chat.ask(QUESTION, max_output_tokens=32)
-        assert bus.flush(10)
+        assert bus.flush(60)
     assert "Paris" in reply.text
     assert [cassette.unplayed for cassette in cassettes.values()] == [0, 0]
     routing = reply.message.metadata.routing

@@ -1,7 +1,9 @@
 """`dragoman doctor`: what it finds, what it advises, and that it neither writes nor connects unasked."""
 
 import os
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,14 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
 
 def doctor(*words: str) -> Result:
     return CliRunner().invoke(app, ["doctor", *words])
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """A port at which nothing listens. It is taken, so that no other program gets it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def test_a_fresh_computer_has_no_problem(user_folder: Path, bare_environment: Path) -> None:
@@ -118,14 +128,15 @@ def test_it_connects_only_if_it_is_let(provider: ScriptedProvider, monkeypatch: 
     assert "a-key-for-tests" not in seen[0]
     assert "problem  clock" in done.output
     assert done.exit_code == 1
-    gone = doctor("--connect")
-    assert f"problem  address        anthropic: {server.url} cannot be reached" in gone.output
+    with silent_port() as port:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{port}")
+        gone = doctor("--connect")
+    assert f"problem  address        anthropic: http://127.0.0.1:{port} cannot be reached" in gone.output
 
 
 def test_redis_is_checked_if_it_is_named() -> None:
     """Its password is not shown."""
-    with FaultyServer(HttpReply()) as server:
-        port = server.url.rpartition(":")[2]
-    done = doctor("--connect", "--redis", f"redis://:{SECRET}@127.0.0.1:{port}/0")
+    with silent_port() as port:
+        done = doctor("--connect", "--redis", f"redis://:{SECRET}@127.0.0.1:{port}/0")
     assert f"problem  redis          redis://127.0.0.1:{port}" in done.output
     assert SECRET not in done.output

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ _FDS = Path("/proc/self/fd")
 _PARALLEL = 20
 _LONGEST = 0.06
 """Seconds until the latest cancellation. Some streams end before it."""
+_PATIENCE = 60.0
+"""Seconds that a busy machine may need until nothing is left; nothing else waits so long."""
 _DELTA = (
     b'data: {"type":"message_start","message":{"id":"m","model":"m","role":"assistant","content":[]}}\n\n'
     b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
@@ -85,9 +88,16 @@ async def _cancel_many(url: str, engine: str, count: int, picker: random.Random)
     while cancelled < count:
         size = min(_PARALLEL, count - cancelled)
         await asyncio.gather(*(one(picker.random() * _LONGEST, twice=picker.random() < 0.3) for _ in range(size)))
-    await asyncio.sleep(0.05)
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not _belongs_to_loop(task)]
-    return cancelled, finished, len(left)
+    end = time.monotonic() + _PATIENCE
+    while (left := _other_tasks()) and time.monotonic() < end:
+        await asyncio.sleep(0.01)
+    return cancelled, finished, left
+
+
+def _other_tasks() -> int:
+    """How many tasks there are that the streams have begun."""
+    own = asyncio.current_task()
+    return sum(task is not own and not _belongs_to_loop(task) for task in asyncio.all_tasks())
 
 
 def _belongs_to_loop(task: "asyncio.Task[object]") -> bool:
@@ -104,7 +114,7 @@ def measure(engine: str, count: int, seed: int) -> Leftovers:
     before = _descriptors()
     with FaultyServer(_script) as server:
         cancelled, finished, tasks = asyncio.run(_cancel_many(server.url, engine, count, random.Random(seed)))
-        connections = server.wait_until_closed()
+        connections = server.wait_until_closed(seconds=_PATIENCE)
     gc.collect()
     descriptors = None if before is None else (_descriptors() or 0) - before
     return Leftovers(engine, cancelled, finished, tasks, connections, descriptors)

@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ LOCATIONS = (
     "https://[::1%25en0]/", "https://user@/", "http://\uff11\uff12\uff17.0.0.1/", "https://\ud800.org", "?",
     "javascript:alert(1)", "https://[fe80::1%eth0]/", "https://example\u3002org/",
 )  # fmt: skip
+_AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 _ALPHABET = "https://[]:@/?#%aé.0_-\\\x00\t \uff11\u2177\u3002\u200d\u202e"
 
 
@@ -148,14 +150,19 @@ def _new_copy(folder: Path) -> Path:
 
 
 def _write_store(path: Path) -> None:
+    """Write the same bytes each time, so that a seed damages the same ones."""
     usage = {"usage": {"input_tokens": 3, "cost_usd": Decimal("0.1"), "cost_status": "priced"}}
-    with Store(f"sqlite:///{path}") as store:
+    with Store(f"sqlite:///{path}", clock=lambda: _AT) as store:
         for number in range(3):
             call = ToolUseBlock(id=f"c{number}", name="f", input={"a": CONTENT})
             metadata = MessageMetadata.model_validate({"model": MODEL, "provider": "anthropic", **usage})
             turn = [
                 Message.user(CONTENT), Message.assistant([call], metadata=metadata), Message.tool(call.id, CONTENT),
             ]  # fmt: skip
+            turn = [
+                each.model_copy(update={"id": f"m{number}{place}", "created_at": _AT})
+                for place, each in enumerate(turn)
+            ]
             store.create(MODEL, turn, session_id=f"s{number}", title=CONTENT, metadata={"x": CONTENT})
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -13,7 +13,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -32,7 +31,7 @@ from dragoman.store import ConflictError, Store
 from dragoman.tools.context import Context
 from tests.store.databases import postgres_place, postgres_url
 from tests.store.load import integrity
-from tests.store.load.writers import FORK_CONTEXT
+from tests.store.load.writers import FORK_CONTEXT, kill_after
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
 MODEL = "anthropic:claude-opus-5-5"
@@ -163,18 +162,6 @@ def _open_session(store: Store, session_id: str, notes: Notes, moments: Moments,
         yield session
 
 
-def _kill_after(seconds: float) -> None:
-    """Kill this program when it has used that much CPU time: a busy machine does not change what it does until then."""
-    last = time.process_time() + seconds
-
-    def watch() -> None:
-        while time.process_time() < last:
-            time.sleep(0.0005)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def converse(
     url: str,
     session_id: str,
@@ -192,7 +179,7 @@ def converse(
     with Store(url, pool_size=1, timeout=120) as store:
         moments.watch(store)
         if seconds is not None:
-            _kill_after(seconds)
+            kill_after(seconds)
         while turns is None or turns > 0:
             try:
                 with _open_session(store, session_id, notes, moments, seed) as session:

@@ -157,7 +157,7 @@ def play(driver: Driver, scenario: Scenario) -> Result:
                 seen.append(driver.ask(session, "What is amber?"))
         except DragomanError as raised:
             error = (type(raised).__name__, str(raised))
-        assert bus.flush(10)
+        assert bus.flush(60)
         stored = [] if store is None or not session.messages else _stored_session(store)
     return Result(
         events=seen,

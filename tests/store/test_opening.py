@@ -188,6 +188,7 @@ def test_a_locked_database_is_busy(tmp_path: Path) -> None:
 
 def test_a_locked_row_is_busy(server_place: str) -> None:
     """The same on PostgreSQL, which locks rows."""
+    Store(server_place).close()  # concurrent tests may be creating their tables, and one waits for the other
     with Store(server_place, timeout=0.2) as store:
         session = store.create()
         with store._database.engine.begin() as holder:
@@ -206,7 +207,7 @@ def _cut(store: Store) -> None:
     url = store._database.url
     engine = create_engine(url.update_query_dict({"application_name": "other"}), poolclass=NullPool)
     with engine.connect() as connection:
-        named = text("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = :name")
+        named = text("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = :name")
         assert all(connection.execute(named, {"name": url.query["application_name"]}).scalars())
 
 
@@ -288,7 +289,7 @@ def test_programs_may_open_a_new_database_at_once(lasting_place: str) -> None:
     programs = [FORK_CONTEXT.Process(target=_open, args=(lasting_place, barrier, outcomes)) for _ in range(4)]
     for program in programs:
         program.start()
-    assert [outcomes.get(timeout=60) for _ in programs] == [0, 0, 0, 0]
+    assert [outcomes.get(timeout=120) for _ in programs] == [0, 0, 0, 0]
     for program in programs:
         program.join()
     with Store(lasting_place) as store:

@@ -36,29 +36,30 @@ class Browser:
     def __init__(self, commands: int, replies: int) -> None:
         self._commands, self._replies = commands, replies
         self._numbers, self._rest = count(1), b""
-        self._loaded = False
+        self._loaded: set[str] = set()
+        """The loads that have ended, by the id of the loader: a blank page, too, may end after the next one began."""
         self._session: str | None = None
         self.requests: list[str] = []
         self.faults: list[str] = []
-        target = self.send_command("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send_command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._frame: str = self.send_command("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send_command("Target.attachToTarget", targetId=self._frame, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.send_command(f"{domain}.enable")
+        self.send_command("Page.setLifecycleEventsEnabled", enabled=True)
 
     def open(self, page: Path | str) -> None:
         """Opens a page and waits until all of it is there."""
-        self._loaded = False
         self.requests.clear()
         self.faults.clear()
-        self.send_command("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
-        while not self._loaded:
+        loader = self.send_command("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)["loaderId"]
+        while loader not in self._loaded:
             self._handle_event(self._read_message())
 
     def submit(self, script: str) -> None:
         """Runs a script that leads to another page, and waits until all of that is there."""
-        self._loaded = False
+        before = set(self._loaded)
         self.run(script)
-        while not self._loaded:
+        while self._loaded == before:
             self._handle_event(self._read_message())
 
     def run(self, script: str) -> Any:
@@ -109,8 +110,8 @@ class Browser:
     def _handle_event(self, event: dict[str, Any]) -> None:
         params = event.get("params", {})
         match event.get("method"):
-            case "Page.loadEventFired":
-                self._loaded = True
+            case "Page.lifecycleEvent" if params["name"] == "load" and params["frameId"] == self._frame:
+                self._loaded.add(params["loaderId"])
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
             case "Log.entryAdded" if params["entry"]["level"] == "error":

@@ -35,12 +35,12 @@ def bytes_touched(work: Callable[[], object]) -> int:
 
 def _run_watched(work: Callable[[], object], watch: Callable[[FrameType, str, Any], None]) -> None:
     """Without garbage collection: it would call what other tests have left behind."""
-    collects = gc.isenabled()
+    collects, before = gc.isenabled(), sys.getprofile()
     gc.disable()
     sys.setprofile(watch)
     try:
         work()
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
         if collects:
             gc.enable()

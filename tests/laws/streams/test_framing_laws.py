@@ -1,9 +1,7 @@
 """Laws of framing: however the bytes are cut, the same frames come out, and the work is linear in the bytes."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import FrameTooLargeError
 from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
 from dragoman.testing.strategies import json_values
+from tests.laws.streams.call_counts import bytes_touched
 
 Decoder = SseDecoder | NdjsonDecoder | JsonArrayDecoder
 BOM = b"\xef\xbb\xbf"
@@ -177,25 +176,6 @@ def test_caps_apply_at_the_same_place_for_any_split(
         assert whole[1] is not None
 
 
-def bytes_touched(decoder: Decoder, chunks: Sequence[bytes]) -> int:
-    """How many bytes the methods of bytes objects were called on: repeated searches of a growing buffer show here."""
-    touched = 0
-
-    def watch(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal touched
-        if event == "c_call":
-            owner = getattr(argument, "__self__", None)
-            touched += len(owner) if isinstance(owner, (bytes, bytearray)) else 1
-
-    sys.setprofile(watch)
-    try:
-        for chunk in chunks:
-            decoder.feed(chunk)
-    finally:
-        sys.setprofile(None)
-    return touched
-
-
 @pytest.mark.parametrize("make", [SseDecoder, NdjsonDecoder, JsonArrayDecoder])
 @pytest.mark.parametrize("lines", ["one huge line", "many lines"])
 def test_twice_the_pieces_are_twice_the_work(make: Callable[[], Decoder], lines: str) -> None:
@@ -203,7 +183,8 @@ def test_twice_the_pieces_are_twice_the_work(make: Callable[[], Decoder], lines:
     piece = b"x" * 64 if lines == "one huge line" else b"data: x\n\n" * 7
 
     def work(pieces: int) -> int:
-        return bytes_touched(make(), [b'data: "', *[piece] * pieces, b'"\n\n'])
+        decoder, chunks = make(), [b'data: "', *[piece] * pieces, b'"\n\n']
+        return bytes_touched(lambda: [decoder.feed(chunk) for chunk in chunks])
 
     assert work(2000) < 2.1 * work(1000)
     assert work(1000) < 50 * 1000 * len(piece)

@@ -6,6 +6,7 @@ full while that happens.
 
 import asyncio
 import gzip
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 
@@ -142,26 +143,35 @@ def test_a_reader_without_a_limit_waits() -> None:
     assert isinstance(events[-1], MessageComplete)
 
 
+def hurrying_clock() -> float:
+    """A minute in 1.5 seconds: a stream's limit is reached soon, and those of its sockets are not."""
+    return 40 * time.monotonic()
+
+
 def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
     """A server that would ping for a minute is abandoned long before, sync and async."""
     pings: list[ReplyStep] = [step for _ in range(1200) for step in (PING, Pause(0.05))]
 
     async def read_async() -> list[StreamEvent]:
         async with (
-            AsyncHttpTransport(api_key="k", base_url=server.url, timeout=1.5) as transport,
+            AsyncHttpTransport(api_key="k", base_url=server.url, timeout=BUSY) as transport,
             transport.stream(ADAPTER, STREAM) as reply,
         ):
             decoder = ADAPTER.decoder(context())
             return [
-                event async for event in decode_stream_async(reply.chunks, decoder, idle_timeout=reply.idle_timeout)
+                event
+                async for event in decode_stream_async(
+                    reply.chunks, decoder, idle_timeout=reply.idle_timeout, clock=hurrying_clock
+                )
             ]
 
     with FaultyServer(sse_reply(EVENTS[0], *pings)) as server:
         with (
-            HttpTransport(api_key="k", base_url=server.url, timeout=1.5) as transport,
+            HttpTransport(api_key="k", base_url=server.url, timeout=BUSY) as transport,
             transport.stream(ADAPTER, STREAM) as reply,
         ):
-            sync = list(decode_stream(reply.chunks, ADAPTER.decoder(context()), idle_timeout=reply.idle_timeout))
+            decoder = ADAPTER.decoder(context())
+            sync = list(decode_stream(reply.chunks, decoder, idle_timeout=reply.idle_timeout, clock=hurrying_clock))
         for events in (sync, asyncio.run(read_async())):
             last = events[-1]
             assert isinstance(last, ErrorEvent)
@@ -323,7 +333,9 @@ def test_three_hundred_streams_abandoned_by_async_callers(
             assert await asyncio.to_thread(server.wait_until_closed, POOL, BUSY) <= POOL
         await close_idle_connections_async()
         assert await asyncio.to_thread(server.wait_until_closed, 0, BUSY) == 0
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        async with asyncio.timeout(BUSY):  # a task ends after its connection
+            while asyncio.all_tasks() != {asyncio.current_task()}:
+                await asyncio.sleep(0.01)
 
     with server_of(ending) as server:
         asyncio.run(main())

@@ -20,6 +20,8 @@ from dragoman.store import Store
 from dragoman.store.schema import distribution_column, metadata
 
 NODES = ("node0", "node1")
+_EXTENSION_LOCK = 20261123
+"""PostgreSQL's lock for one test at a time: an arbitrary number."""
 
 
 def shard_tables(store: Store) -> None:
@@ -72,6 +74,8 @@ def shard_over_databases(store: Store, other: str) -> Iterator[str]:
     server_options = {"host": url.host, "port": url.port, "dbname": url.database}
     user = {"user": url.username, "password": url.password}
     statements = [
+        # Extensions belong to the database, which concurrent tests share: without the lock, both would create it.
+        f"SELECT pg_advisory_xact_lock({_EXTENSION_LOCK})",
         "CREATE EXTENSION IF NOT EXISTS postgres_fdw WITH SCHEMA public",
         f"CREATE SERVER {server} FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({_options(server_options)})",
         f"CREATE USER MAPPING FOR CURRENT_USER SERVER {server} OPTIONS ({_options(user)})",

@@ -23,12 +23,16 @@ TURNS: dict[str, Callable[[], list[Message]]] = {
 }
 
 
-def strict(url: str, **settings: str) -> str:
-    """Every transaction is serializable, as on CockroachDB."""
+def set_options(url: str, **settings: str) -> str:
+    """The URL with more settings of PostgreSQL."""
     parsed = make_url(url)
-    settings = {"default_transaction_isolation": "serializable", **settings}
     options = " ".join([str(parsed.query["options"]), *(f"-c{name}={value}" for name, value in settings.items())])
     return parsed.update_query_dict({"options": options}).render_as_string(hide_password=False)
+
+
+def strict(url: str, **settings: str) -> str:
+    """Every transaction is serializable, as on CockroachDB."""
+    return set_options(url, default_transaction_isolation="serializable", **settings)
 
 
 @contextmanager
@@ -103,7 +107,9 @@ def test_a_deadlock_is_hidden(server_place: str) -> None:
     """Another program holds what the turn needs next and needs what it holds: SQLSTATE 40P01, and then the turn is
     stored.
     """
-    with Store(strict(server_place, deadlock_timeout="20ms")) as store, Store(server_place) as others:
+    # The first one that looks for a deadlock and finds it gives way: the other program never looks.
+    patient = set_options(server_place, deadlock_timeout="1h")
+    with Store(strict(server_place, deadlock_timeout="20ms")) as store, Store(patient) as others:
         session = store.create()
         with failures(store) as found, others._database.engine.connect() as other, ThreadPoolExecutor(1) as pool:
             other.execute(text("LOCK TABLE tool_calls IN ACCESS EXCLUSIVE MODE"))
@@ -136,6 +142,7 @@ def test_a_lasting_serialization_failure_is_a_busy_error(
 ) -> None:
     """After the time limit of the store, with random pauses between the tries: bounded, and never at once."""
     pauses: list[float] = []
+    Store(server_place).close()  # concurrent tests may be creating their tables, and one waits for the other
     monkeypatch.setattr(database_module, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append))
     with Store(server_place, timeout=0.5) as store:
         session = store.create()

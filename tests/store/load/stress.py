@@ -75,12 +75,12 @@ def run(name: str, database: str, *, programs: int, turns: int, kills: int, seed
     with place(database) as url, tempfile.TemporaryDirectory() as logs:
         session_ids = create_sessions(url, programs if name == "separate" else SHARED)
 
-        def start(number: int) -> BaseProcess:
+        def start(number: int, seconds: float | None = None) -> BaseProcess:
             own = [session_ids[number]] if name == "separate" else session_ids
             count = None if kills else turns
             notes = Path(logs) / f"{number}.log"
             return FORK_CONTEXT.Process(
-                target=append_turns, args=(url, own, count, notes, 1000 * seed + number, "full")
+                target=append_turns, args=(url, own, count, notes, 1000 * seed + number, "full", seconds)
             )
 
         began = time.monotonic()

@@ -41,10 +41,10 @@ def test_killed_programs_leave_whole_turns(lasting_place: str, tmp_path: Path) -
     """Acknowledged turns are there; others are there as a whole or not at all."""
     session_ids = create_sessions(lasting_place, 3)
 
-    def start(number: int) -> "FORK_CONTEXT.Process":  # type: ignore[name-defined]
+    def start(number: int, seconds: float) -> "FORK_CONTEXT.Process":  # type: ignore[name-defined]
         notes = tmp_path / f"{number}.log"
         return FORK_CONTEXT.Process(
-            target=append_turns, args=(lasting_place, session_ids, None, notes, number, "normal")
+            target=append_turns, args=(lasting_place, session_ids, None, notes, number, "normal", seconds)
         )
 
     assert kill_at_random(20, 3, start, seed=1) == 20

@@ -4,8 +4,10 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,10 +22,15 @@ FORK_CONTEXT = multiprocessing.get_context("fork" if FORKS else None)
 
 
 def append_turns(
-    url: str, session_ids: Sequence[str], count: int | None, notes_file: Path, seed: int, synchronous: Synchronous
-) -> None:
-    """That many turns, or turns until it is killed; every second one on the version that it has just seen."""
+    url: str, session_ids: Sequence[str], count: int | None, notes_file: Path, seed: int, synchronous: Synchronous,
+    seconds: float | None = None,
+) -> None:  # fmt: skip
+    """That many turns, or turns until it is killed, after ``seconds`` of CPU time; every second one on the version that
+    it has just seen.
+    """
     journal, chance = TurnJournal(notes_file), random.Random(seed)
+    if seconds is not None:
+        kill_after(seconds)
     try:
         with Store(url, synchronous=synchronous, pool_size=1, timeout=120) as store:
             done = 0
@@ -77,24 +84,43 @@ def run_all(count: int, start: Callable[[int], BaseProcess]) -> list[int | None]
     return [program.exitcode for program in programs]
 
 
-def kill_at_random(kills: int, at_once: int, start: Callable[[int], BaseProcess], seed: int) -> int:
-    """Kills that many programs, each at a moment of its own, while others go on. Returns how many were killed."""
-    chance, living, begun, killed = random.Random(seed), dict[BaseProcess, float](), 0, 0
-    while killed < kills:
-        while len(living) < at_once and begun < kills:
-            program = start(begun)
-            program.start()
-            begun += 1
-            living[program] = time.monotonic() + chance.uniform(0.02, 0.5)
-        due = min(living, key=living.__getitem__)
-        time.sleep(max(0.0, living.pop(due) - time.monotonic()))
-        assert due.pid is not None
-        os.kill(due.pid, signal.SIGKILL)
-        due.join()
-        killed += due.exitcode == -signal.SIGKILL
-        if due.exitcode != -signal.SIGKILL:
-            begun -= 1  # it had ended by itself: another one takes its place
+def kill_at_random(kills: int, at_once: int, start: Callable[[int, float], BaseProcess], seed: int) -> int:
+    """Runs that many programs, each until its own random moment, while others go on. Returns how many were killed.
+
+    ``start`` gets a number, and the CPU time after which the program kills itself.
+    """
+    chance, living, killed = random.Random(seed), dict[int, BaseProcess](), 0
+    for number in range(kills):
+        program = start(number, chance.uniform(0.02, 0.5))
+        program.start()
+        living[program.sentinel] = program
+        if len(living) == at_once:
+            killed += _wait_for_some(living)
+    while living:
+        killed += _wait_for_some(living)
     return killed
+
+
+def _wait_for_some(living: dict[int, BaseProcess]) -> int:
+    """Waits until at least one program has ended, and takes it out. Returns how many were killed."""
+    ready = wait(list(living))
+    ended = [program for program in living.values() if program.sentinel in ready]
+    for program in ended:
+        program.join()
+        del living[program.sentinel]
+    return sum(program.exitcode == -signal.SIGKILL for program in ended)
+
+
+def kill_after(seconds: float) -> None:
+    """Kill this program when it has used that much CPU time: a busy machine does not change what it does until then."""
+    last = time.process_time() + seconds
+
+    def watch() -> None:
+        while time.process_time() < last:
+            time.sleep(0.0005)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def create_sessions(url: str, count: int) -> list[str]:
