@@ -47,6 +47,7 @@ def test_every_handler_receives_all_events_in_order() -> None:
         bus.subscribe(lambda event: plain.append(event.id))
         bus.subscribe(coroutine)
         sent = [event.id for number in range(200) if (event := bus.emit(STARTED, session_id=f"s{number}"))]
+        assert bus.flush(PATIENCE)
     assert plain == awaited == sent == sorted(sent)
 
 
@@ -355,6 +356,7 @@ def test_many_threads_may_emit() -> None:
             thread.start()
         for thread in threads:
             thread.join()
+        assert bus.flush(PATIENCE)
     assert len(set(one)) == 800
     assert one == other == sorted(one)
 
