@@ -19,6 +19,8 @@ import platformdirs
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dragoman.testing.fixed_draws import fixed_draws
+
 pytest_plugins = ["tests.exchanges.plugin"]
 
 # The engine of the default install; tests of engines name theirs.
@@ -52,7 +54,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Loads the profile before any test module asks for the number of examples."""
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _is_exhaustive(config) else "sample"))
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "ci" if _is_exhaustive(config) else "sample")
+    settings.load_profile(profile)
+    if settings().derandomize:  # else the order of the tests in this process would change the examples
+        draws = fixed_draws()
+        draws.__enter__()
+        config.add_cleanup(lambda: draws.__exit__(None, None, None))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -98,12 +98,12 @@ def _install() -> None:
     def getaddrinfo(host: Any, port: Any, *arguments: Any, **keywords: Any) -> Any:
         if host:  # no host means this machine
             _check(host, port)
-        found = _originals["getaddrinfo"](host, port, *arguments, **keywords)
+        found = lookup(host, port, *arguments, **keywords)
         for allowed in tuple(_blocks) if host else ():
             allowed.update(_normalize_host(address[0]) for *_, address in found)
         return found
 
-    _originals["getaddrinfo"] = socket.getaddrinfo
+    lookup = _originals["getaddrinfo"] = socket.getaddrinfo
     for name in ("connect", "connect_ex"):
         method = _originals[name] = getattr(socket.socket, name)
         setattr(socket.socket, name, add_check(method, 0))

@@ -23,7 +23,7 @@ from dragoman.events import (
 )
 from tests.unit.events.payloads import FAILED, PAYLOADS, STARTED
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """The most seconds that a test waits for a handler."""
 
 
@@ -47,6 +47,7 @@ def test_every_handler_receives_all_events_in_order() -> None:
         bus.subscribe(lambda event: plain.append(event.id))
         bus.subscribe(coroutine)
         sent = [event.id for number in range(200) if (event := bus.emit(STARTED, session_id=f"s{number}"))]
+        assert bus.flush(PATIENCE)
     assert plain == awaited == sent == sorted(sent)
 
 
@@ -307,14 +308,17 @@ def test_an_ending_loop_cancels_its_handlers(caplog: pytest.LogCaptureFixture) -
     """Hanging ones are not waited for."""
     bus = EventBus(strict=True)
 
-    async def hanging(event: Event) -> None:
-        await asyncio.sleep(3600)
-
     async def program() -> None:
+        begun = asyncio.Event()
+
+        async def hanging(event: Event) -> None:
+            begun.set()
+            await asyncio.sleep(3600)
+
         bus.subscribe(hanging, name="hanging")
         bus.emit(STARTED, session_id="s")
         bus.emit(STARTED, session_id="s")
-        await asyncio.sleep(0.01)
+        await begun.wait()
 
     asyncio.run(program())
     assert "handler hanging is removed with 1 events still waiting" in caplog.text
@@ -352,6 +356,7 @@ def test_many_threads_may_emit() -> None:
             thread.start()
         for thread in threads:
             thread.join()
+        assert bus.flush(PATIENCE)
     assert len(set(one)) == 800
     assert one == other == sorted(one)
 

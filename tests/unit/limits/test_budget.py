@@ -302,7 +302,7 @@ go = threading.Event()
 
 
 def _answer(request: ReceivedRequest) -> HttpReply:
-    go.wait(10)
+    go.wait(60)
     if b'"stream":true' in request.body:
         return sse_reply(*handwritten_anthropic("One.", usage=(600, 50)).frames[:4], STALL)
     return HttpReply(
@@ -321,7 +321,7 @@ def test_concurrent_requests_cannot_pass_one_check_together(slow: FaultyServer) 
 
     def run() -> None:
         with Session(ANTHROPIC, providers=settings, budgets=[budget], options=SMALL, user_id="ann") as session:
-            start.wait(10)
+            start.wait(60)
             try:
                 answered.append(session.ask("Hi").text)
             except BudgetExceededError as error:
@@ -333,7 +333,7 @@ def test_concurrent_requests_cannot_pass_one_check_together(slow: FaultyServer) 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (len(answered), len(refused)) == (2, 6)
     assert len(slow.requests) == 2
     assert budget.spend_of("ann").tokens == 1300

@@ -40,13 +40,14 @@ class FakeModel:
         self.endless = endless
         self.bodies: list[Json] = []
         self.deadlines: list[float] = []
-        self.stopped = threading.Event()
+        self.started, self.stopped = threading.Event(), threading.Event()
 
     def run(
         self, body: Json, emit: Callable[[Json], None], should_continue: Callable[[], bool], deadline: float
     ) -> None:
         self.bodies.append(body)
         self.deadlines.append(deadline)
+        self.started.set()
         if self.words:
             emit({"type": "start", "model": body["model"]})
         for word in self.words:
@@ -156,9 +157,9 @@ def test_leaving_a_stream_stops_the_model(fake_model: Callable[..., FakeModel]) 
 def test_cancelling_a_task_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
     """For whole replies and for streams."""
 
-    async def cancel_midway(call: Callable[[], Any]) -> None:
+    async def cancel_midway(call: Callable[[], Any], model: FakeModel) -> None:
         task = asyncio.create_task(call())
-        await asyncio.sleep(0.02)
+        assert await asyncio.to_thread(model.started.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -166,8 +167,8 @@ def test_cancelling_a_task_stops_the_model(fake_model: Callable[..., FakeModel])
     calls: list[Callable[[], Any]] = [async_chunks, lambda: AsyncLocalTransport().send(ADAPTER, REQUEST)]
     for call in calls:
         model = fake_model(["a"], endless=True)
-        asyncio.run(cancel_midway(call))
-        assert model.stopped.wait(10)
+        asyncio.run(cancel_midway(call, model))
+        assert model.stopped.wait(60)
 
 
 def test_the_loop_stays_free_while_the_model_writes(fake_model: Callable[..., FakeModel]) -> None:
@@ -197,7 +198,7 @@ def test_a_closed_loop_does_no_harm(fake_model: Callable[..., FakeModel], monkey
         return stream
 
     left_open = asyncio.run(enter())
-    assert model.stopped.wait(10)
+    assert model.stopped.wait(60)
     assert failed == []
     del left_open
 

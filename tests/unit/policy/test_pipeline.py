@@ -97,7 +97,7 @@ def test_the_highest_priority_names_a_refusal_of_several(run: Run) -> None:
 
 def test_concurrent_plugins_run_at_the_same_time() -> None:
     """Each waits for the other: in sequence they would never end."""
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=60)
 
     def meet(step: Step) -> None:
         barrier.wait()
@@ -112,7 +112,7 @@ def test_concurrent_coroutines_run_at_the_same_time() -> None:
         barrier = asyncio.Barrier(2)
 
         async def meet(step: Step) -> None:
-            await asyncio.wait_for(barrier.wait(), 10)
+            await asyncio.wait_for(barrier.wait(), 60)
 
         plugins = [hook("evaluate", name=name, mode="concurrent")(meet) for name in "ab"]
         await Pipeline(plugins).run_async("evaluate", HI)
@@ -159,7 +159,7 @@ def test_a_slow_plugin_times_out(run: Run, mode: str) -> None:
 
     @hook("evaluate", timeout=0.02, mode=mode)
     def slow(step: Step) -> None:
-        done.wait(10)
+        done.wait(60)
 
     try:
         with pytest.raises(PolicyDeniedError, match=r"\(timeout\)"):
@@ -169,7 +169,7 @@ def test_a_slow_plugin_times_out(run: Run, mode: str) -> None:
 
     @hook("evaluate", timeout=0.02, on_error="ignore", mode=mode)
     async def waiting(step: Step) -> None:
-        await asyncio.sleep(10)
+        await asyncio.sleep(60)
 
     assert asyncio.run(Pipeline([waiting]).run_async("evaluate", HI)).message is HI
 
@@ -177,7 +177,7 @@ def test_a_slow_plugin_times_out(run: Run, mode: str) -> None:
 def test_a_plugin_with_a_timeout_runs_in_a_thread(run: Run) -> None:
     """With the context of its caller."""
 
-    @hook("evaluate", timeout=10)
+    @hook("evaluate", timeout=60)
     def quick(step: Step) -> Violation:
         return Violation("no", code=threading.current_thread().name)
 
@@ -207,15 +207,15 @@ def test_fire_and_forget_delays_nobody(caplog: pytest.LogCaptureFixture) -> None
     @hook("evaluate", mode="fire_and_forget")
     def slow(step: Step) -> Violation:
         begun.set()
-        may_end.wait(10)
+        may_end.wait(60)
         ended.set()
         return Violation("no")
 
     assert Pipeline([slow]).run("evaluate", HI).message is HI
-    assert begun.wait(10)
+    assert begun.wait(60)
     assert not ended.is_set()
     may_end.set()
-    assert ended.wait(10)
+    assert ended.wait(60)
 
     async def main() -> list[str]:
         called: list[str] = []

@@ -222,7 +222,7 @@ def test_threads_that_read_a_view_together_see_the_same() -> None:
 
     def look(step: Step) -> Violation | None:
         (view,) = step.views()
-        barrier.wait(10)
+        barrier.wait(60)
         return None if view.roles == roles else Violation("other roles")
 
     known = full()

@@ -1,10 +1,13 @@
 """The faulty server for users: what arrives on the wire, read by a plain socket and by an HTTP client."""
 
+import contextlib
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 
+import httpcore
 import httpx
 import pytest
 
@@ -44,7 +47,7 @@ def exchange(body: bytes, status: int = 200, headers: Mapping[str, str] | None =
 
 def send_raw(server: FaultyServer, request: bytes = REQUEST) -> Iterator[bytes]:
     """What a plain socket reads, until the server ends the connection or stays silent."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=FOREVER) as client:
         client.sendall(request)
         while piece := client.recv(65536):
             yield piece
@@ -60,17 +63,21 @@ def test_a_client_reads_what_the_plan_leaves(framing: Framing, plan: faults.Plan
             left += chunk
     except (ConnectionResetError, TimeoutError) as error:
         due = {ConnectionResetError: httpx.ReadError, TimeoutError: httpx.ReadTimeout}[type(error)]
-    with (
-        FaultyServer(recorded_reply(body, plan)) as server,
-        httpx.Client(timeout=PATIENCE if due is httpx.ReadTimeout else FOREVER) as client,
-    ):
+    with FaultyServer(recorded_reply(body, plan)) as server, httpx.Client(timeout=FOREVER) as client:
         try:
             with client.stream("POST", server.url + "/chat", content=b"{}") as response:
                 assert response.status_code == 200
-                for chunk in response.iter_raw():
+                chunks = response.iter_raw()  # kept: the end of the iterator would close the connection
+                for chunk in chunks:
                     arrived += chunk
-        except (httpx.ReadError, httpx.ReadTimeout) as error:
-            broken = type(error)
+                    if due is httpx.ReadTimeout and len(arrived) >= len(left):
+                        break
+                if due is httpx.ReadTimeout:
+                    response.extensions["network_stream"].read(1, timeout=PATIENCE)
+        except httpx.ReadError:
+            broken = httpx.ReadError
+        except httpcore.ReadTimeout:
+            broken = httpx.ReadTimeout
     assert (arrived, broken) == (left, due)
 
 
@@ -87,8 +94,15 @@ def test_a_reset_is_a_reset_on_the_wire() -> None:
 def test_silence_lasts_until_the_client_leaves() -> None:
     """The connection stays open until the client closes it."""
     with FaultyServer(sse_reply(b"data: 1\n\n", STALL)) as server:
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(server.url, content=b"{}", timeout=PATIENCE)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=FOREVER) as client:
+            client.sendall(REQUEST)
+            arrived = b""
+            while not arrived.endswith(b"data: 1\n\n\r\n"):
+                arrived += client.recv(65536)
+            client.settimeout(PATIENCE)
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+            assert server.open_connections == 1
         assert server.wait_until_closed() == 0
         assert server.connections == 1
 
@@ -114,7 +128,7 @@ def test_a_pause_and_raw_bytes() -> None:
         [sse_reply(b"data: 1\n\n", Pause(0.01), b"", b"data: 2\n\n"), HttpReply(raw=b"oops\r\n")]
     ) as server:
         for read in (b"data: 1\n\ndata: 2\n\n", None):
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=FOREVER)
             try:
                 connection.request("POST", "/", b"{}")
                 if read is not None:
@@ -234,7 +248,9 @@ def test_a_session_over_real_sockets(plan: faults.Plan, kind: type[Exception] | 
                 with pytest.raises(kind):
                     list(session.stream("What is the capital of France?", max_output_tokens=32))
                 assert session.messages == ()
-    assert json.loads(server.requests[0].body)["stream"] is True
+    # A machine that stops for as long as the time limit may give up before the server has read the request.
+    assert server.requests or kind is RequestTimeoutError
+    assert all(json.loads(request.body)["stream"] is True for request in server.requests)
 
 
 @pytest.mark.parametrize("script", [[], (), {}, None, b"body", "body", [b"body"], faults.Cut(1), [faults.Cut(1)]])
@@ -248,3 +264,34 @@ def test_a_plan_that_does_not_fit_is_refused_at_once() -> None:
     """When the reply is made."""
     with pytest.raises(ConfigurationError, match="no byte 9"):
         recorded_reply(b"12345", faults.Cut(9))
+
+
+def test_a_connection_that_comes_at_the_end_is_closed() -> None:
+    """The server has ended while it was accepted: its client gets no answer, and the end is no error."""
+    server = FaultyServer(HttpReply(body=b"yes"))
+    listener, has_accepted, has_ended = server._listener, threading.Event(), threading.Event()
+
+    class LateListener:
+        """Accepts a connection before the end, and hands it over after."""
+
+        def accept(self) -> tuple[socket.socket, object]:
+            accepted = listener.accept()
+            has_accepted.set()
+            assert has_ended.wait(FOREVER)
+            return accepted
+
+        def shutdown(self, how: int) -> None:
+            has_ended.set()
+            listener.shutdown(how)
+
+        def close(self) -> None:
+            listener.close()
+
+    server._listener = LateListener()  # type: ignore[assignment]
+    with server:
+        client = socket.create_connection(("127.0.0.1", server.port), timeout=FOREVER)
+        client.sendall(REQUEST)
+        assert has_accepted.wait(FOREVER)
+    with client, contextlib.suppress(ConnectionResetError):
+        assert client.recv(1) == b""
+    assert (server.connections, server.requests) == (0, [])

@@ -100,3 +100,20 @@ def test_local_sockets_are_left_alone() -> None:
         one.close()
         two.close()
         assert threading.active_count() >= 1
+
+
+def test_a_lookup_may_outlast_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread is in the middle of it when the block ends."""
+    begun, may_go_on, lookup = threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def slow_check(host: str, port: int | None = None) -> None:
+        begun.set()
+        assert may_go_on.wait(60)
+
+    monkeypatch.setattr("dragoman.testing.network._check", slow_check)
+    with ThreadPoolExecutor(1) as pool:
+        with block_network():
+            found = pool.submit(socket.getaddrinfo, "127.0.0.1", 80)
+            assert begun.wait(60)
+        may_go_on.set()
+        assert found.result(60) == lookup("127.0.0.1", 80)

@@ -229,7 +229,7 @@ def test_a_session_refuses_invalid_definitions_at_construction(tools: list[Any],
 
 def test_several_calls_run_concurrently_in_their_callers_context() -> None:
     """Each waits for the others, so they must run at once; context variables are visible, and changes stay inside."""
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=60)
     user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
 
     def meet(n: int) -> str:

@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import itertools
+import socket
 import threading
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx
@@ -33,7 +35,14 @@ from dragoman.testing.faults.server import (
     json_reply,
     sse_reply,
 )
-from dragoman.transport import Attempt, HttpTransport, RetryPolicy, close_idle_connections, close_idle_connections_async
+from dragoman.transport import (
+    Attempt,
+    HttpTransport,
+    RetryPolicy,
+    Timing,
+    close_idle_connections,
+    close_idle_connections_async,
+)
 from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
@@ -166,9 +175,10 @@ def test_a_broken_reply_is_a_typed_error(driver: Driver, request_: WireRequest, 
 
 def test_a_refused_connection_is_a_network_error(driver: Driver) -> None:
     """It names host and port."""
-    with FaultyServer(HttpReply()) as server:
-        port = server.port
-    result = driver.call(base_url=f"http://127.0.0.1:{port}", retry=NO_RETRY)
+    with socket.socket() as silent:  # bound, so that no other program listens there meanwhile
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        result = driver.call(base_url=f"http://127.0.0.1:{port}", retry=NO_RETRY)
     assert type(result.error) is NetworkError
     assert f"127.0.0.1:{port}" in str(result.error)
 
@@ -192,18 +202,38 @@ def drip(times: int, seconds: float) -> list[ReplyStep]:
 
 
 def test_a_slow_reply_is_cut_at_the_time_limit(driver: Driver) -> None:
-    """Bytes that keep coming do not extend the limit of a whole reply."""
-    with FaultyServer(sse_reply(*drip(100, 0.05))) as server:
-        result = driver.call(base_url=server.url, timeout=0.3)
+    """Bytes that keep coming do not extend the limit of a whole reply. A second passes at each look at the clock."""
+    timing = Timing(clock=partial(next, itertools.count()))
+    with FaultyServer(sse_reply(*drip(1000, 0.005))) as server:
+        result = driver.call(base_url=server.url, timeout=60.0, timing=timing)
     assert type(result.error) is RequestTimeoutError
     assert "not complete in time" in str(result.error)
 
 
 def test_a_stream_may_take_longer_than_the_time_limit(driver: Driver) -> None:
-    """For a stream the limit is the longest silence."""
-    with FaultyServer(sse_reply(*drip(6, 0.1))) as server:
-        result = driver.call(STREAM_REQUEST, base_url=server.url, timeout=0.4)
-    assert (result.body, result.error) == (b"xxxxxx", None)
+    """For a stream the limit is the longest silence: half of it passes after each chunk."""
+    body, clock = b"", VirtualClock()
+    with FaultyServer(sse_reply(*drip(6, 0.05))) as server:
+        transport: Any = driver.transport(base_url=server.url, timeout=60.0, timing=clock.timing)
+        if isinstance(transport, HttpTransport):
+            with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
+                for chunk in reply.chunks:
+                    body += chunk
+                    clock.seconds += 30
+        else:
+
+            async def main() -> bytes:
+                loop, body = asyncio.get_running_loop(), b""
+                passed = loop.time
+                loop.time = lambda: passed() + clock.seconds  # type: ignore[method-assign]
+                async with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
+                    async for chunk in reply.chunks:
+                        body += chunk
+                        clock.seconds += 30
+                return body
+
+            body = asyncio.run(main())
+    assert body == b"xxxxxx"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

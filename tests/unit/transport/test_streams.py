@@ -19,6 +19,7 @@ from dragoman.testing.faults.server import (
     sse_reply,
 )
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
+from tests.unit.transport.connections.drain_time import PATIENCE, drain_time
 from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
@@ -31,6 +32,8 @@ from tests.unit.transport.drivers import (
     Driver,
     SyncDriver,
 )
+
+__all__ = ["drain_time"]  # the fixture
 
 ROUNDS, SAMPLED_ROUNDS = 50, 15
 POOL = 5
@@ -99,7 +102,7 @@ def test_many_streams_abandoned_by_a_sync_caller(leave: Callable[[HttpTransport]
         for _ in range(ROUNDS if exhaustive else SAMPLED_ROUNDS):
             with contextlib.suppress(StopReadingError):
                 leave(transport)
-            assert transport.send(ADAPTER, PLAIN_REQUEST, timeout=5).status == 200
+            assert transport.send(ADAPTER, PLAIN_REQUEST, timeout=PATIENCE).status == 200
         assert server.wait_until_closed(at_most_open=1) <= 1
 
 
@@ -200,7 +203,7 @@ def test_many_streams_abandoned_by_an_async_caller(
             for _ in range(ROUNDS if exhaustive else SAMPLED_ROUNDS):
                 with contextlib.suppress(StopReadingError):
                     await leave(transport)
-                assert (await transport.send(ADAPTER, PLAIN_REQUEST, timeout=5)).status == 200
+                assert (await transport.send(ADAPTER, PLAIN_REQUEST, timeout=PATIENCE)).status == 200
             assert await asyncio.to_thread(server.wait_until_closed, 1) <= 1
 
     with FaultyServer(script) as server:
@@ -242,6 +245,7 @@ def test_a_thousand_calls_share_the_connections(driver: AsyncDriver) -> None:
     assert max_open == POOL
 
 
+@pytest.mark.usefixtures("drain_time")
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 def test_a_finished_stream_releases_its_connection(driver: Driver) -> None:
     """A caller who stops at the terminal event leaves the end of the stream unread; the connection is reused."""

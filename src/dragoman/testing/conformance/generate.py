@@ -15,6 +15,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
+from dragoman.testing.fixed_draws import fixed_draws
 from dragoman.testing.sample_reply import SampleReply
 
 if TYPE_CHECKING:
@@ -109,5 +110,6 @@ def _generate(strategy: "SearchStrategy[DrawnT]", number: int) -> list[DrawnT]:
     def draw(value: DrawnT) -> None:
         examples.append(value)
 
-    draw()
+    with fixed_draws():
+        draw()
     return examples

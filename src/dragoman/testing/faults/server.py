@@ -119,15 +119,15 @@ class FaultyServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
+        with self._lock:  # no connection is accepted afterwards
+            self._closing.set()
             for connection in self._connections:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-        for thread in list(self._threads):
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
             thread.join(timeout=_JOIN_TIMEOUT)
 
     def _start(self, target: Callable[..., None], *arguments: Any) -> None:
@@ -143,9 +143,12 @@ class FaultyServer:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
+                if self._closing.is_set():
+                    connection.close()
+                    return
                 self._connections.add(connection)
                 number, self.connections = self.connections, self.connections + 1
-            self._start(self._serve, connection, number)
+                self._start(self._serve, connection, number)
 
     def _serve(self, connection: socket.socket, number: int) -> None:
         try:

@@ -153,7 +153,11 @@ class AsyncStream:
     async def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> "AsyncStream":
-        return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        try:
+            return AsyncStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        except BaseException:  # after a cancellation httpcore would leave the connection open
+            await self._inner.aclose()
+            raise
 
     def get_extra_info(self, info: str) -> Any:
         found = self._inner.get_extra_info(info)

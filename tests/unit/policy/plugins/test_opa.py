@@ -31,7 +31,7 @@ def permitted_extensions() -> Extensions:
 
 def run(server: FaultyServer, *parts: ContentBlock, hook: Hook = Hook.TOOL_PRE_INVOKE, **settings: Any) -> None:
     with httpx.Client(trust_env=False) as client:
-        plugin = OpaPolicy(server.url, "app/allow", client=client, **settings)
+        plugin = OpaPolicy(server.url, "app/allow", client=client, **{"request_timeout": 60, **settings})
         Pipeline([plugin]).run(hook, Message.assistant(list(parts or [CALL]), session_id="s"), permitted_extensions())
 
 

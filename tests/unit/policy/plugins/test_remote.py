@@ -21,7 +21,7 @@ MESSAGE = Message.user("My number is quince4711.")
 
 def run(server: FaultyServer, message: Message = MESSAGE, **settings: Any) -> Extensions | None:
     with httpx.Client(trust_env=False) as client:
-        plugin = RemotePlugin(f"{server.url}/judge", client=client, **settings)
+        plugin = RemotePlugin(f"{server.url}/judge", client=client, **{"request_timeout": 60, **settings})
         return Pipeline([plugin]).run("cmf.llm_input", message, full()).extensions
 
 

@@ -199,8 +199,18 @@ def test_the_outcome_of_each_call_is_reported(driver: Driver, recorder: BusRecor
     assert SECRET not in "".join(event.to_json() for event in recorder.events)
 
 
-def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder) -> None:
+def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parallel calls end at different times."""
+    quick_has_ended, times = threading.Event(), iter([0.0, 0.0, 0.001, 0.2])
+
+    def clock() -> float:
+        """The time at two starts and two ends. The slow tool waits for the first end, which is the other one's."""
+        seconds = next(times)
+        if seconds:
+            quick_has_ended.set()
+        return seconds
+
+    monkeypatch.setattr("dragoman.tools.call_runner.perf_counter", clock)
 
     @tool(side_effects="none")
     def quick() -> str:
@@ -210,14 +220,14 @@ def test_each_tool_has_its_own_latency(driver: Driver, recorder: BusRecorder) ->
     @tool(side_effects="none")
     def slow() -> str:
         """Takes its time."""
-        threading.Event().wait(0.2)
+        assert quick_has_ended.wait(60)
         return "done"
 
     wire = Wire([handwritten_anthropic(Call("t1", "slow"), Call("t2", "quick")), FINE])
     session = driver.session({"anthropic": wire}, tools=[quick, slow], events=recorder.bus)
     driver.ask(session, "Go.")
     latencies = [recorder.payload("tool.completed", place).latency_ms for place in range(2)]
-    assert latencies[0] >= 200 > latencies[1]
+    assert latencies == [200, 1]
 
 
 def test_swaps_and_refused_swaps_are_reported(driver: Driver, recorder: BusRecorder) -> None:
@@ -308,7 +318,7 @@ def test_a_slow_handler_delays_nothing(driver: Driver) -> None:
     goes_on, seen = threading.Event(), []
 
     def slow(event: Event) -> None:
-        goes_on.wait(10)
+        goes_on.wait(60)
         seen.append(event.type)
 
     with EventBus(capacity=1) as bus:

@@ -147,7 +147,7 @@ def test_async_tools_run_in_an_async_session() -> None:
 
     async def wait_for_other(n: int) -> str:
         """Wait for the plain tool."""
-        await asyncio.wait_for(met.wait(), 10)
+        await asyncio.wait_for(met.wait(), 60)
         return f"met {n}"
 
     def plain(n: int) -> str:

@@ -1,29 +1,20 @@
 """Draining an abandoned stream: the wait for its end is short, and one thread watches all connections."""
 
 import socket
-import threading
-import time
 from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from dragoman.transport.drain import ReadWatchdog, drain
+from tests.unit.transport.connections.drain_time import (
+    MovableTime,
+    count_watchdogs,
+    drain_time,
+    wait_for_no_watchdog,
+)
 
-_NAME = "dragoman-overdue"
-_DEADLINE = 5.0
-"""Seconds until a test gives up. If all is well, none waits that long."""
-
-
-def _count_threads() -> int:
-    return sum(thread.name == _NAME for thread in threading.enumerate())
-
-
-def _wait_for_no_thread() -> None:
-    until = time.monotonic() + _DEADLINE
-    while _count_threads():
-        assert time.monotonic() < until, "the thread still runs, although no connection is left"
-        time.sleep(0.005)
+__all__ = ["drain_time"]  # the fixture
 
 
 @pytest.fixture
@@ -39,27 +30,31 @@ def _close_pairs(pairs: list[tuple[socket.socket, socket.socket]]) -> object:
             end.close()
 
 
-def test_a_blocked_reader_is_disconnected(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+def test_a_blocked_reader_is_disconnected(
+    pairs: list[tuple[socket.socket, socket.socket]], drain_time: MovableTime
+) -> None:
     """One thread ends the blocking reads of many connections."""
-    _wait_for_no_thread()  # of a test before
-    watchdog, seen = ReadWatchdog(timeout=0.02), []
+    watchdog = ReadWatchdog(timeout=0.02)
     with ExitStack() as stack:
         for ours, _ in pairs:
             stack.enter_context(watchdog.guard(ours))
-        seen.append(_count_threads())
+        assert count_watchdogs() == 1
+        drain_time.move(0.02)
         assert [ours.recv(1) for ours, _ in pairs] == [b""] * len(pairs)
-    assert seen == [1]
-    _wait_for_no_thread()
+    wait_for_no_watchdog()
 
 
-def test_a_connection_that_ended_in_time_is_left_alone(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+def test_a_connection_that_ended_in_time_is_left_alone(
+    pairs: list[tuple[socket.socket, socket.socket]], drain_time: MovableTime
+) -> None:
     """After the context the connection is somebody else's: its next reader is not disconnected."""
     watchdog = ReadWatchdog(timeout=0.02)
     for ours, theirs in pairs:
         with watchdog.guard(ours):
             theirs.send(b"!")
             assert ours.recv(1) == b"!"
-    _wait_for_no_thread()
+    drain_time.move(0.02)
+    wait_for_no_watchdog()
     for ours, theirs in pairs:
         theirs.send(b"?")
         assert ours.recv(1) == b"?"
@@ -71,7 +66,7 @@ def test_the_thread_restarts_when_it_is_needed(pairs: list[tuple[socket.socket, 
     for ours, _ in pairs[:3]:
         with watchdog.guard(ours):
             assert ours.recv(1) == b""
-        _wait_for_no_thread()
+        wait_for_no_watchdog()
 
 
 def test_an_http2_stream_is_not_drained(pairs: list[tuple[socket.socket, socket.socket]]) -> None:

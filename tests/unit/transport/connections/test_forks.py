@@ -132,15 +132,15 @@ def test_a_lock_that_a_thread_holds_does_not_stop_a_child() -> None:
             for lock in locks:
                 stack.enter_context(lock)
             held.set()
-            done.wait(30)
+            done.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(30)
+    held.wait(60)
 
     def use() -> str:
         quota.refund()
-        resolver.resolve("127.0.0.1", 1, 5)
+        resolver.resolve("127.0.0.1", 1, 60)
         limits.acquire(MODEL, 1, 1)
         return str(budget.spend_of(None).usd)
 

@@ -118,26 +118,26 @@ def bodies(driver: Driver, server: PoisonServer, *, stream: bool, **settings: ob
     request = STREAM_REQUEST if stream else PLAIN_REQUEST
     found: list[bytes] = []
     if isinstance(driver, SyncDriver):
-        with driver.transport(base_url=server.url, timeout=5, **settings) as transport:
+        with driver.transport(base_url=server.url, timeout=60, **settings) as transport:
             for _ in range(3):
                 if stream:
                     with transport.stream(ADAPTER, request) as reply:
                         found.append(b"".join(reply.chunks))
                 else:
                     found.append(transport.send(ADAPTER, request).body)
-                server.sent.wait(5)
+                server.sent.wait(60)
                 time.sleep(0.01)
         return found
 
     async def main() -> None:
-        async with driver.transport(base_url=server.url, timeout=5, **settings) as transport:
+        async with driver.transport(base_url=server.url, timeout=60, **settings) as transport:
             for _ in range(3):
                 if stream:
                     async with transport.stream(ADAPTER, request) as reply:
                         found.append(b"".join([chunk async for chunk in reply.chunks]))
                 else:
                     found.append((await transport.send(ADAPTER, request)).body)
-                await asyncio.to_thread(server.sent.wait, 5)
+                await asyncio.to_thread(server.sent.wait, 60)
                 await asyncio.sleep(0.01)
 
     asyncio.run(main())
