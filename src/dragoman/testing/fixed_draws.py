@@ -13,12 +13,20 @@ def fixed_draws() -> Generator[None, None, None]:
     Hypothesis takes one value in twenty from the source of the modules that are loaded at that moment. With the same
     seed, a process that has run other tests before would draw other examples.
     """
-    providers: Any = import_module("hypothesis.internal.conjecture.providers")
-    local_constants, none = providers._get_local_constants, import_module("hypothesis.internal.constants_ast").Constants
+    try:
+        providers: Any = import_module("hypothesis.internal.conjecture.providers")
+        local_constants, none = (
+            providers._get_local_constants,
+            import_module("hypothesis.internal.constants_ast").Constants,
+        )
+        cache = providers.CONSTANTS_CACHE.cache
+    except (ImportError, AttributeError):  # these are internals: a version may lack them
+        yield
+        return
     providers._get_local_constants = none
-    providers.CONSTANTS_CACHE.cache.clear()
+    cache.clear()
     try:
         yield
     finally:
         providers._get_local_constants = local_constants
-        providers.CONSTANTS_CACHE.cache.clear()
+        cache.clear()

@@ -29,3 +29,12 @@ def test_the_constants_of_modules_come_back(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ZeroDivisionError), fixed_draws():
         _ = 1 / 0
     assert providers._get_local_constants() is found
+
+
+def test_another_version_of_hypothesis_draws_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is changed is internal to it."""
+    found = Constants(strings={"quince"})
+    monkeypatch.setattr(providers, "_get_local_constants", lambda: found)
+    monkeypatch.delattr(providers, "CONSTANTS_CACHE")
+    with fixed_draws():
+        assert providers._get_local_constants() is found
