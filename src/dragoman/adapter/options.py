@@ -173,7 +173,6 @@ _CLASSES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "seed": _COUNT,
     "stop_sequences": ((tuple, list), "a list of texts"),
     "parallel_tool_calls": _SWITCH,
-    "output_schema": ((dict, Mapping), "a JSON Schema as a mapping"),
     "effort": _TEXT,
     "thinking": _SWITCH,
     "thinking_budget": _COUNT,

@@ -3,9 +3,10 @@
 Records in the context what is sent differently, so that the reply can be mapped back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, NamedTool
 from dragoman.adapter.requests import structured_output
@@ -29,7 +30,10 @@ def prepare_request(
     server_state: bool = False,
     whole: bool = False,
 ) -> tuple[RequestBuilder, Tools]:
-    """Return the request and its tools; see `RequestBuilder.from_history`. Raises CriticalLossError."""
+    """Return the request and its tools; see `RequestBuilder.from_history`.
+
+    Raises CriticalLossError and RequestError.
+    """
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
         options.context.reply_note = options.context.action_calls = None
@@ -65,8 +69,10 @@ def _emulate_schema(
     target: Target, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Sequence[Message], Tools, AdapterOptions]:
     """If the wire has no field for the output schema, send it as the input of the only tool, or in the system
-    prompt."""
+    prompt. Raises RequestError if it is no mapping."""
     capabilities, schema = target.capabilities, options.output_schema
+    if not isinstance(schema, Mapping):  # sessions have read other forms by now
+        raise RequestError(f"output_schema is a JSON Schema as a mapping, and not a {type(schema).__name__}")
     has_tools = bool(tools) and bool(capabilities.supports_tools)
     if schema is None or not capabilities.supports_structured_output:
         return messages, tools, options
