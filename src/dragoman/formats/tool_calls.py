@@ -32,6 +32,7 @@ class ToolIdReader:
         return canonical
 
     def result_id(self, native: str) -> str:
+        self._before = Role.TOOL  # some formats hold results in messages of the assistant
         waiting = self._open.get(native)
         found = waiting.pop(0) if waiting else self._latest.get(native)
         if found is None:

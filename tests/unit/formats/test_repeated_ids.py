@@ -101,6 +101,22 @@ def test_formats_of_histories_keep_their_ids(name: str) -> None:
     assert write(found.messages, None).data == document
 
 
+@each_row("name", list(_WRITERS))
+def test_an_id_that_occurs_in_each_turn_stays_in_its_turn(name: str) -> None:
+    """A call that nobody answered gets no result of a later turn."""
+    id_ = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5"
+    call = ToolUseBlock(id=id_, name="weather", input={})
+    history = [
+        *(Message.user("Go."), Message.assistant([call, call]), Message.tool(id_, "first.")),
+        *(Message.assistant([call]), Message.tool(id_, "second.")),
+    ]
+    write = get_format(name).write
+    assert write is not None
+    found = read(write(history, None).data, name).messages
+    calls = [call.id for message in found for call in message.tool_uses]
+    assert {text: calls.index(call_id) for call_id, text in _answers(found)} == {"first.": 0, "second.": 2}
+
+
 @each_row("name", [name for name in (*_PROVIDERS, *_WRITERS, *_HANDWRITTEN) if name not in _OWN])
 def test_a_result_with_an_answered_id_belongs_to_the_next_open_call(name: str) -> None:
     """It is no second result of the first call, and a writer has nothing to repair."""
