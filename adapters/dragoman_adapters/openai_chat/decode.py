@@ -26,7 +26,7 @@ from dragoman.canonical.tools.client import CustomTool
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
-from dragoman_adapters.openai_chat.encode_blocks import IMAGES_FIELD, Piece
+from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -146,7 +146,8 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
 def _covered_message_fields(dialect: Dialect, native: Mapping[str, Any]) -> frozenset[str]:
     """Return the fields of a message that its blocks hold."""
     fields = _block_fields(dialect.reasoning_fields)
-    return fields | {IMAGES_FIELD} if IMAGES_FIELD in native and decode_blocks.generated_images(native) else fields
+    has_images = encode_blocks.IMAGES_FIELD in native and decode_blocks.generated_images(native)
+    return fields | {encode_blocks.IMAGES_FIELD} if has_images else fields
 
 
 @cache

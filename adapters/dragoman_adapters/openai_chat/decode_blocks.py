@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman_adapters.openai_chat import encode_blocks, media, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_chat.encode_blocks import IMAGES_FIELD, LIST_FIELDS, Piece
+from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 REFERENCES = "references"
 """Our own field of a text part, for the parts that back the text."""
@@ -47,8 +47,8 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
         pieces.append(("refusal", refusal))
     if (audio := native.get("audio")) and audio.get("data"):
         pieces.append(("audio", audio))
-    if IMAGES_FIELD in native:
-        pieces += [(IMAGES_FIELD, image) for image in generated_images(native)]
+    if encode_blocks.IMAGES_FIELD in native:
+        pieces += [(encode_blocks.IMAGES_FIELD, image) for image in generated_images(native)]
     pieces += [("tool_calls", call) for call in native.get("tool_calls") or ()]
     if (call := native.get("function_call")) and call.get("name"):
         pieces.append(("function_call", call))
@@ -58,7 +58,7 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
 def generated_images(native: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the images of a message or a delta; none if the field has another form, which then stays in the raw
     reply."""
-    images = native.get(IMAGES_FIELD)
+    images = native.get(encode_blocks.IMAGES_FIELD)
     return images if isinstance(images, list) and all(map(_is_image, images)) else []
 
 
@@ -83,7 +83,7 @@ def join_pieces(pieces: Sequence[Piece]) -> dict[str, Any]:
             )
         ]
     for field, value in pieces:
-        if field in LIST_FIELDS:
+        if field in encode_blocks.LIST_FIELDS:
             message.setdefault(field, []).append(value)
         elif field != "content":
             message[field] = message[field] + value if isinstance(message.get(field), str) else value
