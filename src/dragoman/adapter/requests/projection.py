@@ -11,11 +11,12 @@ from functools import partial
 from itertools import takewhile
 
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
-from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.block_fields import find_lost_hints
 from dragoman.adapter.requests.history import pairing
 from dragoman.adapter.requests.history.pairing import CallKeys
+from dragoman.adapter.requests.media import MediaFilter
 from dragoman.adapter.requests.message_fields import field_losses
 from dragoman.adapter.requests.turns import (
     CONVERSATION_ROLES,
@@ -24,14 +25,11 @@ from dragoman.adapter.requests.turns import (
     drop_unknown_roles,
     is_plain_conversation,
 )
-from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
+from dragoman.adapter.requests.unsupported_blocks import call_as_text, flatten_block, result_as_text
 from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.canonical.blocks import (
-    AudioBlock,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -39,18 +37,8 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
     UnknownBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.words import UnknownWord
-
-_MEDIA_FLAGS = {
-    ImageBlock: "supports_images",
-    AudioBlock: "supports_audio",
-    VideoBlock: "supports_video",
-    DocumentBlock: "supports_documents",
-}
-Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 _CONTINUE = "Continue."
 
@@ -216,68 +204,13 @@ class _Projector:
         return turn.map_blocks(change)
 
     def filter_media(self, turns: Iterable[Turn]) -> Iterable[Turn]:
-        """Replace unsupported media with a short note. Media of tools and of the assistant may move after them, to a
-        message of the user."""
-        moved: list[ContentBlock] = []
-        source: Turn | None = None
-        for turn in turns:
-            if turn.role is not Role.TOOL and source is not None:
-                yield Turn.synthetic(source.message, Role.USER, tuple(moved))
-                moved, source = [], None
-            if not turn.ordinary:
-                turn, following = self._filter_turn_media(turn)
-                if following:
-                    moved += following
-                    source = turn
-            yield turn
-        if source is not None:
-            yield Turn.synthetic(source.message, Role.USER, tuple(moved))
+        """Replace or move media that the model does not take there."""
+        target = self._target
+        media = MediaFilter(target.provider, target.model, target.capabilities, self._losses, self._to_result_part)
+        return media.filter(turns)
 
-    def _filter_turn_media(self, turn: Turn) -> tuple[Turn, list[ContentBlock]]:
-        """Return the turn with supported media, and the media that must follow in a user's turn."""
-        following: list[ContentBlock] = []
-
-        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
-            if isinstance(block, ToolResultBlock):
-                return (self._filter_result(turn, block, index, following),)
-            if not isinstance(block, Media):
-                return (block,)
-            why = self._media_problem(block)
-            if why is None and turn.role not in self._capabilities.media_roles:
-                if self._may_follow(turn, block):
-                    reason = f"the {block.type} of the assistant follows in a message of the user"
-                    return (self._move_media(turn, block, index, following, reason),)
-                why = f"{self._target.model} takes no {block.type} in a message of the role {turn.role}"
-            return (self._replace_media(turn, block, index, why),) if why else (block,)
-
-        return turn.map_blocks(change), following
-
-    def _may_follow(self, turn: Turn, block: Media) -> bool:
-        """Whether a message of the user may show what a model generated. What it said is sent as its transcript."""
-        has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
-        return turn.role is Role.ASSISTANT and "user" in self._capabilities.media_roles and not has_transcript
-
-    def _move_media(
-        self, turn: Turn, block: Media, index: int, following: list[ContentBlock], reason: str
-    ) -> TextBlock:
-        """Move media to a message of the user that follows."""
-        self._record_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
-        following.append(block)
-        return TextBlock(text=f"[{block.type} follows]")
-
-    def _filter_result(
-        self, turn: Turn, block: ToolResultBlock, index: int, following: list[ContentBlock]
-    ) -> ToolResultBlock:
-        parts = [new for part in block.content for new in self._filter_result_part(turn, part, index, following)]
-        content = tuple(parts)
-        return block if content == block.content else block.model_copy(update={"content": content})
-
-    def _filter_result_part(
-        self, turn: Turn, part: ContentBlock, index: int, following: list[ContentBlock]
-    ) -> tuple[ContentBlock, ...]:
-        """Project one block of a tool's result, which is at ``index`` of its message."""
-        if isinstance(part, Media):
-            return (self._filter_result_media(turn, part, index, following),)
+    def _to_result_part(self, turn: Turn, part: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+        """Project a block without media of a tool's result, which is at ``index`` of its message."""
         if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
             self._record_loss(turn, index, LossKind.CITATIONS, "the sources of a text in a tool's answer are not sent")
             return (part.model_copy(update={"citations": ()}),)
@@ -286,51 +219,6 @@ class _Projector:
             self._record_loss(turn, index, LossKind.MISPLACED_BLOCK, f"a tool's answer holds no {part.type}")
             return ()
         return known
-
-    def _filter_result_media(self, turn: Turn, part: Media, index: int, following: list[ContentBlock]) -> ContentBlock:
-        support = self._capabilities.supports_tool_result_media
-        if why := self._media_problem(part):
-            return self._replace_media(turn, part, index, why)
-        if support is EMULATED:
-            reason = f"the tool's {part.type} follows its answer"
-            return self._move_media(turn, part, index, following, reason)
-        if not support:
-            reason = f"{self._target.model} takes no {part.type} in a tool's answer"
-            return self._replace_media(turn, part, index, reason)
-        return part
-
-    def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
-        if isinstance(block, AudioBlock) and block.transcript is not None:
-            self._record_loss(turn, index, LossKind.MEDIA, f"{why}: its transcript is sent")
-            return TextBlock(text=block.transcript)
-        if isinstance(block, DocumentBlock) and block.source.kind == "text":
-            self._record_loss(turn, index, LossKind.FLATTENED, f"{why}: its text is sent", Severity.INFO)
-            return document_as_text(block)
-        self._record_loss(turn, index, LossKind.MEDIA, why)
-        return TextBlock(text=f"[{block.type} left out: {why}]")
-
-    def _media_problem(self, block: Media) -> str | None:
-        model = self._target.model
-        if not getattr(self._capabilities, _MEDIA_FLAGS[type(block)]):
-            return f"{model} takes no {block.type}"
-        source = block.source
-        if isinstance(source.kind, UnknownWord):
-            return f"the kind of source {source.kind!r} is unknown to this version"
-        if source.kind == "url" and not self._capabilities.supports_media_urls:
-            return f"{model} takes no media by URL"
-        if source.kind == "file_id" and source.provider not in (self._target.provider, None):
-            return f"the file is kept by {source.provider}"
-        if source.kind == "file_ref":
-            return "the file was not read before the request was made"
-        sources = self._capabilities.media_sources.get(block.type)
-        if sources is not None and source.kind not in sources:
-            return f"{model} takes no {block.type} by {source.kind}"
-        accepted = self._capabilities.accepted_media_types.get(block.type, ())
-        if isinstance(block, ImageBlock):
-            accepted = accepted or self._capabilities.accepted_image_media_types
-        if block.media_type and accepted and block.media_type not in accepted:
-            return f"{model} takes no {block.media_type}"
-        return None
 
     def filter_native(self, turn: Turn) -> Turn:
         """Keep native blocks for their issuer only; replace resources and prompts with text."""
@@ -494,9 +382,7 @@ class _Projector:
     def _record_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
     ) -> None:
-        content = turn.message.content
-        block_type = content[index].type if 0 <= index < len(content) else ""
-        self._losses.append(Loss(kind, turn.message.id, index, reason, severity, block_type))
+        self._losses.append(turn.loss(index, kind, reason, severity))
 
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)

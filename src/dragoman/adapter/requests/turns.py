@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.adapter.facts.capabilities import ABSENT, AdapterCapabilities
-from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
@@ -50,6 +50,12 @@ class Turn:
     def synthetic(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
         """Create a turn that no message stands for; ``message`` is its cause."""
         return cls(message, role, blocks, (SYNTHETIC,) * len(blocks))
+
+    def loss(self, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> Loss:
+        """Return a loss of the block at ``index`` of the message, or of the message if that is SYNTHETIC."""
+        content = self.message.content
+        block_type = content[index].type if 0 <= index < len(content) else ""
+        return Loss(kind, self.message.id, index, reason, severity, block_type)
 
     def plain_text(self, provider: str) -> str | None:
         """Return the text if the turn is nothing else for that provider: no citations and no notes of its own."""

@@ -149,6 +149,18 @@ class TestMedia:
         roles = [turn.role for turn in projection.turns]
         assert roles[-4:] == [Role.ASSISTANT, Role.TOOL, Role.USER, Role.ASSISTANT]
 
+    @pytest.mark.parametrize(("neighbours", "assistants"), [("native", 2), ("absent", 1)])
+    def test_media_of_the_assistant_follow_all_of_its_turn(self, neighbours: str, assistants: int) -> None:
+        """Results may follow the last of neighbouring messages, and nothing stands before them."""
+        call = ToolUseBlock(id="tu_1", name="f", input={})
+        history = [
+            Message.assistant([picture(), call]), Message.assistant("Wait."), Message.tool("tu_1", "Done."),
+            Message.assistant("There."),
+        ]  # fmt: skip
+        able = {"supports_images": "native", "supports_tools": "native", "supports_neighbours": neighbours}
+        roles = [turn.role for turn in to(*history, media_roles=["user"], **able).turns]
+        assert roles == [*[Role.ASSISTANT] * assistants, Role.TOOL, Role.USER, Role.ASSISTANT]
+
     @pytest.mark.parametrize(
         "abilities", [{}, {"supports_documents": "native", "accepted_media_types": {"document": ()}}]
     )
