@@ -18,10 +18,11 @@ def read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]
     raise wrong_class(name, "a list of Message, such as [Message.user(...)],", wrong)
 
 
-def check_mapping(name: str, value: Mapping[str, Any] | None) -> None:
-    """Raise StoreError if the value is no mapping."""
-    if not isinstance(value, Mapping | None):
+def read_mapping(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value as a dict. Raises StoreError if it is no mapping."""
+    if not isinstance(value, Mapping):
         raise wrong_class(name, "a dict", value)
+    return dict(value)
 
 
 def check_integer(name: str, value: int) -> None:

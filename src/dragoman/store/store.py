@@ -18,7 +18,7 @@ from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, writes
-from dragoman.store.arguments import check_mapping, read_messages, wrong_class
+from dragoman.store.arguments import read_mapping, read_messages, wrong_class
 from dragoman.store.columns import describe_mistake, to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.deletion import retention
@@ -148,10 +148,7 @@ class Store:
 
         Raises as `create` does.
         """
-        sessions = list(sessions)
-        for each in sessions:
-            check_mapping("each session", each)
-        made = [self._new_record(**each) for each in sessions]
+        made = [self._new_record(**read_mapping("each session", each)) for each in sessions]
 
         def write(connection: Any) -> None:
             for record, turn in made:
@@ -206,16 +203,14 @@ class Store:
     ) -> tuple[SessionRecord, TurnRecord]:
         """Return what is stored of a new session, with the arguments of `create`."""
         turn = _new_turn_record(messages, attempts, tool_ids, extensions, step)
-        check_mapping("routing_policy", routing_policy)
-        check_mapping("metadata", metadata)
         now = self._clock()
         try:
             record = SessionRecord(
                 id=new_session_id() if session_id is None else session_id,
                 version=1 if turn else 0,
                 model=model,
-                routing_policy=None if routing_policy is None else dict(routing_policy),
-                metadata=dict(metadata or {}),
+                routing_policy=None if routing_policy is None else read_mapping("routing_policy", routing_policy),
+                metadata={} if metadata is None else read_mapping("metadata", metadata),
                 created_at=now,
                 updated_at=now,
                 **fields,
@@ -231,7 +226,7 @@ class Store:
 
         Raises as `append` does, and StoreError if the session has no such message.
         """
-        check_mapping("extensions", extensions)
+        extensions = read_mapping("extensions", extensions)
         now = to_micros(self._clock())
         return self._database.write(
             lambda connection: writes.annotate(
@@ -482,14 +477,13 @@ def _new_turn_record(
     extensions: Extensions | None,
     step: TurnStep | None,
 ) -> TurnRecord:
-    check_mapping("extensions", extensions)
     if not isinstance(step, TurnStep | None):
         raise wrong_class("step", "a TurnStep", step)
     return TurnRecord(
         read_messages("messages", messages),
         read_messages("attempts", attempts),
         dump_tool_ids(tool_ids),
-        extensions or {},
+        {} if extensions is None else read_mapping("extensions", extensions),
         step=step,
     )
 
