@@ -15,7 +15,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.error_context import ErrorContext, typed_fields
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "invalid_request_error": InvalidRequestError,
@@ -44,7 +44,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         message=inner.get("message") or native.get("message"),
         code=(details.get("error_code") if isinstance(details, dict) else None) or inner.get("type"),
         request_id=native.get("request_id") or origin.headers.get("request-id"),
-        own_fields={name: inner[name] for name, kind in _OWN_FIELDS.items() if isinstance(inner.get(name), kind)},
+        own_fields=typed_fields(inner, _OWN_FIELDS),
     )
     kind = BY_TYPE.get(str(inner.get("type")))
     if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):

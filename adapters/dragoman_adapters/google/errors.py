@@ -18,7 +18,7 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.error_context import ErrorContext, typed_fields
 from dragoman.adapter.wire import Headers
 
 BY_STATUS: dict[str, type[ProviderError]] = {
@@ -67,7 +67,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     failure = origin.failure(
         message=inner.get("message") or error,
         code=reason or status_name or inner.get("code"),
-        own_fields={name: inner[name] for name, kind in _OWN_FIELDS.items() if isinstance(inner.get(name), kind)},
+        own_fields=typed_fields(inner, _OWN_FIELDS),
     )
     kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(status_name).upper())
     if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):

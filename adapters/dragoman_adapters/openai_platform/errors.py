@@ -27,7 +27,7 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.replies.error_context import ErrorContext, Failure
+from dragoman.adapter.replies.error_context import ErrorContext, Failure, typed_fields
 
 BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
@@ -84,6 +84,8 @@ _OVERFLOW_MESSAGES = (
 _FILTER_MESSAGES = ("guardrail", "input was flagged", "violates usage guidelines")
 """In refusals with status 403, which otherwise say that the key may not do this."""
 _BAD_KEY_MESSAGES = ("incorrect api key", "invalid api key", "api key not valid")
+_OWN_FIELDS = {"type": str, "param": str}
+"""Some clients leave out the parameter that an error names, and ask again."""
 _STATUS = re.compile("[45][0-9]{2}")
 
 
@@ -100,7 +102,7 @@ def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderErr
         message=_message(inner),
         code=code if code is not None else kind_word,
         request_id=native.get("request_id"),
-        own_fields={name: inner[name] for name in ("type", "param") if isinstance(inner.get(name), str)},
+        own_fields=typed_fields(inner, _OWN_FIELDS),
     )
     return failure.error(_error_class(failure, code, kind_word))
 

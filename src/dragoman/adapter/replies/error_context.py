@@ -144,6 +144,11 @@ def parse_error_body(body: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def typed_fields(native: Mapping[str, Any], classes: Mapping[str, type]) -> dict[str, Any]:
+    """Return the fields of an error object that have the class that their API gives them."""
+    return {name: native[name] for name, kind in classes.items() if isinstance(native.get(name), kind)}
+
+
 def _mask_values(value: Any) -> Any:
     """Return JSON whose texts show no key. It was parsed, so it is not nested too deeply for this."""
     match value:
