@@ -63,15 +63,17 @@ def streamed_reply(wire: str, *texts: str) -> HttpReply:
     return sse_reply(b"".join(WIRES[wire].text_stream(list(texts) or ["In ", "Switzerland."])))
 
 
-def held_reply(go: Event, *steps: ReplyStep, before: bytes = b"", media_type: str = "text/event-stream") -> HttpReply:
+def waiting_reply(
+    go: Event, *steps: ReplyStep, before: bytes = b"", media_type: str = "text/event-stream"
+) -> HttpReply:
     """Return a stream that stops behind the bytes ``before`` until a test lets it go on. It can be sent once."""
 
-    def held() -> Iterator[ReplyStep]:
+    def steps_after_wait() -> Iterator[ReplyStep]:
         yield before
         go.wait(PATIENCE)
         yield from steps
 
-    return HttpReply(headers={"content-type": media_type}, steps=cast("Sequence[ReplyStep]", held()))
+    return HttpReply(headers={"content-type": media_type}, steps=cast("Sequence[ReplyStep]", steps_after_wait()))
 
 
 def stream_bytes(wire: str, *texts: str) -> bytes:

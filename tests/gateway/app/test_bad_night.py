@@ -22,10 +22,10 @@ from tests.gateway.upstream import (
     PATIENCE,
     PROVIDERS,
     gateway_before,
-    held_reply,
     question,
     stream_bytes,
     streamed_reply,
+    waiting_reply,
     whole_reply,
 )
 
@@ -119,7 +119,7 @@ def test_what_a_client_that_left_has_used_is_counted() -> None:
 @pytest.mark.parametrize("client", PATHS)
 def test_silence_is_broken_by_signs_of_life(client: str) -> None:
     go, sign = threading.Event(), b": keep-alive\n\n"
-    slow = held_reply(go, stream_bytes("chat"))
+    slow = waiting_reply(go, stream_bytes("chat"))
     settings = {"first_event_seconds": 0.1, "ping_seconds": 0.1}
     with gateway_before(slow, models={"house": "openai-chat:m"}, **settings) as (url, _):
         received, in_order = ask_to_the_end(url, client, question(client, "house", stream=True), go, sign)
@@ -132,7 +132,7 @@ def test_pings_of_messages_are_its_own_once_the_reply_has_begun(opened: ExitStac
     frames = cut("chat", 0.5)
     rest = stream_bytes("chat", *(f"word{number} " for number in range(20))).removeprefix(frames)
     go, sign = threading.Event(), b"event: ping\n"
-    slow = [sse_reply(frames, Pause(0.5), rest), held_reply(go, rest, before=frames)]
+    slow = [sse_reply(frames, Pause(0.5), rest), waiting_reply(go, rest, before=frames)]
     with gateway_before(slow, models={"house": "openai-chat:m"}, ping_seconds=0.1) as (url, _):
         with opened.enter_context(anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)).messages.stream(
             **question("messages", "house")
@@ -146,7 +146,7 @@ def test_pings_of_messages_are_its_own_once_the_reply_has_begun(opened: ExitStac
 
 def test_an_error_after_the_headers_went_out_is_an_event() -> None:
     go = threading.Event()
-    late = held_reply(
+    late = waiting_reply(
         go, b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'
     )
     with gateway_before(late, models={"house": "anthropic:m"}, first_event_seconds=0.1) as (url, _):
@@ -220,7 +220,7 @@ def test_a_reply_that_has_begun_goes_to_no_other_place() -> None:
 
 def test_while_it_drains_requests_that_began_end_and_new_ones_are_sent_elsewhere() -> None:
     go = threading.Event()
-    slow = held_reply(go, stream_bytes("chat").split(b"\n\n", 1)[1], before=cut("chat", 0.5))
+    slow = waiting_reply(go, stream_bytes("chat").split(b"\n\n", 1)[1], before=cut("chat", 0.5))
     with gateway_before([slow], models={"drained": "openai-chat:m"}) as (url, _):
         (gateway,) = (each for each in Gateway.running if "drained" in each.current.settings.models)
         with ThreadPoolExecutor(1) as pool:
@@ -242,7 +242,7 @@ def test_while_it_drains_requests_that_began_end_and_new_ones_are_sent_elsewhere
 def test_more_requests_than_the_limit_are_asked_to_come_again() -> None:
     settings, go = {"models": {"house": "openai-chat:m"}, "max_requests": 1}, threading.Event()
     with (
-        gateway_before(held_reply(go, b"{}", media_type="application/json"), **settings) as (url, server),
+        gateway_before(waiting_reply(go, b"{}", media_type="application/json"), **settings) as (url, server),
         ThreadPoolExecutor(1) as pool,
     ):
         pool.submit(httpx.post, f"{url}/v1/chat/completions", json=question("chat", "house"))

@@ -12,7 +12,7 @@ from google.genai import errors, types
 from pydantic import BaseModel
 
 from dragoman.testing.faults.server import Pause, json_reply, sse_reply
-from tests.gateway.upstream import gateway_before, held_reply, stream_bytes, streamed_reply, whole_reply
+from tests.gateway.upstream import gateway_before, stream_bytes, streamed_reply, waiting_reply, whole_reply
 
 ANSWER = "In Switzerland."
 WEATHER = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
@@ -221,7 +221,7 @@ def test_signs_of_life_do_not_disturb_the_client() -> None:
     events = stream_bytes("messages").split(b"\n\n")
     steps = b"\n\n".join(events[:4]) + b"\n\n", Pause(0.15), b"\n\n".join(events[4:])
     go = threading.Event()
-    slow = [sse_reply(Pause(0.15), *steps), held_reply(go, *steps)]
+    slow = [sse_reply(Pause(0.15), *steps), waiting_reply(go, *steps)]
     quick = {"first_event_seconds": 0.03, "ping_seconds": 0.03}
     with gateway_before(slow, models={"house": "anthropic:m"}, **quick) as (url, _), google_client(url) as client:
         chunks = [*client.models.generate_content_stream(model="house", contents="Hi")]
