@@ -1,10 +1,15 @@
-"""Reads SQLite files of any program without changing them, or leaving files next to them."""
+"""Reads SQLite files of any program without changing them, or leaving files next to them; creates private ones."""
 
+import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from dragoman.private_files import open_private
 
 Result = TypeVar("Result")
 
@@ -13,6 +18,8 @@ _HEADER_SIZE = 20
 _READ_VERSION = 19
 _WAL = 2
 """The value of the header's byte for reading if the file has a write-ahead log."""
+_FILES = ("", "-wal", "-shm", "-journal")
+"""The ends of the names of a database and of what SQLite keeps next to it."""
 _ATTEMPTS = 20
 _PAUSE = 0.02
 
@@ -79,6 +86,29 @@ def table_names(path: Path, timeout: float = 5.0) -> frozenset[str]:
         return frozenset(name for (name,) in rows if isinstance(name, str) and not name.startswith("sqlite_"))
 
     return read_unchanged(path, read)
+
+
+def create_private_database(_: Any, __: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> None:
+    """Create a missing database for its owner only, before SQLite does: its log and its journal get the same rights.
+
+    This is a listener of SQLAlchemy's event ``do_connect``.
+    """
+    name = os.fsdecode(arguments[0])
+    if settings.get("uri") and name.startswith("file:"):
+        parts = urlsplit(name)
+        if parse_qs(parts.query).get("mode", ["rwc"]) != ["rwc"]:  # in memory, or a file that must exist
+            return
+        name = unquote(parts.path)
+    path = os.path.realpath(name)
+    # A file that exists is not opened: closing it would release the locks that this process has on it.
+    if name not in ("", ":memory:"):
+        with suppress(OSError):  # SQLite says why a file cannot be created
+            os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+
+
+def database_files(path: Path) -> list[Path]:
+    """Return the file of a database, and those that SQLite keeps next to it at present."""
+    return [each for end in _FILES if (each := path.with_name(path.name + end)).is_file()]
 
 
 def _file_state(path: Path) -> _FileState:

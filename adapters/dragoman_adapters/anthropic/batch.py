@@ -14,7 +14,7 @@ from dragoman.adapter.operations.batch_api import (
     BatchStatus,
     sum_counts,
 )
-from dragoman.adapter.operations.steps import Steps, get_request, post_request
+from dragoman.adapter.operations.operation import Operation, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_adapters.anthropic import encode, errors
@@ -41,19 +41,19 @@ class AnthropicBatchApi(BatchApi):
         same = [replace(each, headers={**each.headers, "anthropic-version": oldest}) for each in requests]
         return super().headers(same)
 
-    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
+    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Operation[str]:
         created = yield post_request(PATH, b'{"requests":[' + b",".join(lines) + b"]}", headers)
         return self.require_text(self.parse_response(created), "id")
 
-    def poll(self, batch_id: str) -> Steps[BatchState]:
+    def poll(self, batch_id: str) -> Operation[BatchState]:
         reply = yield get_request(f"{PATH}/{batch_id}", _VERSION)
         return self._state(self.parse_response(reply))
 
-    def cancel(self, batch_id: str) -> Steps[BatchState]:
+    def cancel(self, batch_id: str) -> Operation[BatchState]:
         reply = yield post_request(f"{PATH}/{batch_id}/cancel", b"{}", _VERSION)
         return self._state(self.parse_response(reply))
 
-    def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
+    def results(self, batch_id: str) -> Operation[tuple[WireRequest, ...]]:
         # The batch's results_url has a host; with the path alone, the transport chooses the host.
         return (get_request(f"{PATH}/{batch_id}/results", _VERSION),)
         yield  # pragma: no cover - makes this a generator, as in the other adapters

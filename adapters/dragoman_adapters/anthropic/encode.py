@@ -43,6 +43,9 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_types")
 """Fields of other providers' blocks that the wire does not support."""
 
+_COMPACTION = "compaction"
+"""The field that asks for a compaction of the whole conversation."""
+
 _CONTAINER = "container"
 """The key of the encoder's state for the container of the latest reply."""
 
@@ -77,6 +80,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         ]
         if (computer := request.context.native_calls.get("tool_use")) is not None:
             request.context.action_calls = ActionCalls(computer)
+    # A request for a compaction gets nothing else, and the next one with the field would compact again.
+    request.context.ends_turn = request.options.extra.get(request.provider, {}).get(_COMPACTION) is not None
     return encoded
 
 
@@ -207,7 +212,7 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
         if raw and isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
             content = restore_action(content)
         native = encode_block(content, request.tool_id, note)
-        if raw:
+        if notes:
             native = request.restore_block(turn, index, native)
         encoded.append(native)
         if isinstance(content, ToolUseBlock) and native.get(TOOLSET_FIELD):

@@ -14,6 +14,7 @@ from dragoman.adapter.answers.error_writer import (
     overflow_counts,
     own_fields,
 )
+from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import (
@@ -55,9 +56,6 @@ NATIVE_BLOCKS = (
     TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ImageBlock, DocumentBlock, ProviderBlock,
 )  # fmt: skip
 """The blocks that the provider's own replies hold."""
-
-VISIBLE_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
-"""The types of blocks that a client gets from other providers."""
 
 ERRORS = error_table(
     DragomanError=ErrorRow(500, "api_error"),
@@ -116,15 +114,32 @@ def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any])
     """Encode the content: own blocks as they came, others as far as the wire has them."""
     notes = raw.get("blocks", {})
     content: list[dict[str, Any]] = []
+    shown: set[int] = set()
     for index, block in enumerate(message.content):
         if writer.is_native(block) and isinstance(block, NATIVE_BLOCKS):
             encoded = encode.encode_block(block, lambda canonical: writer.tool_id(TOOL_PREFIX, canonical, message))
             content.append(apply_diff(encoded, notes.get(str(index))))
         elif (foreign := _encode_foreign(block, index, message, writer)) is not None:
             content.append(foreign)
-    if not writer.is_own and (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
-        content.append({"type": "redacted_thinking", "data": envelope})
-    return content
+            shown.add(index)
+    if writer.is_own:
+        return content
+    envelope = writer.state.seal_rest(message, shown)
+    opaque = [] if envelope is None else [sealed_block(envelope)]
+    return place_opaque(content, opaque, kind_of)
+
+
+def sealed_block(envelope: str) -> dict[str, Any]:
+    """Return a block that holds an envelope only."""
+    return {"type": "redacted_thinking", "data": envelope}
+
+
+def kind_of(block: Mapping[str, Any]) -> str:
+    """Return what a block is for clients, in the words of `place_opaque`."""
+    return _CLIENT_KINDS.get(block["type"], TEXT)
+
+
+_CLIENT_KINDS = {"thinking": OPAQUE, "redacted_thinking": OPAQUE, "tool_use": CALL}
 
 
 def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> dict[str, Any] | None:

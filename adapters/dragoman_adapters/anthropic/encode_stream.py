@@ -1,6 +1,7 @@
 """Encodes streamed replies for clients of the Messages API (docs/answers.md)."""
 
-from typing import Any
+from collections.abc import Container
+from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter
@@ -24,6 +25,9 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
     ``message_start`` needs counts: those that the provider sent at its start, else the context's estimate, else 0. The
     counts of ``message_delta`` are those of the provider.
     """
+
+    state_first: ClassVar[bool] = True
+    calls_wait: ClassVar[bool] = True
 
     def __init__(self, writer: ReplyWriter) -> None:
         super().__init__(writer)
@@ -101,17 +105,21 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
             encode_reply.record_unsupported(block, index, self.writer)
         return b"" if encoded is None else self._whole(encoded)
 
+    def write_redacted(self, index: int, block: RedactedThinkingBlock) -> bytes:
+        encoded = encode_reply.encode_redacted(block, index, self.writer)
+        return b"" if encoded is None else self._whole(encoded)
+
+    def write_state(self, message: Message, shown: Container[int]) -> bytes:
+        envelope = self.writer.state.seal_rest(message, shown)
+        return b"" if envelope is None else self._whole(encode_reply.sealed_block(envelope))
+
     def _whole(self, encoded: dict[str, Any]) -> bytes:
         return _event("content_block_start", {"index": self._position, "content_block": encoded}) + self._stop()
 
     def end(self, message: Message) -> bytes:
         raw = self.writer.own_raw(message)
-        written = b""
         if not self.writer.is_own:
             self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
-            envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
-            if envelope is not None:
-                written = self._whole({"type": "redacted_thinking", "data": envelope})
         stop_reason = self.writer.stop_reason(message, has_calls=self._has_calls)
         delta = {
             "stop_reason": encode_reply.stop_word(stop_reason, raw),
@@ -119,11 +127,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
             **{name: raw[name] for name in ("stop_details", "container") if raw.get(name)},
         }
         usage = encode_reply.encode_usage(self.usage, is_own=self.writer.is_own)
-        return (
-            written
-            + _event("message_delta", {"delta": delta, "usage": usage})
-            + _event("message_stop", {})
-        )  # fmt: skip
+        return _event("message_delta", {"delta": delta, "usage": usage}) + _event("message_stop", {})
 
     def write_error(self, error: DragomanError) -> bytes:
         request_id = encode_reply.find_request_id(error, self.writer.context)

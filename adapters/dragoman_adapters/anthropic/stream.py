@@ -105,6 +105,8 @@ class AnthropicStreamDecoder(StreamDecoder):
                 yield TextDelta(self._reply.message_id, index, native["text"])
             case "thinking" if native["thinking"]:
                 yield ThinkingDelta(self._reply.message_id, index, native["thinking"])
+            case "redacted_thinking":
+                yield ThinkingDelta(self._reply.message_id, index, "", redacted=native["data"])
             case _:
                 pass
 

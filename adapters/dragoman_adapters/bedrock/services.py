@@ -4,8 +4,8 @@ import base64
 from typing import ClassVar
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.operations.operation import Operation, post_request
 from dragoman.adapter.operations.service_api import ServiceApi
-from dragoman.adapter.operations.steps import Steps, post_request
 from dragoman.adapter.wire import WireRequest
 
 _CONVERSE_FIELDS = ("messages", "system", "toolConfig", "additionalModelRequestFields")
@@ -17,7 +17,7 @@ class BedrockServiceApi(ServiceApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens"})
 
-    def count_tokens(self, request: WireRequest) -> Steps[int]:
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
         model, _, operation = request.path.rpartition("/")
         if operation.startswith("converse"):
             native = wirejson.loads_object(request.body)

@@ -175,6 +175,9 @@ class BedrockStreamDecoder(StreamDecoder):
         if block.ended:
             raise ValueError(f"content block {index} ends twice")
         block.ended = True
+        if block.redacted:
+            data = block.native()["reasoningContent"]["redactedContent"]
+            yield ThinkingDelta(self._reply.message_id, position, "", redacted=data)
         if (call := block.call) is not None:
             arguments, malformed = wirejson.parse_arguments("".join(block.texts))
             if malformed is None:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.operations.service_api import ProviderModel, ServiceApi, read_integer, read_text
-from dragoman.adapter.operations.steps import Steps
 
 
 class CohereServiceApi(ServiceApi):
     offers: ClassVar[frozenset[str]] = frozenset({"models"})
 
-    def models(self) -> Steps[tuple[ProviderModel, ...]]:
+    def models(self) -> Operation[tuple[ProviderModel, ...]]:
         return self.read_pages("/v1/models?page_size=1000", {}, "models", self._model, _next_query)
 
     def _model(self, native: Mapping[str, Any]) -> ProviderModel:

@@ -41,6 +41,7 @@ class EndpointRow(FrozenModel):
     key_header: str = "authorization"
     key_prefix: str = "Bearer "
     key_required: bool = True
+    priced_hosts: str | None = None
     apis: tuple[Api, ...] = Field(default=("chat",), min_length=1)
     families: Literal["open", "openai"] = "open"
     telemetry_name: str = ""
@@ -57,6 +58,7 @@ class EndpointRow(FrozenModel):
             key_prefix=self.key_prefix,
             key_required=self.key_required,
             base_url_variable=self.base_url_variable,
+            priced_hosts=self.priced_hosts,
         )
 
     @property

@@ -164,15 +164,15 @@ class VertexAdapter(GoogleAdapter):
 
     The base URL decides the project and the region. The default is that of express mode; a project's is
     ``https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION``. The key is a bearer token.
-    Express mode takes an API key instead, as the header ``x-goog-api-key`` among the options, so no key is required.
+    Express mode takes an API key instead, as the header ``x-goog-api-key`` among the options.
     """
 
     provider: ClassVar[str] = "google-vertex"
     endpoint: ClassVar[Endpoint] = Endpoint(
         base_url="https://aiplatform.googleapis.com/v1",
         key_variables=("GOOGLE_VERTEX_TOKEN",),
-        key_required=False,
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
+        credential_headers=("authorization", "x-goog-api-key"),
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("vertex",))

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
-from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, replace_fields, text_block
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ToolUseBlock, replace_fields, text_block
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
@@ -78,11 +78,14 @@ def _add_message(
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     calls: list[_OpenCall] = []
-    for index, native in enumerate(natives):
+    for native in natives:
         if len(native) == 1 and "text" in native:
             blocks.append(text_block(native["text"]))  # as below: a plain text leaves nothing to note
             continue
         call = find_field(native, "functionCall")[1] if by_model else None
+        if call and (envelope := _find_envelope(native)):  # of another provider: see encode_reply
+            blocks.append(RedactedThinkingBlock(data=envelope))
+            native = {name: native[name] for name in native if name not in _SIGNATURES}
         wire_id = call.get("id") if call else None
         block = decode_blocks.decode_block(
             native, reader.call_id(wire_id) if call else "", reader.provider, by_model=by_model
@@ -91,9 +94,22 @@ def _add_message(
         if isinstance(block, ToolUseBlock):
             calls.append(_OpenCall(block.name, wire_id, block.id))
         if note := decode_blocks.note_part(native, encode_blocks.encode_block(block, wire_id)):
-            notes[str(index)] = note
+            notes[str(len(blocks) - 1)] = note
     reader.add(role, blocks, {**layout, **({"blocks": notes} if notes else {})})
     return calls
+
+
+_SIGNATURES = ("thoughtSignature", "thought_signature")
+
+
+def _find_envelope(native: Mapping[str, Any]) -> str | None:
+    """Return the envelope in the place of a call's signature."""
+    signature = next((native[name] for name in _SIGNATURES if isinstance(native.get(name), str)), None)
+    if signature is None:
+        return None
+    from dragoman.adapter.answers.provider_state import is_envelope  # imported late: only servers have state
+
+    return signature if is_envelope(signature) else None
 
 
 def _add_tool_result(

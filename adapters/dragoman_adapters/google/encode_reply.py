@@ -150,9 +150,26 @@ def _encode_parts(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]
     parts: list[dict[str, Any]] = []
     for index, block in enumerate(message.content):
         parts += encode_part(block, index, message, writer)
-    if (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
-        parts.append(sealed_part(envelope))
+    call = next((part for part in parts if "functionCall" in part), None)
+    if (envelope := seal_rest(message, writer, in_call=call is not None)) is not None:
+        if call is None:
+            parts.append(sealed_part(envelope))
+        else:
+            call["thoughtSignature"] = envelope
     return parts
+
+
+def seal_rest(message: Message, writer: ReplyWriter, *, in_call: bool) -> str | None:
+    """Return the envelope for the rest of a message. In the place of a call's signature it holds the thinking as well:
+    some clients send back their calls, and no thoughts."""
+    shown = shown_places(message)
+    thoughts = {place for place in shown if message.content[place].type in ("thinking", "redacted_thinking")}
+    return writer.state.seal_rest(message, shown, thoughts if in_call else ())
+
+
+def shown_places(message: Message) -> set[int]:
+    """Return the places of the blocks that a client gets."""
+    return {index for index, block in enumerate(message.content) if block.type in VISIBLE_BLOCKS}
 
 
 def encode_part(block: ContentBlock, index: int, message: Message, writer: ReplyWriter) -> list[dict[str, Any]]:

@@ -1,13 +1,14 @@
 """Encodes streamed replies for clients of streamGenerateContent (docs/answers.md)."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.answers.reply_writer import ReplyWriter, is_runnable
 from dragoman.adapter.answers.stream_encoder import CALL, TEXT, THINKING, ReplyStreamEncoder
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import Citation, ContentBlock
+from dragoman.canonical.blocks import Citation, ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman_adapters.google import encode_blocks, encode_reply
 
@@ -18,6 +19,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
     The finish reason and the counts stand in the last chunk.
     """
 
+    calls_wait: ClassVar[bool] = True
     before_chunk: ClassVar[bytes] = b"data: "
     after_chunk: ClassVar[bytes] = b"\r\n\r\n"
 
@@ -26,6 +28,8 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
         self._chunk_end = self._head = self._tail = b""
         self._is_call = False
         self._call_part: dict[str, Any] = {}
+        self._envelope: str | None = None
+        self._seals_call = False
 
     def begin(self) -> bytes:
         named = {
@@ -65,7 +69,17 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
             reason = "arguments that are no JSON object: the call is left out"
             self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
             return b""
-        return self._parts([{"functionCall": {**self._call_part, "args": arguments}}])
+        part: dict[str, Any] = {"functionCall": {**self._call_part, "args": arguments}}
+        if self._envelope is not None:
+            part["thoughtSignature"], self._envelope = self._envelope, None
+        return self._parts([part])
+
+    def begin_unsent(self, message: Message, places: Sequence[int]) -> None:
+        """Put the rest of a message into the first call that waited."""
+        blocks = (message.content[place] for place in places)
+        self._seals_call = any(isinstance(block, ToolUseBlock) and is_runnable(block) for block in blocks)
+        if self._seals_call:
+            self._envelope = encode_reply.seal_rest(message, self.writer, in_call=True)
 
     def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
         return b""  # all sources are in the last chunk
@@ -89,7 +103,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
         else:
             self.writer.record_usage_losses(self.usage, *encode_reply.UNCOUNTED)
             candidate |= encode_reply.encode_grounding(message, self.writer)
-            envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
+            envelope = None if self._seals_call else encode_reply.seal_rest(message, self.writer, in_call=False)
             if envelope is not None:
                 candidate["content"]["parts"] = [encode_reply.sealed_part(envelope)]
         chunk: dict[str, Any] = {"candidates": [candidate]}

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.adapter.operations.operation import Operation, delete_request, post_request
 from dragoman.adapter.operations.service_api import (
     FileContent,
     ProviderFile,
@@ -16,7 +17,6 @@ from dragoman.adapter.operations.service_api import (
     read_text,
     read_time,
 )
-from dragoman.adapter.operations.steps import Steps, delete_request, post_request
 from dragoman.adapter.wire import WireRequest
 
 _FILES = "/v1beta/files"
@@ -30,13 +30,13 @@ class GoogleServiceApi(ServiceApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens", "files", "models"})
 
-    def count_tokens(self, request: WireRequest) -> Steps[int]:
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
         path, model = _count_path(request)
         native = {"model": model.removeprefix("/v1beta/"), **wirejson.loads_object(request.body)}
         reply = yield post_request(path, wirejson.dumps({"generateContentRequest": native}), request.headers)
         return self.require_count(self.parse(reply), "totalTokens")
 
-    def upload(self, file: FileContent) -> Steps[ProviderFile]:
+    def upload(self, file: FileContent) -> Operation[ProviderFile]:
         """Upload in two requests: the first announces the file, and its reply names the address of the second."""
         announced = yield post_request(
             _UPLOAD,
@@ -59,15 +59,15 @@ class GoogleServiceApi(ServiceApi):
             raise MalformedReplyError("the answer has no file", provider=self.provider)
         return self._file(native)
 
-    def files(self) -> Steps[tuple[ProviderFile, ...]]:
+    def files(self) -> Operation[tuple[ProviderFile, ...]]:
         return self.read_pages(f"{_FILES}?pageSize=100", {}, "files", self._file, _next_query)
 
-    def delete_file(self, file_id: str) -> Steps[None]:
+    def delete_file(self, file_id: str) -> Operation[None]:
         if not _FILE_NAME.fullmatch(file_id):
             raise RequestError(f"{file_id!r:.80} is no name of a file of {self.provider}, such as files/abc-123")
         yield delete_request(f"/v1beta/{file_id}")
 
-    def models(self) -> Steps[tuple[ProviderModel, ...]]:
+    def models(self) -> Operation[tuple[ProviderModel, ...]]:
         return self.read_pages(f"{_MODELS}?pageSize=1000", {}, "models", self._model, _next_query)
 
     def _file(self, native: Mapping[str, Any]) -> ProviderFile:
@@ -98,7 +98,7 @@ class InteractionsServiceApi(GoogleServiceApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"files", "models"})
 
-    def count_tokens(self, request: WireRequest) -> Steps[int]:
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
         return ServiceApi.count_tokens(self, request)
 
 
@@ -107,7 +107,7 @@ class VertexServiceApi(ServiceApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens"})
 
-    def count_tokens(self, request: WireRequest) -> Steps[int]:
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
         path, _ = _count_path(request)
         reply = yield post_request(path, request.body, request.headers)
         return self.require_count(self.parse(reply), "totalTokens")

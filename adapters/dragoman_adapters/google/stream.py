@@ -130,7 +130,8 @@ class GoogleStreamDecoder(StreamDecoder):
         message_id, index = self._reply.message_id, change.index
         tool_use_id = self._reply.call_id(index, call.get("id"))
         if change.first:
-            yield ToolUseStart(message_id, index, tool_use_id, call["name"])
+            signature = change.part.get("thoughtSignature") or change.part.get("thought_signature") or None
+            yield ToolUseStart(message_id, index, tool_use_id, call["name"], signature)
         if accumulator.arguments is not None:
             return
         arguments = call.get("args") or {}

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.operations.steps import get_request, post_request
+from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder

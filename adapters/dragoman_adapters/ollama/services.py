@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.operations.service_api import ProviderModel, ServiceApi, read_text, read_time
-from dragoman.adapter.operations.steps import Steps
 
 
 class OllamaServiceApi(ServiceApi):
     offers: ClassVar[frozenset[str]] = frozenset({"models"})
 
-    def models(self) -> Steps[tuple[ProviderModel, ...]]:
+    def models(self) -> Operation[tuple[ProviderModel, ...]]:
         return self.read_pages("/api/tags", {}, "models", self._model, lambda page: "")
 
     def _model(self, native: Mapping[str, Any]) -> ProviderModel:

@@ -43,6 +43,7 @@ class ChatAdapter(WireAdapter):
         base_url="https://api.openai.com/v1",
         key_variables=("OPENAI_API_KEY",),
         base_url_variable="OPENAI_BASE_URL",
+        priced_hosts=".api.openai.com",
     )
     dialect: ClassVar[Dialect] = OPENAI
     client_wire: ClassVar[str] = "chat"

@@ -235,6 +235,8 @@ class ChatStreamDecoder(StreamDecoder):
         else:
             position = len(self._pieces_so_far)
             self._pieces_so_far.append(DetailAccumulator(native))
+        if native["type"] == thinking_details.ENCRYPTED and isinstance(native.get("data"), str):
+            return (ThinkingDelta(self._reply.message_id, position, "", redacted=native["data"]),)
         text, signature = thinking_details.detail_text(native), native.get("signature") or None
         return (ThinkingDelta(self._reply.message_id, position, text, signature),) if text or signature else ()
 

@@ -13,7 +13,7 @@ from dragoman.adapter.operations.batch_api import (
     sum_counts,
 )
 from dragoman.adapter.operations.multipart import encode_form
-from dragoman.adapter.operations.steps import Steps, get_request, post_request
+from dragoman.adapter.operations.operation import Operation, get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_adapters.openai_platform import errors
@@ -50,7 +50,7 @@ class OpenAIBatchApi(BatchApi):
         head = wirejson.dumps({"custom_id": wire_id, "method": request.method, "url": self._endpoint})
         return head[:-1] + b',"body":' + request.body + b"}"
 
-    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
+    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Operation[str]:
         content_type, form = encode_form({"purpose": "batch"}, "batch.jsonl", "application/jsonl", b"\n".join(lines))
         upload_reply = yield post_request(_FILES, form, {**headers, "content-type": content_type})
         file = self.require_text(self.parse_response(upload_reply), "id")
@@ -58,15 +58,15 @@ class OpenAIBatchApi(BatchApi):
         reply = yield post_request(PATH, wirejson.dumps(fields), headers)
         return self.require_text(self.parse_response(reply), "id")
 
-    def poll(self, batch_id: str) -> Steps[BatchState]:
+    def poll(self, batch_id: str) -> Operation[BatchState]:
         reply = yield get_request(f"{PATH}/{batch_id}")
         return self._state(self.parse_response(reply))
 
-    def cancel(self, batch_id: str) -> Steps[BatchState]:
+    def cancel(self, batch_id: str) -> Operation[BatchState]:
         reply = yield post_request(f"{PATH}/{batch_id}/cancel", b"{}")
         return self._state(self.parse_response(reply))
 
-    def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
+    def results(self, batch_id: str) -> Operation[tuple[WireRequest, ...]]:
         reply = yield get_request(f"{PATH}/{batch_id}")
         native = self.parse_response(reply)
         files = [native.get(name) for name in ("output_file_id", "error_file_id")]

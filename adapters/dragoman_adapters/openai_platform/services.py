@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.operations.multipart import encode_form
+from dragoman.adapter.operations.operation import Operation, delete_request, post_request
 from dragoman.adapter.operations.service_api import (
     FileContent,
     ProviderFile,
@@ -16,7 +17,6 @@ from dragoman.adapter.operations.service_api import (
     read_text,
     read_time,
 )
-from dragoman.adapter.operations.steps import Steps, delete_request, post_request
 from dragoman.adapter.wire import WireRequest
 
 _COUNT_PATH = "/responses/input_tokens"
@@ -37,7 +37,7 @@ class CompatibleServiceApi(ServiceApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"models"})
 
-    def models(self) -> Steps[tuple[ProviderModel, ...]]:
+    def models(self) -> Operation[tuple[ProviderModel, ...]]:
         return self.read_pages(_MODELS, {}, "data", self._model, lambda page: "")
 
     def _model(self, native: Mapping[str, Any]) -> ProviderModel:
@@ -54,15 +54,15 @@ class OpenAIFilesApi(CompatibleServiceApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"files", "models"})
 
-    def upload(self, file: FileContent) -> Steps[ProviderFile]:
+    def upload(self, file: FileContent) -> Operation[ProviderFile]:
         content_type, form = encode_form({"purpose": _PURPOSE}, *file)
         reply = yield post_request(_FILES, form, {"content-type": content_type})
         return self._file(self.parse(reply), file.media_type)
 
-    def files(self) -> Steps[tuple[ProviderFile, ...]]:
+    def files(self) -> Operation[tuple[ProviderFile, ...]]:
         return self.read_pages(f"{_FILES}?limit={_PAGE_SIZE}", {}, "data", self._file, _next_query)
 
-    def delete_file(self, file_id: str) -> Steps[None]:
+    def delete_file(self, file_id: str) -> Operation[None]:
         yield delete_request(f"{_FILES}/{quote(file_id, safe='')}")
 
     def _file(self, native: Mapping[str, Any], media_type: str | None = None) -> ProviderFile:
@@ -83,7 +83,7 @@ class OpenAIServiceApi(OpenAIFilesApi):
 
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens", "files", "models"})
 
-    def count_tokens(self, request: WireRequest) -> Steps[int]:
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
         body = {name: value for name, value in wirejson.loads_object(request.body).items() if name in _COUNTED_FIELDS}
         reply = yield post_request(_COUNT_PATH, wirejson.dumps(body), request.headers)
         return self.require_count(self.parse(reply), "input_tokens")

@@ -1,6 +1,6 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -8,7 +8,7 @@ from urllib.parse import quote
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.operations.steps import get_request, post_request
+from dragoman.adapter.operations.operation import get_request, post_request
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -44,6 +44,7 @@ class ResponsesAdapter(WireAdapter):
         base_url="https://api.openai.com/v1",
         key_variables=("OPENAI_API_KEY",),
         base_url_variable="OPENAI_BASE_URL",
+        priced_hosts=".api.openai.com",
     )
     models: ClassVar[ModelTable] = ModelTable.of(
         "dragoman_adapters",
@@ -56,6 +57,9 @@ class ResponsesAdapter(WireAdapter):
     client_wire: ClassVar[str] = "responses"
     history_field: ClassVar[str] = "input"
     instruction_fields: ClassVar[tuple[str, ...]] = ("instructions",)
+    priced_fields: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "completion_window": ("background_options.completion_window", "soonest")
+    }
 
     @property
     def batch_api(self) -> "BatchApi | None":

@@ -83,8 +83,9 @@ class MessageAccumulator:
     def raw(self) -> dict[str, Any]:
         """Return the notes for provider_raw that make the round trip exact."""
         starts: dict[str, Any] = {}
+        channel = self.channel
         for start, native, encoded in self._messages:
-            note = self._message_note(native, encoded)
+            note = self._message_note(native, encoded, channel)
             if note or self.role is Role.ASSISTANT or not encoded:
                 starts[str(start)] = note
         return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
@@ -124,9 +125,11 @@ class MessageAccumulator:
         self.blocks.append(block)
         return native
 
-    def _message_note(self, native: dict[str, Any], encoded: list[dict[str, Any]]) -> dict[str, Any]:
+    def _message_note(
+        self, native: dict[str, Any], encoded: list[dict[str, Any]], channel: Channel | None
+    ) -> dict[str, Any]:
         is_string = isinstance(native["content"], str)
-        expected = encode_messages.encode_message(self.role, self.channel, encoded, {})
+        expected = encode_messages.encode_message(self.role, channel, encoded, {})
         note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
         return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 

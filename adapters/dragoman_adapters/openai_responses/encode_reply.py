@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.answers.opaque_place import CALL, OPAQUE, TEXT, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.wire_diff import apply_diff
@@ -191,9 +192,17 @@ def _encode_items(message: Message, writer: ReplyWriter) -> list[dict[str, Any]]
             items.append(item)
     if items and items[-1]["type"] == "message":
         items[-1]["status"] = last_status(message)
-    if (envelope := writer.state.seal_rest(message, VISIBLE_BLOCKS)) is not None:
-        items.append(reasoning_item(writer.new_id(REASONING_PREFIX, len(items)), "", envelope))
-    return items
+    envelope = writer.state.seal_rest(message, shown_places(message))
+    opaque = [] if envelope is None else [reasoning_item(writer.new_id(REASONING_PREFIX, len(items)), "", envelope)]
+    return place_opaque(items, opaque, lambda item: _CLIENT_KINDS.get(item["type"], CALL))
+
+
+_CLIENT_KINDS = {"reasoning": OPAQUE, "message": TEXT}
+
+
+def shown_places(message: Message) -> set[int]:
+    """Return the places of the blocks that a client gets."""
+    return {index for index, block in enumerate(message.content) if block.type in VISIBLE_BLOCKS}
 
 
 def last_status(message: Message) -> str:

@@ -190,7 +190,7 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
     def end(self, message: Message) -> bytes:
         written = self._end_message(encode_reply.last_status(message))
         if not self.writer.is_own:
-            envelope = self.writer.state.seal_rest(message, encode_reply.VISIBLE_BLOCKS)
+            envelope = self.writer.state.seal_rest(message, encode_reply.shown_places(message))
             if envelope is not None:
                 item_id = self.writer.new_id(encode_reply.REASONING_PREFIX, self._position)
                 written += self._whole(encode_reply.reasoning_item(item_id, "", envelope))
@@ -203,10 +203,14 @@ class ResponsesStreamEncoder(ReplyStreamEncoder):
         return written + self._event(f"response.{response['status']}", {"response": response})
 
     def write_error(self, error: DragomanError) -> bytes:
-        """Write ``error`` and ``response.failed``: some clients act on the one, and some on the other."""
+        """Write ``error`` and ``response.failed``: some clients act on the one, and some on the other.
+
+        The event has the error as an object too: OpenAI's own clients raise that, and pass over an event without one.
+        """
         failed = error_object(error, self.writer.provider)
         code = failed["code"] or "server_error"
-        written = self._event("error", {"code": code, "message": failed["message"], "param": None})
+        flat = {"code": code, "message": failed["message"], "param": None}
+        written = self._event("error", {**flat, "error": {**failed, "code": code}})
         response = encode_reply.response_object(self.writer, self._created, self.writer.model)
         response |= {"status": "failed", "error": {"code": code, "message": failed["message"]}, "output": self._output}
         return written + self._event("response.failed", {"response": response})

@@ -89,11 +89,16 @@ class RequestContext:
     """The prefix ledger's note for the reply, if it holds signed thinking; set by `Adapter.to_wire`."""
     reply_note: Mapping[str, Any] | None = None
     """What the adapter notes on the reply, in its provider_raw; set by `Adapter.to_wire`."""
+    ends_turn: bool = False
+    """Whether nothing can follow the reply, even if the provider's word for its end is one for a pause; set by
+    `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     started_at: datetime | None = None
     """When the request was sent; the reply's latency is measured from it."""
+    terms: dict[str, str] = field(default_factory=dict)
+    """What of the request changes its price; see `TokenUsage.terms`. `Adapter.to_wire` and the transport add to it."""
     routing: RoutingDecisionRecord | None = None
     user_id: str | None = None
     team_id: str | None = None

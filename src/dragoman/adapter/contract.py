@@ -67,8 +67,10 @@ class Endpoint:
     """The address of a provider and the way it authenticates callers.
 
     ``key_variables`` are environment variables; the first one that is set counts. The key is sent in ``key_header``
-    after ``key_prefix``. ``base_url_variable`` overrides ``base_url``, which may hold names of environment variables in
-    braces, e.g. ``{AZURE_OPENAI_ENDPOINT}/openai/v1``.
+    after ``key_prefix``, unless the caller's own request or client has that header or one of ``credential_headers``.
+    Without any of them, nothing is sent to an endpoint with ``key_required``. ``base_url_variable`` overrides
+    ``base_url``, which may hold names of environment variables in braces, e.g. ``{AZURE_OPENAI_ENDPOINT}/openai/v1``.
+    ``priced_hosts`` is the end of the names of hosts with prices of their own, such as ``.api.openai.com``.
     """
 
     base_url: str
@@ -77,6 +79,8 @@ class Endpoint:
     key_prefix: str = "Bearer "
     key_required: bool = True
     base_url_variable: str | None = None
+    credential_headers: tuple[str, ...] = ("authorization",)
+    priced_hosts: str | None = None
 
 
 class Adapter(ABC):
@@ -101,6 +105,9 @@ class Adapter(ABC):
     """Whether requests mark places up to which the prompt is cached."""
     cites_documents: ClassVar[bool] = False
     """Whether requests say which documents the answer cites."""
+    priced_fields: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Fields of a request that change its price and that no reply repeats: path and default, by the name of the
+    term."""
     telemetry_name: ClassVar[str]
     """The provider's name in OpenTelemetry's conventions; by default its own name."""
     telemetry_operation: ClassVar[str] = "chat"
@@ -135,6 +142,7 @@ class Adapter(ABC):
             server_tools=self.server_tools,
             marks_cache=self.marks_cache and bool(capabilities.supports_prompt_caching),
             cites_documents=self.cites_documents,
+            priced_fields=self.priced_fields,
         )
 
     @property
@@ -361,17 +369,14 @@ class WireAdapter(Adapter):
         """Return what ``decode`` makes of a whole reply. An error has what the response says of it."""
         try:
             try:
-                return decode(self._parse(response))
+                if response.status >= 400:
+                    raise self.error(response.status, response.body, response.headers)
+                return decode(self.parse_reply(response))
             except UNREADABLE_ERRORS as error:
                 raise malformed_reply(self.provider, error) from error
         except ProviderError as error:
             add_response_facts(error, self.provider, response.headers, response.status)
             raise
-
-    def _parse(self, response: WireResponse) -> dict[str, Any]:
-        if response.status >= 400:
-            raise self.error(response.status, response.body, response.headers)
-        return self.parse_reply(response)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext

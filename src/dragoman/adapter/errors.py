@@ -51,9 +51,13 @@ Messages never hold a key; the provider's own text is masked and truncated.
 import re
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.known_keys import mask_known_keys
+from dragoman.canonical.log import one_line
+
+if TYPE_CHECKING:
+    from dragoman.canonical.usage import Usage
 
 _MAX_MESSAGE = 600
 # A key may be cut at the end of what is searched; that end is never shown, unless masking shortened the text much.
@@ -79,6 +83,10 @@ def mask_secrets(text: str) -> str:
 class DragomanError(Exception):
     """The root of every error that this library raises on purpose. All of them can be pickled."""
 
+    sent: bool | None = None
+    """Whether the request that the error is about reached the provider. False: nothing was sent, so nothing is billed.
+    True: the provider answered it. None: unknown, as after a connection that broke while it waited, so it may have been
+    billed; or the error is not about a request."""
     embedded: Any = None
     """What `embed` had before it failed: `PartialEmbeddings`, which a second call can complete."""
 
@@ -93,7 +101,7 @@ def _restore(kind: type[DragomanError], args: tuple[Any, ...], fields: dict[str,
 
 
 class ConfigurationError(DragomanError):
-    pass
+    sent = False
 
 
 class UnknownProviderError(ConfigurationError):
@@ -111,6 +119,8 @@ class MissingExtraError(ConfigurationError):
 class ToolSchemaError(DragomanError):
     """``problems`` lists every fault as ``path: what``, e.g. ``$.properties.x: unknown keyword 'oneOf'``."""
 
+    sent = False
+
     def __init__(self, name: str, problems: list[str]) -> None:
         self.name = name
         self.problems = tuple(problems)
@@ -118,7 +128,7 @@ class ToolSchemaError(DragomanError):
 
 
 class ProjectionError(DragomanError):
-    pass
+    sent = False
 
 
 class CriticalLossError(ProjectionError):
@@ -139,6 +149,7 @@ class CompactionError(ProjectionError):
 
     def __init__(self, message: str, reply: Any = None) -> None:
         self.reply = reply
+        self.sent = reply is not None
         super().__init__(message)
 
 
@@ -146,6 +157,8 @@ class NoModelError(DragomanError):
     """Nothing was sent. ``candidates`` are the models in the order in which they were considered, each with the rule
     that proposed it and the reasons against it, by name and as text.
     """
+
+    sent = False
 
     def __init__(self, candidates: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]]) -> None:
         self.candidates = tuple(candidates)
@@ -167,7 +180,7 @@ def _because(against: Iterable[tuple[str, str]]) -> str:
 
 
 class RequestError(DragomanError):
-    pass
+    sent = False
 
 
 class UnsupportedToolError(RequestError):
@@ -181,6 +194,8 @@ class UnsupportedToolError(RequestError):
 
 class UnsupportedReplyError(DragomanError):
     """The adapter reads replies of its provider, and writes none for clients."""
+
+    sent = False
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
@@ -231,19 +246,26 @@ class PendingCallsError(DragomanError):
 
 
 class BudgetExceededError(DragomanError):
-    """Nothing was sent. ``per`` is session, turn, user or team. The amounts are in ``unit``, which is usd or tokens:
-    ``spent`` includes what is reserved for requests in flight, and ``needed`` is the maximum spend of the request.
+    """Nothing was sent, or a stream ends here. ``per`` is client, session, turn, user or team. The amounts are in
+    ``unit``, which is usd or tokens: ``spent`` includes what is ``reserved`` for requests in flight, and ``needed`` is
+    what the request reserves. ``may_fit`` says whether it fits if those cost nothing: ask again when they have ended.
     """
 
-    def __init__(self, per: str, unit: str, limit: Any, spent: Any, needed: Any) -> None:
+    sent = False
+
+    def __init__(self, per: str, unit: str, limit: Any, spent: Any, needed: Any, reserved: Any = 0) -> None:
         self.per = per
         self.unit = unit
         self.limit = limit
         self.spent = spent
         self.needed = needed
+        self.reserved = reserved
+        self.may_fit = spent - reserved + needed <= limit
+        held = f"{_amount(spent - reserved, unit)} are spent and {_amount(reserved, unit)} are reserved"
+        advice = "Ask again when a request in flight has ended" if self.may_fit else "A lower max_output_tokens helps"
         super().__init__(
-            f"the budget per {per} is {_amount(limit, unit)}, of which {_amount(spent, unit)} are spent or reserved:"
-            f" the request could take {_amount(needed, unit)}. A lower max_output_tokens makes that less"
+            f"the budget per {per} is {_amount(limit, unit)}, of which {held}: the request could take"
+            f" {_amount(needed, unit)}. {advice}"
         )
 
 
@@ -252,17 +274,20 @@ def _amount(value: Any, unit: str) -> str:
 
 
 class UnpricedModelError(BudgetExceededError):
-    """Nothing was sent. The price table does not know the model, or not all of its prices."""
+    """Nothing was sent. The price table does not know the model or the tier, or a tool that is billed by call may be
+    called without limit."""
 
     def __init__(self, model: str, per: str) -> None:
         self.model = model
         self.per = per
         self.unit = "usd"
-        self.limit = self.spent = self.needed = None
+        self.limit = self.spent = self.needed = self.reserved = None
+        self.may_fit = False
         DragomanError.__init__(
             self,
-            f"the prices of {model} are not all known, and the budget per {per} is in dollars: give the session a"
-            " price table that knows it, or the budget a limit in tokens or allow_unpriced=True",
+            f"the price of this request to {model} has no bound, and the budget per {per} is in dollars: set max_uses"
+            " of the provider's tools, give the session a price table that knows the model and its tier, or the budget"
+            " a limit in tokens or allow_unpriced=True",
         )
 
 
@@ -295,6 +320,8 @@ class ProviderError(DragomanError):
         self.code = None if code is None else mask_secrets(str(code))
         self.request_id = request_id
         self.retry_after = retry_after
+        if status is not None and self.sent is None:  # some classes say that nothing was sent, whatever their status
+            self.sent = True
         self.own_fields: dict[str, Any] = {}
         """Further fields of the provider's error object, for clients of its own wire: OpenAI's type and param, the
         details of Anthropic and Google. Keys in them are masked."""
@@ -304,11 +331,21 @@ class ProviderError(DragomanError):
         """The message as far as it had arrived, if a stream broke."""
         super().__init__(self.message)
 
+    @property
+    def usage(self) -> "Usage | None":
+        """What the provider reported of the reply that broke, with its cost: it is billed all the same. None if it
+        reported nothing, which is not 0 if ``sent`` is True or None."""
+        usage: Usage | None = getattr(self.partial, "usage", None)
+        return usage
+
     def __str__(self) -> str:
         wait = None if self.retry_after is None else f"{self.retry_after:g} s"
         facts = (("status", self.status), ("code", self.code), ("request", self.request_id), ("retry after", wait))
         known = ", ".join(f"{name} {value}" for name, value in facts if value is not None)
-        return (f"{self.provider}: " if self.provider else "") + self.message + (f" ({known})" if known else "")
+        # A provider's words stay on this line of a log. ``message`` has them as they came.
+        return one_line(
+            (f"{self.provider}: " if self.provider else "") + self.message + (f" ({known})" if known else "")
+        )
 
 
 class AuthenticationError(ProviderError):
@@ -372,17 +409,19 @@ class RequestTimeoutError(NetworkError):
 
 
 class StreamTruncatedError(NetworkError):
-    pass
+    sent = True
 
 
 class UnexpectedPageError(NetworkError):
     """A page for a browser came in place of a reply, from a proxy, a login or a wrong path."""
 
     retryable = False
+    sent = True
 
 
 class MalformedReplyError(ProviderError):
     error_class = "other"
+    sent = True
 
 
 class FrameTooLargeError(MalformedReplyError):

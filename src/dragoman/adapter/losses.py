@@ -4,9 +4,9 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 
-logger = logging.getLogger("dragoman.projection")
+logger = get_logger("dragoman.projection")
 
 
 class Severity(StrEnum):

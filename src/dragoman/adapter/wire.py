@@ -2,7 +2,7 @@
 
 from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from dragoman.adapter.losses import Loss
 
@@ -61,7 +61,8 @@ class WireRequest:
     """A request, without host and key: those belong to the transport.
 
     ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost in the
-    encoding. The repr shows neither body nor headers: they hold the conversation, and a key at times.
+    encoding. ``terms`` are those of the `RequestContext` that the reply is read with; the transport adds to them. The
+    repr shows neither body nor headers: they hold the conversation, and a key at times.
     """
 
     method: str
@@ -70,11 +71,22 @@ class WireRequest:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     stream: bool = False
     losses: tuple[Loss, ...] = ()
+    terms: dict[str, str] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One attempt of a request: its HTTP status or error class, and the seconds waited after it, if any."""
+
+    number: int
+    status: int | None
+    error_class: str | None
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """A whole reply. Header names are case-insensitive. ``attempts``: the number of tries, if known.
+    """A whole reply. Header names are case-insensitive. ``attempts``: one record for each try, if known.
 
     ``losses`` is what a message lost when `Adapter.to_wire_response` wrote it; empty for a reply of a provider.
     """
@@ -82,7 +94,7 @@ class WireResponse:
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
-    attempts: tuple[Any, ...] = field(default=(), compare=False)
+    attempts: tuple[AttemptRecord, ...] = field(default=(), compare=False)
     losses: tuple[Loss, ...] = ()
 
     def __post_init__(self) -> None:

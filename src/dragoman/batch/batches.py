@@ -3,33 +3,73 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from typing import Any, Generic, Self, TypeVar
 
 from typing_extensions import TypeForm
 
 from dragoman.adapter.contract import AdapterOptions
-from dragoman.adapter.errors import BatchPendingError, ConfigurationError, NetworkError
+from dragoman.adapter.errors import (
+    BatchPendingError,
+    ConfigurationError,
+    DragomanError,
+    MalformedReplyError,
+    NetworkError,
+    ProviderError,
+)
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
-from dragoman.adapter.operations.steps import Steps, drive, drive_async
+from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
-from dragoman.adapter.wire import WireRequest
-from dragoman.batch.governance import BatchGovernance, Work, carry_out, carry_out_async, release
-from dragoman.batch.handle import NOT_SUBMITTED, BatchEntry, BatchHandle
-from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_batch, prepare_requests
-from dragoman.batch.results import BatchError, BatchPrices, BatchResult, ResultReader, read_output, sort_results
+from dragoman.adapter.wire import WireResponse
+from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
+from dragoman.batch.requests import PreparedRequest, Requests, batch_wire, encode_batch, prepare_requests
+from dragoman.batch.results import (
+    BatchError,
+    BatchPrices,
+    BatchResult,
+    ResultReader,
+    read_output,
+    sort_results,
+    to_outcome,
+)
+from dragoman.batch.turns import report_failure, report_request, report_result
+from dragoman.canonical.extensions.message_labels import with_message_labels
+from dragoman.canonical.ids import new_session_id, new_ulid
+from dragoman.canonical.message import Message, Role
+from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
+from dragoman.effects.response import ResponseDetails
+from dragoman.effects.work import (
+    Perform,
+    Work,
+    call,
+    drive,
+    drive_async,
+    in_thread,
+    intercept,
+    iterate,
+    iterate_async,
+    next_of,
+    perform_all,
+    within,
+)
+from dragoman.limits.bounds import max_use
+from dragoman.limits.budget import BudgetReservation
+from dragoman.limits.reservation import Observe
 from dragoman.output.answer_type import AnswerType
+from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable, price_table
 from dragoman.runtime.call_settings import read_call_settings
+from dragoman.runtime.governance import FREE, Governance
 from dragoman.runtime.providers import merge_providers
-from dragoman.transport import AsyncTransport, RetryPolicy, Transport, transport_for
+from dragoman.runtime.transports import Transports
+from dragoman.session.identity import Pseudonyms, resolve_identity
+from dragoman.session.judge import Judge
+from dragoman.transport import AsyncTransport, Transport
 from dragoman.transport.settings import Providers, seal_keys
 
 T = TypeVar("T")
@@ -55,12 +95,16 @@ class _Batches(Generic[TransportT]):
         options: AdapterOptions | None = None,
         prices: PriceTable | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        user_id: str | None = None,
+        team_id: str | None = None,
+        pseudonyms: Pseudonyms | None = None,
         client: Any = None,
         providers: Providers | None = None,
         **settings: Any,
     ) -> None:
-        """``model`` is provider:model. ``options`` apply to all requests without options of their own. ``client`` is a
-        `Client` or an `AsyncClient`, whose settings hold here too; the default is that of `set_default_client`. Other
+        """``model`` is provider:model. ``options`` apply to all requests without options of their own. ``user_id`` and
+        ``team_id`` say whose budgets pay and are stored; they and ``pseudonyms`` are as for a `Session`. ``client`` is
+        a `Client` or an `AsyncClient`, whose settings hold here too; the default is that of `set_default_client`. Other
         ``settings`` are those of the model's provider, as in ``providers``: api_key, base_url, retry and so on. A
         ``client`` that is neither is one of them: the HTTP client, or the provider's official one.
 
@@ -70,65 +114,235 @@ class _Batches(Generic[TransportT]):
         self.adapter = get_adapter(model)
         provider = self.adapter.provider
         config, own = read_call_settings(provider, client, providers, settings)
-        self._lifetime = config.lifetime
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """The losses of the requests in the batch that was submitted last, by request id."""
-        self._entries: tuple[BatchHandle | None, Mapping[str, BatchEntry]] = (None, {})
-        """The entries of the handle that was read last, by request id."""
         self._wire = batch_wire(self.adapter)
         self._options = options or config.options or AdapterOptions()
         self._prices = _price_table(prices if prices is not None else config.prices)
-        self._now = now
-        self._governance = BatchGovernance(config, self.adapter, BatchPrices(self._prices), now)
-        if not self._asynchronous and config.policy is not None and (names := config.policy.async_names):
-            raise ConfigurationError(f"{', '.join(names)}: coroutines need AsyncBatches")
-        settings = merge_providers(config.providers or {}, own).get(provider, {})
-        self._transport: TransportT = self._create_transport(**settings)
-        # A second attempt could submit the same batch, and pay for it, twice.
-        self._submit_transport: TransportT = self._create_transport(**{**settings, "retry": RetryPolicy(max_retries=0)})
+        identity = resolve_identity(user_id, team_id, pseudonyms)
+        settings = merge_providers(config.providers or {}, own)
+        transports: Transports[TransportT] = Transports(settings, asynchronous=self._asynchronous)
+        self._governance = Governance(
+            config, self.adapter, transports, identity=identity, prices=BatchPrices(self._prices), now=now
+        )
+        self._governance.new_budgets()
+        if not self._asynchronous:
+            self._governance.check_coroutines("AsyncBatches")
+        self._judge = Judge(config, self.adapter)
+        self._reservations: dict[tuple[str, str], BudgetReservation] = {}
+        """Those of requests that were submitted and not fetched yet, by batch and request."""
+        self._reported: set[tuple[str, str]] = set()
+        """The results that were reported."""
+        self._transport: TransportT = transports.get(self.adapter)
 
-    def _create_transport(self, **settings: Any) -> TransportT:
-        try:
-            created: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **settings)
-        except TypeError as error:
-            raise ConfigurationError(f"the transport settings are wrong: {error}") from None
-        transport: TransportT = created
-        return transport
-
-    def _submission(self, requests: Requests, output: Any, post: Callable[[EncodedBatch], Any]) -> Work[BatchHandle]:
-        """Submit what may be sent. ``post`` returns the id of the batch, or an awaitable of it."""
-        self._lifetime.check()
+    def _submit(self, requests: Requests, output: Any) -> Work[BatchHandle]:
+        """Submit what may be sent."""
+        governance = self._governance
+        governance.client.lifetime.check()
         schema = None if output is None else AnswerType[Any](output).schema
-        governance, judged = self._governance, prepare_requests(self.adapter, requests, self._options, schema)
+        judged = prepare_requests(self.adapter, requests, self._options, schema)
         for index, request in enumerate(judged):
-            judged[index] = yield from governance.admit(request)
+            judged[index] = yield from self._admit(request)
         batch = encode_batch(self.adapter, judged)
         self.losses = batch.losses
         allowed = [request for request in judged if request.denial is None]
-        reservations = governance.reserve(allowed)
-        batch_id = ""
+        for request in judged:
+            report_request(governance.reports, self.adapter, request)
+        reservations: dict[str, BudgetReservation] = {}
+        batch_id = NOT_SUBMITTED
         try:
-            yield from governance.save_prompts(allowed)
+            for request in allowed:
+                measure = partial(max_use, self.adapter, request.messages, request.tools, request.options)
+                reservations[request.custom_id] = governance.new_budgets().reserve(measure)
+            for request in allowed:
+                yield from self._save_prompt(request)
             if allowed:
-                batch_id = yield from governance.send(partial(post, batch))
-        except NetworkError:
-            raise  # the batch may exist, so its cost stays reserved
-        except BaseException:
-            release(reservations)
+                batch_id = yield from self._post(self._wire.submit(batch.lines, batch.headers), reservations)
+        except BaseException as error:
+            for each in reservations.values():
+                each.release()
+            for request in allowed:
+                report_failure(governance.reports, request, error)
             raise
-        handle = BatchHandle(
-            model=str(self.adapter.model_id),
+        self._reservations.update(((batch_id, name), each) for name, each in reservations.items())
+        return BatchHandle(
+            model=governance.model,
             batch_id=batch_id,
-            submitted_at_ms=int(self._now().timestamp() * 1000),
+            submitted_at_ms=int(governance.now().timestamp() * 1000),
             entries=batch.entries,
         )
-        governance.submitted(handle, judged, reservations)
-        return handle
 
-    def _receive(self, handle: BatchHandle, custom_id: str, result: BatchResult) -> Work[BatchResult]:
-        if self._entries[0] is not handle:
-            self._entries = (handle, {entry.custom_id: entry for entry in handle.entries})
-        return self._governance.receive(handle, self._entries[1][custom_id], result)
+    def _admit(self, request: PreparedRequest) -> Work[PreparedRequest]:
+        """Return the request as it may be sent, or with the reason why it may not."""
+        client = self._governance.client
+        if client.events is not None:
+            request = replace(request, turn_id=f"turn_{new_ulid()}")
+        if client.store is not None:  # saved as a session of its own
+            session_id = new_session_id()
+            messages = tuple(each.model_copy(update={"session_id": session_id}) for each in request.messages)
+            request = replace(request, session_id=session_id, messages=messages)
+        try:
+            return (yield from self._judge.prompt(request))
+        except PolicyDeniedError as error:
+            return replace(request, denial=BatchDenial.of(error))
+
+    def _post(self, operation: Operation[str], reservations: dict[str, BudgetReservation]) -> Work[str]:
+        """Return the id of the batch. The submission is one attempt, because another one could submit the same batch,
+        and pay for it, twice. While the batch may exist, ``reservations`` is emptied: what they hold stays reserved.
+        """
+        governance, batch_id = self._governance, ""
+        response = ResponseDetails(200)
+
+        def exchange(observers: tuple[Observe, ...], _: object) -> Work[SendOutcome]:
+            nonlocal batch_id
+
+            def send(request: Any) -> Work[WireResponse]:
+                nonlocal response
+                received: WireResponse = yield governance.send(request, governance.new_retries(once=True))
+                response = ResponseDetails(received.status, received.headers)
+                for observe in observers:
+                    yield observe(received.headers)
+                return received
+
+            work: Any = operation
+            try:
+                batch_id = yield from intercept(work, send)
+            except MalformedReplyError as error:
+                reservations.clear()
+                return Broken(error, None, False, response)
+            except DragomanError as error:
+                if isinstance(error, NetworkError) and error.sent is not False:
+                    reservations.clear()
+                return Failed(error)
+            except BaseException:
+                reservations.clear()
+                raise
+            return Replied(FREE, response)
+
+        outcome: SendOutcome = yield from governance.attempt(exchange)
+        if isinstance(outcome, (Failed, Broken)):
+            raise outcome.error
+        return batch_id
+
+    def _receive(self, handle: BatchHandle, entry: BatchEntry, result: BatchResult) -> Work[BatchResult]:
+        """Return a result as the caller may receive it, and settle, save and report it."""
+        key, governance = (handle.batch_id, entry.custom_id), self._governance
+        if entry.denial is None:
+            result = yield from self._judge_result(entry, result)
+        if isinstance(result, Message):
+            labels = frozenset(entry.labels) | (result.metadata.labels or frozenset())
+            result = governance.identify(with_message_labels(result, labels))
+        if (reservation := self._reservations.pop(key, None)) is not None:
+            reservation.settle(to_outcome(result))
+        is_new = entry.denial is None and key not in self._reported
+        if governance.client.store is not None and isinstance(result, Message):
+            is_new &= yield in_thread(self._save_answer, entry.session_id, result)
+        if is_new:
+            self._reported.add(key)
+            seconds = max((governance.now() - handle.submitted_at).total_seconds(), 0.0)
+            report_result(governance.reports, entry, result, seconds)
+        return result
+
+    def _judge_result(self, entry: BatchEntry, result: BatchResult) -> Work[BatchResult]:
+        """Return the result as the caller may receive it. What is denied is a BatchError."""
+        try:
+            if isinstance(result, Message):
+                return (yield from self._judge.reply(entry.session_id, entry.labels, result))
+            if not isinstance(result.error, ProviderError):
+                return result
+            return replace(result, error=(yield from self._judge.error(entry.session_id, entry.labels, result.error)))
+        except PolicyDeniedError as denial:
+            return BatchError(entry.custom_id, denial, result.usage)
+
+    def _save_prompt(self, request: PreparedRequest) -> Work[None]:
+        """Save a request that is to be sent as a new session."""
+        governance, labels = self._governance, frozenset(request.labels)
+        if (store := governance.client.store) is not None:
+            messages = [governance.identify(with_message_labels(each, labels)) for each in request.messages]
+            user_id, team_id = governance.identity
+            yield in_thread(
+                partial(store.create, session_id=request.session_id, user_id=user_id, team_id=team_id),
+                governance.model,
+                messages,
+            )
+
+    def _save_answer(self, session_id: str, answer: Message) -> bool:
+        """Add the answer to its session. Return whether no earlier fetch did."""
+        from dragoman.store.errors import SessionNotFoundError
+
+        store = self._governance.client.store
+        assert store is not None
+        try:
+            stored = store.load(session_id)
+        except SessionNotFoundError:  # submitted by a client without this store
+            user_id, team_id = self._governance.identity
+            store.create(self._governance.model, (answer,), session_id=session_id, user_id=user_id, team_id=team_id)
+            return True
+        if stored.messages and stored.messages[-1].role is Role.ASSISTANT:
+            return False
+        store.append(session_id, (answer,), expected_version=stored.version)
+        return True
+
+    def _state(self, handle: BatchHandle, ask: Callable[[str], Operation[BatchState]]) -> Work[BatchState]:
+        """Ask for the state of a batch, by its id."""
+        batch_id = self._check_model(handle)
+        state: BatchState = _DENIED if batch_id == NOT_SUBMITTED else (yield self._request(ask(batch_id)))
+        return state
+
+    def _wait(
+        self, handle: BatchHandle, every: float, timeout: float | None, progress: StateCallback | None
+    ) -> Work[BatchState]:
+        started = time.monotonic()
+        while True:
+            state = yield from self._state(handle, self._wire.poll)
+            if progress is not None:
+                progress(state)
+            if state.status.ended:
+                return state
+            if timeout is not None and time.monotonic() - started + every > timeout:
+                self._open_results(handle, state)
+            yield Perform(partial(time.sleep, every), partial(asyncio.sleep, every))
+
+    def _results(
+        self, handle: BatchHandle, convert: Callable[[str, BatchResult], Any] | None = None
+    ) -> Generator[Any, Any, None]:
+        """Yield each result with its id, as ``convert`` returns it, and the effects that it takes."""
+        state = yield from self._state(handle, self._wire.poll)
+        reader = self._open_results(handle, state)
+        entries = {entry.custom_id: entry for entry in handle.entries}
+
+        def release(found: Iterable[tuple[str, BatchResult] | None]) -> Generator[Any, Any, None]:
+            for custom_id, result in filter(None, found):
+                received = yield from self._receive(handle, entries[custom_id], result)
+                yield custom_id, received if convert is None else convert(custom_id, received)
+
+        def read(reply: Any) -> Generator[Any, Any, None]:
+            splitter, following = _line_splitter(), next_of(reply.chunks)
+            while (chunk := (yield following)) is not None:
+                yield from release(map(reader.read, splitter.feed(chunk)))
+            yield from release((reader.read(splitter.finish()),))
+
+        yield from release(reader.iter_denied())
+        if state.status is not BatchStatus.FAILED and handle.batch_id != NOT_SUBMITTED:
+            timeout = self._governance.transports.timeout(self.adapter)
+            for request in (yield self._request(self._wire.results(handle.batch_id))):
+                yield from within(
+                    self._transport.stream(self.adapter, replace(request, stream=True), timeout=timeout), read
+                )
+        yield from release(reader.iter_missing(state))
+
+    def _outputs(self, handle: BatchHandle, output: Any) -> Generator[Any, Any, None]:
+        form: AnswerType[Any] = AnswerType(output)
+        yield from self._results(handle, lambda custom_id, result: read_output(custom_id, result, form))
+
+    def _close(self) -> Work[None]:
+        for transport in self._governance.transports.take_all():
+            yield call(transport.close)
+
+    def _request(self, operation: Operation[Any]) -> Perform:
+        """Return the effect that sends the requests of an operation. Its outcome is the operation's result."""
+        timeout = self._governance.transports.timeout(self.adapter)
+        return perform_all(operation, partial(self._transport.send, self.adapter, timeout=timeout))
 
     def _check_model(self, handle: BatchHandle) -> str:
         if handle.model != str(self.adapter.model_id):
@@ -158,21 +372,14 @@ class Batches(_Batches[Transport]):
         InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, any ProviderError, and
         BudgetExceededError before anything is sent.
         """
-        return carry_out(self._submission(requests, output, self._post))
-
-    def _post(self, batch: EncodedBatch) -> str:
-        return self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
+        return drive(self._submit(requests, output))
 
     def poll(self, handle: BatchHandle) -> BatchState:
-        if (batch_id := self._check_model(handle)) == NOT_SUBMITTED:
-            return _DENIED
-        return self._drive(self._wire.poll(batch_id), self._transport)
+        return drive(self._state(handle, self._wire.poll))
 
     def cancel(self, handle: BatchHandle) -> BatchState:
         """Cancel the batch. Answers given by then can be fetched, and are billed."""
-        if self._check_model(handle) == NOT_SUBMITTED:
-            return _DENIED
-        return self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
+        return drive(self._state(handle, self._wire.cancel))
 
     def wait(
         self,
@@ -185,16 +392,7 @@ class Batches(_Batches[Transport]):
         """Poll at the given interval in seconds until the batch has ended. Raises BatchPendingError after ``timeout``
         seconds.
         """
-        started = time.monotonic()
-        while True:
-            state = self.poll(handle)
-            if progress is not None:
-                progress(state)
-            if state.status.ended:
-                return state
-            if timeout is not None and time.monotonic() - started + every > timeout:
-                self._open_results(handle, state)
-            time.sleep(every)
+        return drive(self._wait(handle, every, timeout, progress))
 
     def fetch(self, handle: BatchHandle) -> list[BatchResult]:
         """Return a Message or a BatchError for each request, in the order of the requests.
@@ -205,44 +403,21 @@ class Batches(_Batches[Transport]):
 
     def results(self, handle: BatchHandle) -> Iterator[tuple[str, BatchResult]]:
         """As `fetch`, but yields each result with its id as it arrives: for batches that are too large for memory."""
-        state = self.poll(handle)
-        reader = self._open_results(handle, state)
-        found = chain(reader.iter_denied(), self._read(handle, state, reader), reader.iter_missing(state))
-        for custom_id, result in found:
-            yield custom_id, carry_out(self._receive(handle, custom_id, result))
+        return iterate(self._results(handle))
 
     def outputs(self, handle: BatchHandle, output: TypeForm[T]) -> Iterator[tuple[str, T | BatchError]]:
         """As `results`, with the value of each answer in place of its message. An answer that is not valid is a
         BatchError with an OutputError; submit its request again."""
-        form: AnswerType[T] = AnswerType(output)
-        for custom_id, result in self.results(handle):
-            yield custom_id, read_output(custom_id, result, form)
+        return iterate(self._outputs(handle, output))
 
     def close(self) -> None:
-        self._transport.close()
-        self._submit_transport.close()
+        drive(self._close())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _drive(self, steps: Steps[T], transport: Transport) -> T:
-        return drive(steps, partial(transport.send, self.adapter))
-
-    def _read(self, handle: BatchHandle, state: BatchState, reader: ResultReader) -> Iterator[tuple[str, BatchResult]]:
-        if state.status is BatchStatus.FAILED or handle.batch_id == NOT_SUBMITTED:
-            return
-        for request in self._drive(self._wire.results(handle.batch_id), self._transport):
-            splitter = _line_splitter()
-            with self._download(request) as reply:
-                for chunk in reply.chunks:
-                    yield from filter(None, map(reader.read, splitter.feed(chunk)))
-            yield from filter(None, (reader.read(splitter.finish()),))
-
-    def _download(self, request: WireRequest) -> AbstractContextManager[Any]:
-        return self._transport.stream(self.adapter, replace(request, stream=True))
 
 
 class AsyncBatches(_Batches[AsyncTransport]):
@@ -251,20 +426,13 @@ class AsyncBatches(_Batches[AsyncTransport]):
     _asynchronous = True
 
     async def submit(self, requests: Requests, *, output: Any = None) -> BatchHandle:
-        return await carry_out_async(self._submission(requests, output, self._post))
-
-    async def _post(self, batch: EncodedBatch) -> str:
-        return await self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
+        return await drive_async(self._submit(requests, output))
 
     async def poll(self, handle: BatchHandle) -> BatchState:
-        if (batch_id := self._check_model(handle)) == NOT_SUBMITTED:
-            return _DENIED
-        return await self._drive(self._wire.poll(batch_id), self._transport)
+        return await drive_async(self._state(handle, self._wire.poll))
 
     async def cancel(self, handle: BatchHandle) -> BatchState:
-        if self._check_model(handle) == NOT_SUBMITTED:
-            return _DENIED
-        return await self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
+        return await drive_async(self._state(handle, self._wire.cancel))
 
     async def wait(
         self,
@@ -274,64 +442,25 @@ class AsyncBatches(_Batches[AsyncTransport]):
         timeout: float | None = None,
         progress: StateCallback | None = None,
     ) -> BatchState:
-        started = time.monotonic()
-        while True:
-            state = await self.poll(handle)
-            if progress is not None:
-                progress(state)
-            if state.status.ended:
-                return state
-            if timeout is not None and time.monotonic() - started + every > timeout:
-                self._open_results(handle, state)
-            await asyncio.sleep(every)
+        return await drive_async(self._wait(handle, every, timeout, progress))
 
     async def fetch(self, handle: BatchHandle) -> list[BatchResult]:
         return sort_results(handle, [each async for each in self.results(handle)])
 
-    async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
-        state = await self.poll(handle)
-        reader = self._open_results(handle, state)
-        for custom_id, result in reader.iter_denied():
-            yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
-        async for custom_id, result in self._read(handle, state, reader):
-            yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
-        for custom_id, result in reader.iter_missing(state):
-            yield custom_id, await carry_out_async(self._receive(handle, custom_id, result))
+    def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
+        return iterate_async(self._results(handle))
 
-    async def outputs(self, handle: BatchHandle, output: TypeForm[T]) -> AsyncIterator[tuple[str, T | BatchError]]:
-        form: AnswerType[T] = AnswerType(output)
-        async for custom_id, result in self.results(handle):
-            yield custom_id, read_output(custom_id, result, form)
+    def outputs(self, handle: BatchHandle, output: TypeForm[T]) -> AsyncIterator[tuple[str, T | BatchError]]:
+        return iterate_async(self._outputs(handle, output))
 
     async def close(self) -> None:
-        await self._transport.close()
-        await self._submit_transport.close()
+        await drive_async(self._close())
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    async def _drive(self, steps: Steps[T], transport: AsyncTransport) -> T:
-        return await drive_async(steps, partial(transport.send, self.adapter))
-
-    async def _read(
-        self, handle: BatchHandle, state: BatchState, reader: ResultReader
-    ) -> AsyncIterator[tuple[str, BatchResult]]:
-        if state.status is BatchStatus.FAILED or handle.batch_id == NOT_SUBMITTED:
-            return
-        for request in await self._drive(self._wire.results(handle.batch_id), self._transport):
-            splitter = _line_splitter()
-            async with self._download(request) as reply:
-                async for chunk in reply.chunks:
-                    for result in filter(None, map(reader.read, splitter.feed(chunk))):
-                        yield result
-            if (last := reader.read(splitter.finish())) is not None:
-                yield last
-
-    def _download(self, request: WireRequest) -> AbstractAsyncContextManager[Any]:
-        return self._transport.stream(self.adapter, replace(request, stream=True))
 
 
 def _price_table(prices: Any) -> PriceTable:

@@ -13,6 +13,7 @@ from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.session.judge import Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +36,11 @@ Requests = Mapping[str, str | Sequence[Message]] | Iterable[BatchRequest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedRequest:
+class PreparedRequest(Prompt):
     """One request before it is encoded. ``wire_id`` is its id at the provider."""
 
     custom_id: str
     wire_id: str
-    session_id: str
-    messages: tuple[Message, ...]
-    tools: Sequence[ToolDefinition]
-    options: AdapterOptions
-    labels: frozenset[str] = frozenset()
     denial: BatchDenial | None = None
     turn_id: str | None = None
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import (
     InvalidRequestError,
+    MalformedReplyError,
     ProviderError,
     RequestCancelledError,
     ServerError,
@@ -19,8 +20,9 @@ from dragoman.adapter.requests.history.tool_names import ToolNames
 from dragoman.adapter.wire import WireResponse
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.canonical.events import OutputProblem
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.output.answer_type import AnswerForm
 from dragoman.output.check import AnswerCheck
 from dragoman.output.errors import OutputError
@@ -136,6 +138,16 @@ class ResultReader:
         except ProviderError as error:
             billed = None if error.partial is None else error.partial.usage
             return BatchError(entry.custom_id, error, None if billed is None else billed.as_lower_bound())
+
+
+def to_outcome(result: BatchResult) -> SendOutcome:
+    """Return how the request ended, for what is reserved for it."""
+    if isinstance(result, Message):
+        return Replied(result)
+    if result.usage is None and not isinstance(result.error, MalformedReplyError):
+        return Failed(result.error)
+    billed = Message(role=Role.ASSISTANT, content=(), metadata=MessageMetadata(usage=result.usage))
+    return Broken(result.error, billed, seen=False)
 
 
 def read_output(custom_id: str, result: BatchResult, form: AnswerForm[T]) -> "T | BatchError":

@@ -14,6 +14,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.names import nearest_name
 from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config
 from dragoman.runtime.validation import check_settings
+from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.transport.settings import Providers, seal_keys
 
 try:
@@ -49,6 +50,9 @@ class BulkSettings(TypedDict, total=False):
     client: ClientConfig | HasConfig | None
     providers: Providers | None
     labels: Labels | None
+    user_id: str | None
+    team_id: str | None
+    pseudonyms: Pseudonyms | None
     concurrency: int
     limits: "Limits | None"
     budget: "Budget | Decimal | str | int | None"
@@ -90,6 +94,8 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     row that it denies is an error in its place; its budgets count the run as one session; its events and its store get
     each row as a session of its own. The default is the client of `set_default_client`. ``labels`` are the security
     labels of a row, for the policy and for the router's rules: the name of a column, or a function of the row.
+    ``user_id`` and ``team_id`` say whose budgets pay for the run, and are stored with its rows; they and ``pseudonyms``
+    are as for a `Session`.
 
     ``batch`` submits the rows to the provider's batch API; with ``wait=False`` a later call with the same arguments
     fetches the answers, otherwise this one polls every ``poll_every`` seconds. ``ray`` sends the requests from the
@@ -122,6 +128,8 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
     manifest = arguments.get("manifest")
     if manifest is None:
         manifest = "sqlite://" if output is None else output.with_name(output.name + ".manifest")
+    named = (arguments.pop("user_id", None), arguments.pop("team_id", None), arguments.pop("pseudonyms", None))
+    arguments["identity"] = resolve_identity(*named)
     arguments |= {"options": arguments["options"] or AdapterOptions(), "output": output, "manifest": manifest}
     models = (model,) if isinstance(model, str) else tuple(model)
     config = RunConfig(source=open_source(prompts), models=models, client=client, **arguments)

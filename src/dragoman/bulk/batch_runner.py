@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import cache, partial
 from typing import Any
 
 from dragoman.adapter.errors import (
@@ -22,7 +23,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.batch import AsyncBatches, BatchError, BatchHandle, BatchRequest
 from dragoman.batch.results import BatchResult
-from dragoman.bulk.attempts import PendingRow
+from dragoman.bulk.claims import PendingRow
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.prompt import build_messages
 from dragoman.bulk.rows import Source
@@ -39,7 +40,8 @@ from dragoman.bulk.state.records import (
 )
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
-from dragoman.limits.budget import Reservation
+from dragoman.limits.bounds import max_use
+from dragoman.limits.budget import BudgetReservation, Budgets, Spend
 from dragoman.output.errors import OutputError
 from dragoman.pricing import PriceTable
 
@@ -53,6 +55,8 @@ class BatchRunner(ModelRunner):
 
     wait = True
     poll_every = 60.0
+    identity: tuple[str | None, str | None] = (None, None)
+    """The ids of the user and the team that pay."""
     prices: PriceTable | None = None
     """None is the bundled table."""
 
@@ -64,7 +68,13 @@ class BatchRunner(ModelRunner):
         client = self.client.with_(budgets=(), limits=self.model_run.limits, prices=None)
         providers = {requester.adapter.provider: requester.settings}
         async with AsyncBatches(
-            requester.model, options=requester.options, prices=self.prices, client=client, providers=providers
+            requester.model,
+            options=requester.options,
+            prices=self.prices,
+            user_id=self.identity[0],
+            team_id=self.identity[1],
+            client=client,
+            providers=providers,
         ) as batches:
             # Earlier batches come first: their rows may have failed, and be due again.
             await self._fetch_ended(batches)
@@ -116,15 +126,15 @@ class BatchRunner(ModelRunner):
         self.client.lifetime.check()
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
-        reservations: dict[str, Reservation] = {}
-        budget, requester = self.tracker.budget, self.requester
+        reservations: dict[str, BudgetReservation] = {}
+        requester = self.requester
         submitted: list[PendingRow] = []
         for pending in chunk:
             messages, custom_id = _build_messages(pending), f"row-{pending.row_no}"
+            measure = cache(partial(max_use, requester.adapter, messages, (), requester.options))
             try:
                 # Released only if the request is denied: else it will be spent.
-                budgets = budget.for_row(_earlier(pending).paid)
-                reservations[custom_id] = budgets.reserve(requester.adapter, messages, (), requester.options)
+                reservations[custom_id] = self._new_budgets(_earlier(pending).paid).reserve(measure)
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
@@ -133,7 +143,7 @@ class BatchRunner(ModelRunner):
                     continue
                 self.tracker.stopped = str(error)
                 break
-            estimate = budget.estimate(requester.adapter, messages, requester.options)
+            estimate = self.model_run.estimator.estimate(measure())
             submitted.append(pending)
             claims.append(self._new_claim(pending, estimate))
             requests.append(BatchRequest(custom_id=custom_id, messages=messages, labels=pending.labels))
@@ -204,6 +214,14 @@ class BatchRunner(ModelRunner):
         if correction is None:
             return answered_outcome(claim, result, None, tries, RowUsage.total(usages))
         return invalid_outcome(claim, result.model_dump_json(), correction, tries, RowUsage.total(usages))
+
+    def _new_budgets(self, paid: RowUsage) -> Budgets:
+        """Return the budgets of a row, which has cost ``paid`` so far."""
+        budgets = self.model_run.new_budgets()
+        for account in budgets.accounts:
+            if account.budget.per == "turn":
+                account.spent += Spend(paid.cost_usd or Decimal(0), paid.tokens)
+        return budgets
 
     def _new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
         earlier = _earlier(pending)

@@ -7,11 +7,18 @@ provider's headers state the remaining quota, no more requests than that are sen
 import asyncio
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dragoman.adapter.errors import ConfigurationError
-from dragoman.limits.rate_limit_headers import remaining_requests
+from dragoman.adapter.errors import ConfigurationError, ProviderError, RateLimitError
+from dragoman.adapter.replies.rate_limit_headers import remaining_requests
+from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
+from dragoman.effects.work import Perform
+from dragoman.limits.reservation import Reservation
+from dragoman.limits.settlement import usage_of
+from dragoman.limits.use import MeasureUse
 from dragoman.transport import Timing
+from dragoman.transport.retry import RetryState
 
 _PROBE = 1.0
 """Seconds until the next attempt at a provider without capacity that names no time."""
@@ -46,26 +53,18 @@ class ConcurrencyController:
             self._released.clear()
             await self._released.wait()
         self.in_flight += 1
-        return self._count_request()
-
-    async def acquire_next(self) -> int:
-        """Wait until a request that has ended may be followed by another in its place. Returns the number of that."""
-        await self._wait_for_quota()
-        return self._count_request()
-
-    async def _wait_for_quota(self) -> None:
-        while (wait := self._paused_until - self.timing.clock()) > 0:
-            await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
-        if self._remaining == 0:
-            self._remaining = 1  # probe with one request
-
-    def _count_request(self) -> int:
         self._sent += 1
         if self._remaining is not None:
             self._remaining -= 1
             if self._remaining == 0:
                 self._pause(_PROBE)
         return self._sent
+
+    async def _wait_for_quota(self) -> None:
+        while (wait := self._paused_until - self.timing.clock()) > 0:
+            await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
+        if self._remaining == 0:
+            self._remaining = 1  # probe with one request
 
     def release(self) -> None:
         """End one request, successful or not."""
@@ -98,3 +97,45 @@ class ConcurrencyController:
 
     def _pause(self, seconds: float) -> None:
         self._paused_until = max(self._paused_until, self.timing.clock() + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotGovernor:
+    """Gives an attempt its slot among the requests in flight. ``retries`` say how long a refusal lasts."""
+
+    controller: ConcurrencyController
+    retries: RetryState
+
+    def reserve(self, measure: MeasureUse) -> Perform:
+        """Return the effect that waits for the slot."""
+        return Perform(self._acquire, self._acquire)
+
+    async def _acquire(self) -> "Slot":
+        return Slot(self.controller, self.retries, await self.controller.acquire())
+
+
+class Slot(Reservation):
+    """``number`` is that of the request at the controller."""
+
+    def __init__(self, controller: ConcurrencyController, retries: RetryState, number: int) -> None:
+        self._controller, self._retries, self._number = controller, retries, number
+        self._is_held = True
+
+    def settle(self, outcome: SendOutcome) -> None:
+        """Tell the controller how the request ended, and free the slot. The limits of the program do not count."""
+        match outcome:
+            case Failed(error=RateLimitError() as error) | Broken(error=RateLimitError() as error):
+                if error.sent is not False:
+                    self._controller.on_throttle(self._number, self._retries.next_wait or 0.0)
+            case Broken(error=ProviderError()):
+                pass
+            case Replied() | Broken():
+                headers = {} if outcome.response is None else outcome.response.headers
+                usage = usage_of(outcome)
+                self._controller.on_success(self._number, headers, 0 if usage is None else usage.total_tokens)
+        self.release()
+
+    def release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._controller.release()

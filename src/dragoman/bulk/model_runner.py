@@ -3,24 +3,38 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import (
     BudgetExceededError,
     ConfigurationError,
     DragomanError,
+    ProviderError,
     RequestError,
     UnpricedModelError,
 )
-from dragoman.bulk.attempts import ModelRun, PendingRow, RowAttempts, RunStoppedError
+from dragoman.adapter.losses import log_losses
+from dragoman.adapter.wire import WireResponse
+from dragoman.attempt.attempt import Attempt, exchange_whole
+from dragoman.attempt.retrying import run_attempts
+from dragoman.bulk.attempts import Row
+from dragoman.bulk.budget import RunStoppedError
+from dragoman.bulk.claims import ModelRun, PendingRow
 from dragoman.bulk.prompt import RowReader, build_messages, prompt_digest
-from dragoman.bulk.rows import Row, Source
+from dragoman.bulk.rows import Row as SourceRow
+from dragoman.bulk.rows import Source
 from dragoman.bulk.state.records import KnownRow, Outcome, State
 from dragoman.canonical.message import Message
-from dragoman.limits import LimitReachedError
-from dragoman.limits.budget import Reservation
-from dragoman.output.errors import OutputError
+from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
+from dragoman.effects.response import ResponseDetails
+from dragoman.effects.work import Perform, Work, drive_async
+from dragoman.limits.bounds import max_use
+from dragoman.limits.reservation import Observe
 from dragoman.runtime import ClientConfig
 
 if TYPE_CHECKING:  # most runs need no sessions
@@ -48,12 +62,12 @@ class ModelRunner:
         self.write_batcher = model_run.write_batcher
         self.tracker = model_run.tracker
         self.client = client
-        self._controller = model_run.controller
         self._row_reader = row_reader
         self._turns = turns
         self._retry_errors = retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
+        self._is_interrupted = False
 
     async def run(self, rows: Source) -> None:
         """Run until every row has an outcome, or until the run has stopped and nothing is in flight.
@@ -66,13 +80,30 @@ class ModelRunner:
                     if not await self._start_row(pending):
                         break
         except asyncio.CancelledError:
-            self.tracker.stopped = self.tracker.stopped or "interrupted"
+            self._interrupt()
             raise
-        finally:  # requests in flight are billed, so wait for them
-            if self._tasks:
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            await self._finish_rows()
         if self._failure is not None:
             raise self._failure
+
+    async def _finish_rows(self) -> None:
+        """Wait for the rows in flight: they are billed. A second cancellation leaves them in flight in the manifest."""
+        cancelled: asyncio.CancelledError | None = None
+        while self._tasks:
+            try:
+                await asyncio.wait(self._tasks)
+            except asyncio.CancelledError as error:
+                for task in self._tasks if self._is_interrupted else ():
+                    task.cancel()
+                self._interrupt()
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    def _interrupt(self) -> None:
+        self._is_interrupted = True
+        self.tracker.stopped = self.tracker.stopped or "interrupted"
 
     async def iter_pending(self, rows: Source) -> AsyncGenerator[PendingRow, None]:
         """Yield the rows without an outcome, and with ``retry_errors`` those that failed.
@@ -88,7 +119,7 @@ class ModelRunner:
                 yield each
             first += len(chunk)
 
-    def _pending_in(self, first: int, chunk: list[Row], known: dict[int, KnownRow]) -> Iterator[PendingRow]:
+    def _pending_in(self, first: int, chunk: list[SourceRow], known: dict[int, KnownRow]) -> Iterator[PendingRow]:
         for row_no, row in enumerate(chunk, first):
             texts: tuple[str, ...] = ()
             labels: frozenset[str] = frozenset()
@@ -112,89 +143,94 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, labels, row_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
-        """Start one row. Returns False when the run must stop.
-
-        If a budget is used up, it waits while others are in flight: they may cost less than they reserved.
-        """
-        messages = build_messages(pending.texts) if pending.error is None else []
-        budgets, reservation = self.tracker.budget.for_row(), Reservation()
-        while True:
-            number = await self._controller.acquire()
-            if self._must_stop:
-                self._controller.release()
-                return False
-            try:
-                self.client.lifetime.check()
-                if pending.error is None:
-                    reservation = budgets.reserve(self.requester.adapter, messages, (), self.requester.options)
-                break
-            except BudgetExceededError as error:
-                if isinstance(error, UnpricedModelError):
-                    self._failure = error
-                elif error.per == "turn":  # too little for this row alone
-                    pending = pending._replace(error=error)
-                    break
-                elif not self.tracker.in_flight:
-                    self.tracker.stopped = str(error)
-            except DragomanError as error:
-                self._failure = error
-            self._controller.release()  # a row that has to be sent again may need the place
-            if self._must_stop:
-                return False
-            await self.tracker.wait_for_one()
+        """Start one row when there is room for it. Returns False when the run must stop."""
+        while len(self._tasks) >= self.model_run.controller.max_limit:  # some may wait to be sent again
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        row, messages = Row(self.model_run, pending), build_messages(pending.texts) if pending.error is None else []
         self.tracker.start_request()
-        attempts = RowAttempts(self.model_run, pending, budgets, reservation, number)
-        task = asyncio.create_task(self._run_row(attempts, messages))
+        try:
+            self.client.lifetime.check()
+            if pending.error is None:
+                await row.take_room(partial(max_use, self.requester.adapter, messages, (), self.requester.options))
+        except BudgetExceededError as error:
+            if isinstance(error, UnpricedModelError):
+                self._failure = error
+            row.pending = pending._replace(error=error)  # too little for this row alone
+        except RunStoppedError:
+            pass
+        except DragomanError as error:
+            self._failure = error
+        except BaseException:
+            self._end_row(row, None)
+            raise
+        if self._failure is not None or self.tracker.stopped is not None:
+            self._end_row(row, None)
+            return False
+        task = asyncio.create_task(self._run_row(row, messages))
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
         return True
 
-    @property
-    def _must_stop(self) -> bool:
-        return self._failure is not None or self.tracker.stopped is not None
-
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._controller.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
 
-    async def _run_row(self, attempts: RowAttempts, messages: list[Message]) -> None:
+    def _end_row(self, row: Row, outcome: Outcome | None) -> None:
+        row.close()
+        self.tracker.finish_request(self.requester.model, outcome)
+
+    async def _run_row(self, row: Row, messages: list[Message]) -> None:
         outcome: Outcome | None = None
         try:
-            if attempts.pending.error is not None:
-                outcome = await attempts.failed(attempts.pending.error)
+            if row.pending.error is not None:
+                outcome = await row.failed(row.pending.error)
             elif self._turns is not None:
-                outcome = await self._turns.run(attempts)
+                outcome = await self._turns.run(row)
             else:
-                outcome = await self._request(attempts, messages)
+                outcome = await self._request(row, messages)
             if outcome is not None:
                 await self.write_batcher.save_outcome(outcome)
         finally:
-            attempts.close()
-            self.tracker.finish_request(self.requester.model, outcome)
+            self._end_row(row, outcome)
 
-    async def _request(self, attempts: RowAttempts, messages: list[Message]) -> Outcome | None:
-        """Try until there is a valid answer or a permanent error; None if the run stops first."""
+    async def _request(self, row: Row, messages: list[Message]) -> Outcome | None:
+        """Ask until there is a valid answer or a permanent error; None if the run stops first."""
         check = self.model_run.new_check()
-        while True:
-            try:
-                await attempts.begin(messages)
-            except (LimitReachedError, BudgetExceededError, RunStoppedError) as refused:
-                return await attempts.failed(refused)
-            try:
-                reply, headers = await self.requester.ask(messages)
-            except DragomanError as error:
-                wait = await attempts.fail(error)
-                if wait is None:
-                    return await attempts.failed(error)
-                await asyncio.sleep(wait)
-                continue
-            await attempts.succeed(reply.usage, headers)
-            try:
+        try:
+            while True:
+                row.retries.restart()
+                reply = await self._ask(row, messages)
                 correction = None if check is None else check.correction(reply)
-            except OutputError as error:
-                return await attempts.failed(error)
-            if correction is None:
-                return attempts.answered(reply)
-            messages = [*messages, reply, Message.user(correction)]
+                if correction is None:
+                    return row.claim.answered(reply)
+                messages = [*messages, reply, Message.user(correction)]
+        except DragomanError as error:
+            return await row.failed(error)
+
+    async def _ask(self, row: Row, messages: list[Message]) -> Message:
+        """Return the reply of the model. Raises what ends the row."""
+        adapter, options = self.requester.adapter, self.requester.options
+
+        def exchange(observers: tuple[Observe, ...], _: object) -> Work[SendOutcome]:
+            context = RequestContext(model=self.requester.model, prices=row.run.prices, started_at=datetime.now(UTC))
+            try:
+                request = adapter.to_wire(messages, (), replace(options, context=context))
+            except DragomanError as error:
+                return Failed(error)
+            log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
+            send = partial(row.send, request)
+            return (yield from exchange_whole(Perform(send, send), partial(_read, adapter, context), observers))
+
+        attempt = Attempt(row.governors, partial(max_use, adapter, messages, (), options))
+        outcome = await drive_async(run_attempts(row.retries, partial(attempt.run, exchange)))
+        assert isinstance(outcome, Replied)
+        return outcome.message
+
+
+def _read(adapter: Adapter, context: RequestContext, response: WireResponse) -> SendOutcome:
+    details = ResponseDetails(response.status, response.headers)
+    try:
+        return Replied(adapter.from_wire_response(response, context), details)
+    except ProviderError as error:
+        return Broken(error, error.partial, False, details)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, validate_suffix
+from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, protect_cell, validate_suffix
 from dragoman.bulk.state.manifest import AnswerRow, Manifest
 from dragoman.bulk.state.records import State
 from dragoman.output.answer_type import AnswerType
@@ -114,8 +114,9 @@ def _json_lines(path: Path, rows: Iterable[Row]) -> None:
 
 def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
+        # Texts are quoted: Python leaves a carriage return bare otherwise, and it ends the row.
+        writer = csv.DictWriter(file, columns, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+        writer.writerow({name: protect_cell(name) for name in columns})
         writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
 
 
@@ -170,7 +171,7 @@ def encode_json(value: Any) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool | dict | list):
         return encode_json(value)
-    return _to_text(value) if isinstance(value, Decimal | bytes | bytearray) else value
+    return value if value is None or isinstance(value, int | float) else protect_cell(_to_text(value))
 
 
 def _to_text(value: Any) -> str:

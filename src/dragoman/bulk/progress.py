@@ -3,17 +3,12 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dragoman.adapter.contract import Adapter, AdapterOptions
-from dragoman.adapter.errors import BudgetExceededError, UnpricedModelError
-from dragoman.bulk.budget import RunBudget
-from dragoman.bulk.state.records import LostRequest, Outcome, State
-from dragoman.canonical.message import Message
-from dragoman.limits.budget import Budgets, Reservation
+from dragoman.bulk.state.records import Outcome, State
 
 _NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0
@@ -44,8 +39,7 @@ ProgressCallback = Callable[[Progress], Any]
 class ProgressTracker:
     """Counts for all models of a run, in one event loop. ``stopped`` says why nothing more is sent."""
 
-    def __init__(self, budget: RunBudget, total: int, callback: ProgressCallback | None) -> None:
-        self.budget = budget
+    def __init__(self, total: int, callback: ProgressCallback | None) -> None:
         self.stopped: str | None = None
         self.in_flight = 0
         self._waiting = 0
@@ -68,12 +62,8 @@ class ProgressTracker:
         if usd is not None:
             self._costs[model] = (priced, usd)
 
-    def record_loss(self, lost: LostRequest) -> None:
-        """Add money that was, or may have been, spent without an answer."""
-        self.add_lost_cost(lost.estimate_usd)
-        self.budget.record_spend(lost.estimate_usd)
-
     def add_lost_cost(self, usd: Decimal | None) -> None:
+        """Add money that was, or may have been, spent without an answer."""
         if usd is not None:
             self._lost_usd = (self._lost_usd or Decimal(0)) + usd
 
@@ -98,30 +88,17 @@ class ProgressTracker:
         self._finished.set()
         self._notify_throttled()
 
-    async def wait_for_one(self) -> None:
-        """Wait until a request in flight has ended."""
+    async def wait_for_room(self) -> bool:
+        """Wait until a row in flight has ended. Return False at once if every one of them waits: none would end."""
+        if self._waiting + 1 >= self.in_flight:
+            return False
+        self._waiting += 1
         self._finished.clear()
-        await self._finished.wait()
-
-    async def reserve_again(
-        self, budgets: Budgets, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions
-    ) -> Reservation:
-        """Reserve the most that a further request of a row in flight can cost.
-
-        While others are in flight it waits: they may cost less than they reserved. Raises BudgetExceededError.
-        """
-        while True:
-            try:
-                return budgets.reserve(adapter, messages, (), options)
-            except BudgetExceededError as error:
-                is_last = self._waiting + 1 >= self.in_flight
-                if is_last or error.per == "turn" or isinstance(error, UnpricedModelError):
-                    raise
-            self._waiting += 1
-            try:
-                await self.wait_for_one()
-            finally:
-                self._waiting -= 1
+        try:
+            await self._finished.wait()
+        finally:
+            self._waiting -= 1
+        return True
 
     @property
     def snapshot(self) -> Progress:

@@ -1,18 +1,15 @@
-"""One model of a run: its adapter, its transport, and one request at a time through them."""
+"""Sends the requests to one model of a run, one attempt each."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from dragoman.adapter.contract import AdapterOptions, Prices, RequestContext
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, NetworkError
-from dragoman.adapter.losses import log_losses
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.canonical.message import Message
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import seal_keys
@@ -24,11 +21,6 @@ class WorkerLostError(NetworkError):
     """The worker that sent the request was lost: it is unknown whether the request was answered."""
 
 
-class RowReply(NamedTuple):
-    message: Message
-    headers: Mapping[str, str]
-
-
 class ModelConfig(NamedTuple):
     """The settings of requests to a model. The workers of a cluster get them pickled, with the key.
 
@@ -38,16 +30,15 @@ class ModelConfig(NamedTuple):
     model: str
     options: AdapterOptions
     settings: Mapping[str, Any]
-    prices: Prices
 
     def __reduce__(self) -> tuple[Any, ...]:
         key = self.settings.get("api_key")
         settings = {**self.settings, "api_key": key.reveal()} if isinstance(key, ApiKey) else dict(self.settings)
-        return _unpickle_config, (self.model, self.options, settings, self.prices)
+        return _unpickle_config, (self.model, self.options, settings)
 
 
-def _unpickle_config(model: str, options: AdapterOptions, settings: Mapping[str, Any], prices: Prices) -> ModelConfig:
-    return ModelConfig(model, options, seal_keys(settings), prices)
+def _unpickle_config(model: str, options: AdapterOptions, settings: Mapping[str, Any]) -> ModelConfig:
+    return ModelConfig(model, options, seal_keys(settings))
 
 
 class Requester(ABC):
@@ -64,10 +55,6 @@ class Requester(ABC):
         self.retry: RetryPolicy = config.settings.get("retry") or _RUN_RETRY
 
     @abstractmethod
-    async def ask(self, messages: Sequence[Message]) -> RowReply:
-        """Send one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
-
-    @abstractmethod
     async def send(self, request: WireRequest) -> WireResponse:
         """Send one request that is encoded. Raises ProviderError."""
 
@@ -80,7 +67,6 @@ class LocalRequester(Requester):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self._prices = config.prices
         settings = dict(config.settings)
         self._timeout = settings.pop("timeout", 0)
         if self.adapter.transport == "http":
@@ -89,13 +75,6 @@ class LocalRequester(Requester):
             self._transport: AsyncTransport = transport_for(self.adapter, asynchronous=True, **settings)
         except TypeError as error:
             raise ConfigurationError(f"the settings of {self.adapter.provider} are wrong: {error}") from None
-
-    async def ask(self, messages: Sequence[Message]) -> RowReply:
-        context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))
-        request = self.adapter.to_wire(messages, (), replace(self.options, context=context))
-        log_losses(request.losses, session_id=context.session_id, adapter=self.adapter.provider)
-        response = await self.send(request)
-        return RowReply(self.adapter.from_wire_response(response, context), response.headers)
 
     async def send(self, request: WireRequest) -> WireResponse:
         timeout = math.inf if self._timeout is None else self._timeout or None

@@ -5,6 +5,7 @@ Only a few rows are in memory at a time: a run reads its source to send the prom
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,20 @@ PROMPT = "prompt"
 JSON_LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*JSON_LINES, ".csv", ".parquet")
 _FETCH_SIZE = 512
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""How a text begins that a spreadsheet may run (https://owasp.org/www-community/attacks/CSV_Injection)."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 _ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+def protect_cell(text: str) -> str:
+    """Return the text for a cell of a CSV file, with an apostrophe before what would be a formula. Numbers are none."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def restore_cell(text: str) -> str:
+    """Return the text that `protect_cell` was given."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 class Source(Protocol):
@@ -100,7 +114,10 @@ class JsonLinesSource:
 
 
 class CsvSource:
-    """A header, and a text for each column; a row with too many or too few values is an error."""
+    """A header, and a text for each column; a row with too many or too few values is an error.
+
+    The apostrophe before a formula is not part of the text: see `protect_cell`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -127,7 +144,8 @@ class CsvSource:
 
     def _next(self, reader: Any, end: Any) -> Any:
         try:
-            return next(reader, end)
+            found = next(reader, None)
+            return end if found is None else [restore_cell(text) for text in found]
         except csv.Error as error:
             raise ConfigurationError(f"{self.name}, line {reader.line_num} is not valid CSV: {error}") from None
 

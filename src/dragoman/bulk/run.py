@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.batch.results import BatchPrices
-from dragoman.bulk.attempts import ModelRun
 from dragoman.bulk.batch_runner import BatchRunner
-from dragoman.bulk.budget import RunBudget, budget_account
+from dragoman.bulk.budget import CostEstimator, read_budget
+from dragoman.bulk.claims import ModelRun
 from dragoman.bulk.concurrency import ConcurrencyController
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
@@ -23,16 +23,17 @@ from dragoman.bulk.prompt import Labels, RowReader
 from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 from dragoman.bulk.rows import Source, validate_suffix
-from dragoman.bulk.state.manifest import Manifest
+from dragoman.bulk.state.manifest import Manifest, now_micros
 from dragoman.bulk.state.records import sum_known
 from dragoman.bulk.state.write_batcher import WriteBatcher
 from dragoman.limits import Limits
-from dragoman.limits.budget import Budget
+from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
 from dragoman.output.answer_type import AnswerJson, AnswerType
 from dragoman.output.check import check_output_retries
 from dragoman.pricing import PriceTable
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.providers import merge_providers, read_providers
+from dragoman.store.columns import from_micros
 
 if TYPE_CHECKING:
     from dragoman.bulk.row_turns import RowTurns
@@ -56,6 +57,8 @@ class RunConfig:
     providers: Mapping[str, Mapping[str, Any]] | None = None
     client: ClientConfig = field(default_factory=ClientConfig)
     labels: Labels | None = None
+    identity: tuple[str | None, str | None] = (None, None)
+    """The ids of the user and the team whose budgets pay."""
     output: Path | None = None
     output_type: Any = None
     output_retries: int = 1
@@ -98,15 +101,16 @@ async def run_bulk(config: RunConfig) -> BulkReport:
         config = replace(config, options=replace(config.options, output_schema=form.schema))
     row_reader = RowReader(config.template, config.system, config.labels)
     prices = _prices(config)
-    account = budget_account(config.budget)
+    accounts = BudgetAccounts([*read_budget(config.budget), *config.client.budgets])
+    accounts.check(*config.identity)
     async with AsyncExitStack() as stack:
-        worker_pool = _create_worker_pool(config, prices)
+        worker_pool = _create_worker_pool(config)
         requesters: list[Requester] = []
         if worker_pool is not None:
             requesters.extend(worker_pool.requesters())
             stack.push_async_callback(worker_pool.close)
         else:
-            for each in _model_configs(config, prices):
+            for each in _model_configs(config):
                 requesters.append(requester := LocalRequester(each))
                 stack.push_async_callback(requester.close)
         models = [requester.model for requester in requesters]
@@ -116,13 +120,19 @@ async def run_bulk(config: RunConfig) -> BulkReport:
         try:
             numbers = manifest.open_run(config.fingerprint(), models)
             rows = await asyncio.to_thread(config.source.count)
-            budget = RunBudget(prices, account, config.client.budgets)
-            tracker = ProgressTracker(budget, rows * len(models), config.progress)
-            for model, number in zip(models, numbers, strict=True):
-                _restore_progress(tracker, model, rows, count_outcomes(manifest, number))
+            estimator = CostEstimator(prices)
+            tracker = ProgressTracker(rows * len(models), config.progress)
             lost_usd = sum_lost(manifest).usd
             tracker.add_lost_cost(lost_usd)
-            budget.record_earlier_spend(lost_usd, 0)
+            # Of earlier processes. Budgets per user, team or client do not count it: it may be there already.
+            spent = Spend(lost_usd or Decimal(0))
+            for model, number in zip(models, numbers, strict=True):
+                spent += _restore(tracker, estimator, model, rows, count_outcomes(manifest, number))
+
+            def new_budgets() -> Budgets:
+                of_row = accounts.for_turn(*config.identity, lambda: spent)
+                return Budgets(of_row, prices, lambda: from_micros(now_micros()))
+
             if worker_pool is not None:
                 await worker_pool.start()
             write_batcher = WriteBatcher(manifest)
@@ -136,6 +146,9 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                         write_batcher=write_batcher,
                         controller=config.controller(config.concurrency),
                         tracker=tracker,
+                        estimator=estimator,
+                        new_budgets=new_budgets,
+                        prices=prices,
                         limits=config.limits,
                         form=form or _schema_form(config.options),
                         output_retries=config.output_retries,
@@ -149,6 +162,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
             ]
             for runner in runners:
                 if isinstance(runner, BatchRunner):
+                    runner.identity = config.identity
                     runner.wait, runner.poll_every = config.wait, config.poll_every
                     runner.prices = prices.table if isinstance(prices, BatchPrices) else None
             await _run_all(runners, config.source, tracker)
@@ -196,32 +210,33 @@ def _row_turns(config: RunConfig, prices: Prices) -> "RowTurns | None":
             return None
     from dragoman.bulk.row_turns import RowTurns
 
-    return RowTurns(client, prices)
+    return RowTurns(client, prices, config.identity)
 
 
-def _model_configs(config: RunConfig, prices: Prices) -> list[ModelConfig]:
+def _model_configs(config: RunConfig) -> list[ModelConfig]:
     providers = merge_providers(config.client.providers or {}, read_providers(config.providers))
     aliases = None if config.client.router is None else config.client.router.aliases
     models = [model if aliases is None else aliases.resolve(model) for model in config.models]
-    return [ModelConfig(model, config.options, providers.get(model.partition(":")[0], {}), prices) for model in models]
+    return [ModelConfig(model, config.options, providers.get(model.partition(":")[0], {})) for model in models]
 
 
-def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None":
+def _create_worker_pool(config: RunConfig) -> "WorkerPool | None":
     """Return the workers that send the requests, or None if this process does."""
     if config.ray is None:
         return None
     from dragoman.bulk.workers.cluster import Cluster
     from dragoman.bulk.workers.worker_pool import WorkerPool
 
-    return WorkerPool(Cluster(config.ray, config.workers), _model_configs(config, prices))
+    return WorkerPool(Cluster(config.ray, config.workers), _model_configs(config))
 
 
-def _restore_progress(tracker: ProgressTracker, model: str, rows: int, counts: ModelCounts) -> None:
+def _restore(tracker: ProgressTracker, estimator: CostEstimator, model: str, rows: int, counts: ModelCounts) -> Spend:
+    """Restore what earlier processes did for the model. Return what they spent."""
     tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
     if counts.answered:
-        tracker.budget.observe_output_tokens(model, counts.output_tokens / counts.answered)
-    tokens = counts.input_tokens + counts.output_tokens
-    tracker.budget.record_earlier_spend(sum_known(counts.usd, counts.batched_usd), tokens)
+        estimator.observe_output_tokens(model, counts.output_tokens / counts.answered)
+    usd = sum_known(counts.usd, counts.batched_usd)
+    return Spend(usd or Decimal(0), counts.input_tokens + counts.output_tokens)
 
 
 def _prices(config: RunConfig) -> Prices:

@@ -26,6 +26,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.embeddings import Embeddings, PartialEmbeddings, embed
 from dragoman.embeddings.result import sum_usage
+from dragoman.private_files import create_private_folder
 
 COLUMN = "embedding"
 TEXT = "text"
@@ -108,7 +109,7 @@ class _Parts:
     def __init__(self, output: Path, run: Mapping[str, Any]) -> None:
         self._output = output
         self._folder = output.with_name(output.name + ".parts")
-        self._folder.mkdir(exist_ok=True)
+        create_private_folder(self._folder)
         note, content = self._folder / "run.json", json.dumps(run, sort_keys=True)
         if note.exists() and note.read_text(encoding="utf-8").strip() != content:
             raise ConfigurationError(

@@ -31,22 +31,27 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """``signature`` is set only on the last delta of the block."""
+    """``signature`` is set only on the last delta of the block. ``redacted`` is the data of redacted thinking, which
+    has no text and comes whole."""
 
     type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     message_id: str
     content_block_index: int
     text: str
     signature: str | None = None
+    redacted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseStart:
+    """``signature`` is what its provider wants back with the call, if that is known at its start."""
+
     type: ClassVar[Literal["tool_use_start"]] = "tool_use_start"
     message_id: str
     content_block_index: int
     tool_use_id: str
     tool_name: str
+    signature: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

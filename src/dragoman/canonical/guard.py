@@ -55,11 +55,6 @@ def copy_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
     return copier.copy_object(value, None, 1) if type(value) is dict else copier.copy(value, None, 1)
 
 
-def one_line(text: str) -> str:
-    """Escape line ends and unprintable characters, as in a repr, so that the text fits one log line."""
-    return text if text.isprintable() else repr(text)[1:-1]
-
-
 def json_size(value: Any) -> int:
     """Return the approximate size in bytes of a checked value as JSON; models count with all their fields."""
     total = 0

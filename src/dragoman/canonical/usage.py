@@ -56,6 +56,10 @@ class TokenUsage(FrozenModel):
     service_tier: Text | None = None
     """The tier that served the request, as the reply states it."""
     speed: Text | None = None
+    terms: dict[Text, Text] | None = None
+    """What of the request changes its price and the reply does not repeat, by name: the ``host`` of an address with
+    prices of its own, and the ``completion_window`` of a request in the background.
+    """
     reported_total: Count | None = None
     """The provider's own total, if it sends one."""
     reported_cost_usd: Decimal | None = None
@@ -66,6 +70,9 @@ class TokenUsage(FrozenModel):
     """
     raw: JsonObject | None = None
     """The provider's usage object, verbatim."""
+    uncounted_replies: Count | None = None
+    """In the usage of several replies: of how many the provider reported no tokens, so that the counts are lower
+    bounds. None: of none. A single reply without counts has no usage at all."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -84,6 +91,15 @@ class TokenUsage(FrozenModel):
         A difference is reported and never repaired.
         """
         return None if self.reported_total is None else self.reported_total - self.total_tokens
+
+
+def describe_tokens(usage: TokenUsage | None) -> str:
+    """Return the number of tokens as text. What the provider did not report is said, and never shown as 0."""
+    total = 0 if usage is None else usage.total_tokens
+    if not total and (usage is None or usage.uncounted_replies or usage.unread):
+        return "the provider reported no tokens"
+    is_bound = usage is not None and (usage.uncounted_replies or usage.unread)
+    return f"{'at least ' if is_bound else ''}{total:,} tokens"
 
 
 class Usage(TokenUsage):

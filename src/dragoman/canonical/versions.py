@@ -4,18 +4,18 @@ Unknown fields, kinds of blocks and words are kept, so writing the message again
 versions are upgraded on reading, one step at a time.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, UnknownBlock
-from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json, one_line
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message_fields import SCHEMA_VERSION, MessageFields
 from dragoman.canonical.words import KEPT, READING
 
-logger = logging.getLogger("dragoman.canonical")
+logger = get_logger("dragoman.canonical")
 
 _M = TypeVar("_M", bound=MessageFields)
 

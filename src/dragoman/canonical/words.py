@@ -4,7 +4,6 @@ A program that constructs a message can use the words of this version only. *Rea
 as it is (see `versions`). Source: docs/reference/canonical.md#versions.
 """
 
-import logging
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -15,8 +14,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from dragoman.canonical.guard import check_text
+from dragoman.canonical.log import get_logger
 
-logger = logging.getLogger("dragoman.canonical")
+logger = get_logger("dragoman.canonical")
 
 READING = {"reading": True}
 """The validation context under which unknown words and unknown kinds of blocks are kept (see `versions`)."""

@@ -144,8 +144,6 @@ def run() -> None:
 
 
 def _print_error(error: DragomanError | OSError) -> None:
-    from rich.markup import escape
+    from dragoman.cli.io.console import console, show_lines
 
-    from dragoman.cli.io.console import console
-
-    console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False, soft_wrap=True)

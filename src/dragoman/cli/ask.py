@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message, StopReason
 from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
 from dragoman.cli.io.completion import complete_model
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import read_prompt
@@ -95,9 +94,9 @@ def ask(
         content = read_prompt(conversation.prompt, attachment or ())
         session = conversation.session
         if continued and not quiet:
-            notes.print(f"[dim]{escape(describe(session))}[/]", soft_wrap=True)
+            notes.print(f"[dim]{show_line(describe(session))}[/]", soft_wrap=True)
             for line in () if session.unfinished is None else describe_unfinished(session.unfinished):
-                notes.print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
+                notes.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)
         if not quiet and session.model is not None:
             load_local(notes, session.model)
         if is_streamed:
@@ -139,13 +138,15 @@ def _stream(
 
 def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:
     usage, cost = reply.usage, reply.cost
+    counted = cost.uncounted < cost.replies or not cost.replies
     return {
         "text": reply.text,
         "model": reply.message.metadata.model,
         "session_id": session.session_id,
         "stop_reason": reply.stop_reason,
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.output_tokens,
+        "input_tokens": usage.prompt_tokens if counted else None,
+        "output_tokens": usage.output_tokens if counted else None,
+        "uncounted_replies": cost.uncounted,
         "cost_usd": None if cost.usd is None else f"{cost.usd:f}",
         "cost_status": cost.status.value,
         "losses": [
@@ -155,4 +156,4 @@ def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:
 
 
 def _show_usage(notes: Console, reply: Message) -> None:
-    notes.print(f"[dim]{escape(usage_line(reply))}[/]", soft_wrap=True)
+    notes.print(f"[dim]{show_line(usage_line(reply))}[/]", soft_wrap=True)

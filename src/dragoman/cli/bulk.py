@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.cli.io.client import base_url_setting, command_client
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_retries, read_schema
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
         yield None
         return
     with out.status("reading the rows") as line:
-        yield lambda progress: line.update(escape(progress_line(progress)))
+        yield lambda progress: line.update(show_line(progress_line(progress)))
 
 
 def progress_line(progress: "Progress") -> str:
@@ -155,14 +154,14 @@ def _print_report(report: "BulkReport", output_path: Path) -> None:
     for title in titles[1:]:
         table.add_column(title, justify="right")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(show_line, row))
     out.print(table)
     lost = report.lost
     if count := lost.killed + lost.network + lost.failed:
         cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"
         out.print(f"[yellow]{count:,} requests may have been billed without an answer[/], {cost}", soft_wrap=True)
     if report.stopped is not None:
-        out.print(f"[yellow]not finished:[/] {escape(report.stopped)}", soft_wrap=True)
+        out.print(f"[yellow]not finished:[/] {show_line(report.stopped)}", soft_wrap=True)
     elif report.errors:
         out.print(f"[yellow]{report.errors:,} errors[/]: --retry-errors asks those rows again", soft_wrap=True)
-    out.print(f"[dim]written to {escape(str(output_path))}[/]", soft_wrap=True)
+    out.print(f"[dim]written to {show_line(str(output_path))}[/]", soft_wrap=True)

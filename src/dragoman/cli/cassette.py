@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.regular_files import check_regular
+from dragoman.private_files import create_private_folder, open_private
 
 if TYPE_CHECKING:
     from dragoman.testing.cassettes.file import Recording
@@ -21,7 +22,6 @@ Paths = Annotated[list[Path], typer.Argument(help="Cassette files, or folders of
 @app.command("list")
 def list_(paths: Paths) -> None:
     """One line per file: the number of exchanges, the providers, the date."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
@@ -29,11 +29,11 @@ def list_(paths: Paths) -> None:
         recording = _load(path)
         operations = dict.fromkeys(_operations(recording))
         table.add_row(
-            escape(str(path)),
+            show_line(str(path)),
             str(len(recording.exchanges)),
-            escape(recording.server),
+            show_line(recording.server),
             str(recording.recorded or ""),
-            escape(", ".join(operations)),
+            show_line(", ".join(operations)),
         )
     console(min_width=120).print(table)
 
@@ -103,8 +103,9 @@ def import_(
         recording = import_recording(path)
         text = dumps(scrub_recording(recording) if clean else recording)
         target = into / relative.with_name(relative.name.removesuffix(".gz")).with_suffix(".yaml")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        create_private_folder(target.parent)
+        with open(target, "w", encoding="utf-8", opener=open_private) as file:
+            file.write(text)
         out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False, soft_wrap=True)
 
 

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.events import MessageComplete
+from dragoman.canonical.usage import describe_tokens
 from dragoman.cli.io.answers import markdown_writer
 from dragoman.cli.io.completion import complete_model
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line, show_lines
 from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import attach
@@ -82,10 +82,11 @@ def chat(
         system=system,
         tools=tool or (),
         base_url=base_url,
+        mentions=True,  # whoever types here may choose the model of a message
     )
     try:
         if continued:
-            out.print(f"[dim]{escape(describe(conversation.session))}[/]", soft_wrap=True)
+            out.print(f"[dim]{show_line(describe(conversation.session))}[/]", soft_wrap=True)
         _Chat(out, conversation.session, options).run()
     finally:
         conversation.close(console(stderr=True))
@@ -101,7 +102,7 @@ class _Chat:
         self._attached: list[ContentBlock] = []
 
     def run(self) -> None:
-        self._out.print(f"[bold]{escape(str(self._session.model))}[/] [dim]/help lists the commands[/]")
+        self._out.print(f"[bold]{show_line(str(self._session.model))}[/] [dim]/help lists the commands[/]")
         if self._session.unfinished is None:
             self._show_pending()
         else:
@@ -142,11 +143,11 @@ class _Chat:
         for call in self._session.pending:
             reason = f": {reasons[call.id]}" if reasons.get(call.id) else ""
             waits = f"{call.name}({json.dumps(call.input, ensure_ascii=False)}) waits{reason}"
-            self._out.print(f"[yellow]{escape(waits)}[/] [dim]/answer or /decline it[/]", soft_wrap=True)
+            self._out.print(f"[yellow]{show_line(waits)}[/] [dim]/answer or /decline it[/]", soft_wrap=True)
 
     def _show_unfinished(self, turn: UnfinishedTurn) -> None:
         for line in describe_unfinished(turn):
-            self._out.print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
+            self._out.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)
         self._out.print("[dim]/continue goes on with it; a new message gives it up[/]")
 
     def _continue(self) -> None:
@@ -166,7 +167,7 @@ class _Chat:
                     printer.show(event)
                     if isinstance(event, MessageComplete):
                         printer.end()
-                        out.print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
+                        out.print(f"[dim]{show_line(usage_line(event.message))}[/]", soft_wrap=True)
             show_losses(out, events.reply.losses)
             done = True
         except KeyboardInterrupt:
@@ -174,7 +175,7 @@ class _Chat:
             out.print("[yellow]cancelled; the session continues[/]")
         except DragomanError as error:
             printer.end()
-            out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            out.print(f"[bold red]error:[/] {show_lines(str(error))}", soft_wrap=True)
         self._show_pending()
         return done
 
@@ -194,20 +195,20 @@ class _Chat:
             "decline": lambda: self._answer_call(RequestError(argument or DECLINED)),
             "continue": self._continue,
             "compact": lambda: self._compact(argument),
-            "cost": lambda: out.print(escape(f"{session.cost} · {session.usage.total_tokens:,} tokens")),
+            "cost": lambda: out.print(show_line(f"{session.cost} · {describe_tokens(session.usage)}")),
             "save": lambda: self._save(argument),
             "help": lambda: out.print(HELP, markup=False),
         }
         run = commands.get(name)
         if run is None:
-            out.print(f"[yellow]unknown command /{escape(name)}; /help lists the commands[/]")
+            out.print(f"[yellow]unknown command /{show_line(name)}; /help lists the commands[/]")
             return True
         try:
             run()
         except KeyboardInterrupt:
             out.print("[yellow]cancelled; the session continues[/]")
         except (DragomanError, OSError) as error:
-            out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            out.print(f"[bold red]error:[/] {show_lines(str(error))}", soft_wrap=True)
         return True
 
     def _attach(self, name: str) -> None:
@@ -216,12 +217,12 @@ class _Chat:
             return
         path = Path(name).expanduser()
         self._attached.append(attach(path))
-        self._out.print(escape(f"{path.name} goes with the next message"))
+        self._out.print(show_line(f"{path.name} goes with the next message"))
 
     def _compact(self, words: str) -> None:
         summary = self._session.compact(instructions=words or None)
         self._out.print(summary.text, style="dim", markup=False, soft_wrap=True)
-        self._out.print(f"[dim]{escape(usage_line(summary))}[/]", soft_wrap=True)
+        self._out.print(f"[dim]{show_line(usage_line(summary))}[/]", soft_wrap=True)
 
     def _save(self, name: str) -> None:
         if not name:
@@ -229,4 +230,4 @@ class _Chat:
             return
         path = Path(name).expanduser()
         path.write_bytes(self._session.dump())
-        self._out.print(f"saved to {escape(str(path))}")
+        self._out.print(f"saved to {show_line(str(path))}")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError, mask_secrets
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.runtime.configuration import (
     ConfigurationFile,
     Origin,
@@ -43,11 +42,14 @@ def show(path: _PATH = None) -> None:
     """Shows each setting and its line. Values that may hold secrets are masked."""
     file, out = _find(path), console()
     trusted = "trusted" if is_trusted(file) else f"not trusted: dragoman config trust {file.path}"
-    out.print(f"[bold]{escape(str(file.path))}[/] {escape(f'({_ORIGINS[file.origin]}, {trusted})')}", soft_wrap=True)
+    out.print(
+        f"[bold]{show_line(str(file.path))}[/] {show_line(f'({_ORIGINS[file.origin]}, {trusted})')}", soft_wrap=True
+    )
     for place, value in _flatten((), file.tables):
         shown = "***" if place[-1] in _HIDDEN else mask_secrets(repr(value))
         out.print(
-            f"{escape('.'.join(map(str, place)))} = {escape(shown)} [dim]line {file.line_of(place)}[/]", soft_wrap=True
+            f"{show_line('.'.join(map(str, place)))} = {show_line(shown)} [dim]line {file.line_of(place)}[/]",
+            soft_wrap=True,
         )
 
 
@@ -65,7 +67,7 @@ def check(path: _PATH = None) -> None:
             problems.append(str(error))
     if problems:
         raise ConfigurationError("\n".join(problems))
-    console().print(f"{escape(str(file.path))} has no mistakes", soft_wrap=True)
+    console().print(f"{show_line(str(file.path))} has no mistakes", soft_wrap=True)
     if not is_trusted(file):
         build_settings(file, trusted=False)
 
@@ -76,7 +78,7 @@ def trust(path: Annotated[Path, typer.Argument(help="The file to trust, as it is
     file = read_configuration(path, Origin.PROJECT)
     build_settings(file, trusted=True)
     trust_file(file)
-    console().print(f"{escape(str(file.path))} is trusted until it changes", soft_wrap=True)
+    console().print(f"{show_line(str(file.path))} is trusted until it changes", soft_wrap=True)
 
 
 def _find(path: Path | None) -> ConfigurationFile:

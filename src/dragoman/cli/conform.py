@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 
 if TYPE_CHECKING:
     from dragoman.testing.conformance import LawResult, Scorecard
@@ -46,7 +45,7 @@ def conform(
             _print_card(out, cards[-1], show_all=show_all)
     if html is not None:
         html.write_text(page(cards), encoding="utf-8")
-        out.print(f"[dim]the scorecard is in {escape(str(html))}[/]")
+        out.print(f"[dim]the scorecard is in {show_line(str(html))}[/]")
     if not all(card.passed for card in cards):
         raise typer.Exit(1)
     if not all(card.complete for card in cards):
@@ -56,7 +55,7 @@ def conform(
 def _print_card(out: Console, card: "Scorecard", *, show_all: bool) -> None:
     from dragoman.testing.conformance import Mark
 
-    out.print(f"[bold]{escape(card.model)}[/] [dim]{escape(card.adapter)}[/]")
+    out.print(f"[bold]{show_line(card.model)}[/] [dim]{show_line(card.adapter)}[/]")
     for chapter, results in card.chapters():
         counts = {mark: sum(result.mark is mark for result in results) for mark in Mark}
         colour = "red" if counts[Mark.BROKEN] else "green" if counts[Mark.HOLDS] else "yellow"
@@ -66,7 +65,7 @@ def _print_card(out: Console, card: "Scorecard", *, show_all: bool) -> None:
         for result in results:
             if show_all or result.mark is not Mark.HOLDS:
                 _print_law(out, result)
-    out.print(f"  {escape(str(card))}", soft_wrap=True)
+    out.print(f"  {show_line(str(card))}", soft_wrap=True)
 
 
 def _print_law(out: Console, result: "LawResult") -> None:
@@ -74,8 +73,8 @@ def _print_law(out: Console, result: "LawResult") -> None:
 
     symbol = {Mark.HOLDS: "[green]✓[/]", Mark.BROKEN: "[red]✗[/]", Mark.NOT_TRIED: "[yellow]·[/]"}[result.mark]
     reason = f": {result.skip_reason}" if result.skip_reason else ""
-    out.print(f"    {symbol} {escape(result.law.name)}[dim]{escape(reason)}[/]", soft_wrap=True)
+    out.print(f"    {symbol} {show_line(result.law.name)}[dim]{show_line(reason)}[/]", soft_wrap=True)
     if result.mark is Mark.BROKEN:
-        out.print(f"      [dim]{escape(result.law.statement)}[/]", soft_wrap=True)
+        out.print(f"      [dim]{show_line(result.law.statement)}[/]", soft_wrap=True)
         for fault in result.verdict.faults:
-            out.print(f"      {escape(fault)}", soft_wrap=True)
+            out.print(f"      {show_line(fault)}", soft_wrap=True)

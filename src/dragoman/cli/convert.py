@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.cli.io.collector import pause_collector
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.convert.files import (
     Report,
     check_writable,
@@ -76,7 +75,7 @@ def convert(
             _to_files(source, destination, report, of=of, to=to, model=model, only=only, overwrite=overwrite)
     report.losses.print(console())
     for failure in report.failures:
-        console(stderr=True).print(f"[red]{escape(failure.place)}[/]: {escape(failure.reason)}", soft_wrap=True)
+        console(stderr=True).print(f"[red]{show_line(failure.place)}[/]: {show_line(failure.reason)}", soft_wrap=True)
     if report.failed > len(report.failures):
         console(stderr=True).print(f"[red]and {report.failed - len(report.failures):,} more[/]")
     if report.failed:
@@ -108,7 +107,7 @@ def _to_files(
         conversion = convert_history(history, to, model)
         write_file(conversion, path, overwrite=overwrite)
         report.losses.add(conversion.losses)
-        console().print(f"{escape(name)} → {escape(str(path))}, {len(history)} messages", soft_wrap=True)
+        console().print(f"{show_line(name)} → {show_line(str(path))}, {len(history)} messages", soft_wrap=True)
 
 
 def _to_lines(
@@ -131,7 +130,7 @@ def _to_lines(
         if not writer.count and not report.failed:
             raise ConfigurationError(f"{files[0]} holds no conversation" + (f" {only!r:.80}" if only else ""))
     failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
-    console().print(f"{writer.count:,} conversations → {escape(str(target))}{failed}", soft_wrap=True)
+    console().print(f"{writer.count:,} conversations → {show_line(str(target))}{failed}", soft_wrap=True)
 
 
 def _add_line(writer: LineWriter, conversation: Conversation, path: Path, report: Report) -> None:

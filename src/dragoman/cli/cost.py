@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from dragoman.canonical.usage import CostStatus
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.cost.plot import write_plot
 from dragoman.cli.io.cost.sources import Repricing, Span, open_sources
 from dragoman.cli.io.regular_files import check_regular
@@ -95,7 +94,7 @@ def _print_table(groups: Sequence[str], lines: Sequence[CostLine], priced_by: st
     table.add_column("not priced", justify="right")
     total_line = sum_lines(lines)
     for line in lines:
-        table.add_row(*(escape(part or "-") for part in line.key), *_format_figures(line))
+        table.add_row(*(show_line(part or "-") for part in line.key), *_format_figures(line))
     if len(lines) > 1:
         table.add_section()
         table.add_row("total", *[""] * (len(groups) - 1), *_format_figures(total_line), style="bold")
@@ -104,23 +103,27 @@ def _print_table(groups: Sequence[str], lines: Sequence[CostLine], priced_by: st
         gaps = sorted(total_line.unpriced.items(), key=lambda gap: (-gap[1], gap[0]))
         gap_list = ", ".join(f"{name} ({count:,})" for name, count in gaps[:_MAX_GAPS])
         more = f", and {len(gaps) - _MAX_GAPS} more: see --json" if len(gaps) > _MAX_GAPS else ""
-        out.print(f"[yellow]without a price, with the number of replies:[/] {escape(gap_list)}{more}", soft_wrap=True)
-    out.print(f"[dim]prices: {escape(priced_by)}[/]", soft_wrap=True)
+        out.print(
+            f"[yellow]without a price, with the number of replies:[/] {show_line(gap_list)}{more}", soft_wrap=True
+        )
+    out.print(f"[dim]prices: {show_line(priced_by)}[/]", soft_wrap=True)
 
 
 def _format_figures(line: CostLine) -> list[str]:
     known = line.statuses.get(CostStatus.PRICED, 0) + line.statuses.get(CostStatus.FREE, 0)
-    counts = (line.replies, line.prompt_tokens, line.output_tokens)
+    tokens = map(line.describe_tokens, (line.prompt_tokens, line.output_tokens))
     unknown = line.replies - known
-    return [*(f"{count:,}" for count in counts), str(line), f"{unknown:,}" if unknown else ""]
+    return [f"{line.replies:,}", *tokens, str(line), f"{unknown:,}" if unknown else ""]
 
 
 def _to_json(groups: Sequence[str], line: CostLine) -> dict[str, Any]:
+    counted = line.uncounted < line.replies or not line.replies
     return {
         **dict(zip(groups, line.key, strict=True)),
         "replies": line.replies,
-        "prompt_tokens": line.prompt_tokens,
-        "output_tokens": line.output_tokens,
+        "prompt_tokens": line.prompt_tokens if counted else None,
+        "output_tokens": line.output_tokens if counted else None,
+        "uncounted_replies": line.uncounted,
         "cost_usd": None if line.cost_usd is None else f"{EXACT.normalize(line.cost_usd):f}",
         "cost_status": line.status.value,
         "statuses": {status.value: count for status, count in sorted(line.statuses.items())},

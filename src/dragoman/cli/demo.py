@@ -5,7 +5,6 @@ from typing import Any
 
 import httpx
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
@@ -14,7 +13,7 @@ from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli.io import demo_script
 from dragoman.cli.io.client import command_client
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
 from dragoman.pricing import price_table
@@ -36,7 +35,7 @@ def demo() -> None:
     cassette = Cassette.load(bundled_path("cassettes") / demo_script.CASSETTE)
     out.print(
         f"[bold]One conversation, three providers' APIs and a model in this process.[/]\n"
-        f"The first three replay a recording of a real {escape(cassette.server)}, without a network;"
+        f"The first three replay a recording of a real {show_line(cassette.server)}, without a network;"
         f" the last one runs live.\n"
     )
     with httpx.Client(transport=CassetteTransport(cassette)) as client:
@@ -57,7 +56,7 @@ def demo() -> None:
             live = _live_part(out, session)
             _summary(out, session)
     if live is not None:
-        out.print(f"\n[yellow]The live part was left out:[/] {escape(str(live))}", soft_wrap=True)
+        out.print(f"\n[yellow]The live part was left out:[/] {show_line(str(live))}", soft_wrap=True)
 
 
 def replay_settings(provider: str, client: httpx.Client) -> Mapping[str, Any]:
@@ -80,20 +79,20 @@ def _live_part(out: Console, session: Session) -> MissingExtraError | None:
 
 
 def _swap(out: Console, session: Session, model: str) -> None:
-    out.print(f"[bold magenta]swap[/] to {escape(model)}")
+    out.print(f"[bold magenta]swap[/] to {show_line(model)}")
     show_preview(out, session.swap(model))
     out.print()
 
 
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
-    out.rule(f"[bold]{escape(str(session.model))}[/] · {where}", align="left", style="dim")
-    out.print(f"[bold blue]you[/] {escape(prompt)}", soft_wrap=True)
+    out.rule(f"[bold]{show_line(str(session.model))}[/] · {where}", align="left", style="dim")
+    out.print(f"[bold blue]you[/] {show_line(prompt)}", soft_wrap=True)
     printer = EventPrinter(out)
     for event in session.stream(prompt, max_output_tokens=128):
         printer.show(event)
         if isinstance(event, MessageComplete):
             printer.end()
-            out.print(f"  [dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
+            out.print(f"  [dim]{show_line(usage_line(event.message))}[/]", soft_wrap=True)
     out.print()
 
 
@@ -102,10 +101,10 @@ def _summary(out: Console, session: Session) -> None:
     out.rule("[bold]summary[/]", align="left", style="dim")
     out.print(
         f"{len(session.messages)} messages, {usage.prompt_tokens:,} tokens read and {usage.output_tokens:,} written."
-        f" They cost {escape(str(session.cost))}, because both models ran on local machines."
+        f" They cost {show_line(str(session.cost))}, because both models ran on local machines."
         f" Elsewhere, at today's prices:"
     )
     table = Table("model", "cost there", box=None, pad_edge=False)
     for model in COMPARED_MODELS:
-        table.add_row(model, escape(str(session.cost_on(model))))
+        table.add_row(model, show_line(str(session.cost_on(model))))
     out.print(table)

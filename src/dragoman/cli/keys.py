@@ -7,12 +7,11 @@ from getpass import GetPassWarning, getpass
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.standard_input import read_line
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.keys.credentials import takes_key
@@ -35,9 +34,9 @@ def set_(provider: Provider) -> None:
     if not takes_key(endpoint):
         raise ConfigurationError(f"{provider} needs no API key")
     place = StoredKeys().set(provider, _read_key(provider))
-    console().print(escape(f"the key for {provider} is stored: {place}"), soft_wrap=True)
+    console().print(show_line(f"the key for {provider} is stored: {place}"), soft_wrap=True)
     if variable := _set_variable(provider):
-        console().print(f"[yellow]{escape(variable)} is set, and goes first[/]", soft_wrap=True)
+        console().print(f"[yellow]{show_line(variable)} is set, and goes first[/]", soft_wrap=True)
 
 
 @app.command("list")
@@ -50,7 +49,7 @@ def list_() -> None:
         if provider in places or variable:
             stored = places.get(provider)
             place = f"environment, {variable}" + (f"; not used: {stored}" if stored else "") if variable else stored
-            table.add_row(escape(provider), escape(str(place)))
+            table.add_row(show_line(provider), show_line(str(place)))
     if table.row_count:
         console(min_width=_WIDTH).print(table)
     else:
@@ -62,7 +61,7 @@ def remove(provider: Provider) -> None:
     """Removes the stored API key of a provider. Variables of the environment stay."""
     if not StoredKeys().remove(provider):
         raise ConfigurationError(f"no key is stored for {provider!r:.80}: dragoman keys list shows those that are")
-    console().print(escape(f"the key for {provider} is removed"))
+    console().print(show_line(f"the key for {provider} is removed"))
 
 
 def _read_key(provider: str) -> ApiKey:

@@ -4,9 +4,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 
 
 class Action(StrEnum):
@@ -19,4 +18,6 @@ def local(action: Annotated[Action, typer.Argument(help="install downloads the f
 
     assert action is Action.INSTALL  # the only one so far
     path = install()
-    console().print(f"the embedded model is at {escape(str(path))}; try it: dragoman ask local:smollm2-135m 'Hello!'")
+    console().print(
+        f"the embedded model is at {show_line(str(path))}; try it: dragoman ask local:smollm2-135m 'Hello!'"
+    )

@@ -4,12 +4,11 @@ from difflib import get_close_matches
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.pricing import price_table
 
 _COLUMNS = (
@@ -39,7 +38,7 @@ def models(
         for model_name in adapter_class(provider).listed_models:
             capabilities = get_adapter(f"{provider}:{model_name}").capabilities
             table.add_row(
-                escape(f"{provider}:{model_name}"),
+                show_line(f"{provider}:{model_name}"),
                 f"{capabilities.max_context_tokens:,}",
                 f"{capabilities.max_output_tokens:,}",
                 *(_LABELS[getattr(capabilities, field)] for _, field in _COLUMNS),
@@ -55,10 +54,10 @@ def _show_model(model: str) -> None:
             continue
         value = getattr(capabilities, field)
         text = _LABELS[value] if isinstance(value, Support) else str(value)
-        table.add_row(field, escape(text), escape(capabilities.evidence.get(field, "")))
-    console().print(f"[bold]{escape(model)}[/]")
+        table.add_row(field, show_line(text), show_line(capabilities.evidence.get(field, "")))
+    console().print(f"[bold]{show_line(model)}[/]")
     if not _is_known(model):
-        console().print(f"[yellow]{escape(_describe_unknown(model))}[/]", soft_wrap=True)
+        console().print(f"[yellow]{show_line(_describe_unknown(model))}[/]", soft_wrap=True)
     console(min_width=_WIDTH).print(table)
 
 

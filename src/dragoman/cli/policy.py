@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.policy.plugins.presets import PRESETS, PresetText, preset_texts, read_test_header
 
 app = typer.Typer(no_args_is_help=True, help="Ready policies: list them, and write them into dragoman.toml.")
@@ -26,7 +26,7 @@ def list_presets() -> None:
     """Lists the ready policies."""
     for name, text in preset_texts().items():
         needs = f" (needs dragoman\\[{text.extra}])" if text.extra else ""
-        console().print(f"[bold]{name}[/]{needs}: {escape(text.summary)}", soft_wrap=True)
+        console().print(f"[bold]{name}[/]{needs}: {show_line(text.summary)}", soft_wrap=True)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io import price_updates
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.pricing import PriceRow, PriceTable, find_faults, list_versions, price_table, save_table
 
 _MAX_CANDIDATES = 6
@@ -55,7 +55,7 @@ def prices(
         case "keep":
             if kept is None:
                 raise ConfigurationError("name the folder: dragoman prices keep --kept FOLDER")
-            out.print(escape(str(save_table(table, kept))), soft_wrap=True)
+            out.print(show_line(str(save_table(table, kept))), soft_wrap=True)
             return
     moment = (at or datetime.now(UTC)).replace(tzinfo=UTC) if at is None or at.tzinfo is None else at
     if ":" not in model:
@@ -66,17 +66,17 @@ def prices(
         raise ConfigurationError(
             f"no price is known for {model!r} on {moment:%Y-%m-%d}" + (f": {reason}" if reason else "")
         )
-    out.print(f"[bold]{escape(model)}[/] as {escape(f'{row.provider}:{row.model}')}, {moment:%Y-%m-%d}")
+    out.print(f"[bold]{show_line(model)}[/] as {show_line(f'{row.provider}:{row.model}')}, {moment:%Y-%m-%d}")
     rate_table = Table("$ per million tokens", *_rate_names(row), box=None, pad_edge=False)
     for each in (row, *table.variants(model, moment)):
         name = "standard" if each.variant is None else " ".join(each.variant)
-        rate_table.add_row(escape(name), *(_format_rate(each, rate) for rate in _rate_names(row)))
+        rate_table.add_row(show_line(name), *(_format_rate(each, rate) for rate in _rate_names(row)))
     out.print("free" if row.free else rate_table)
     if row.tools:
         tools = ", ".join(f"{name} ${amount}" for name, amount in row.tools.items())
-        out.print(f"per 1,000 calls: {escape(tools)}")
+        out.print(f"per 1,000 calls: {show_line(tools)}")
     out.print(
-        f"[dim]source {escape(row.source)}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True
+        f"[dim]source {show_line(row.source)}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True
     )
 
 

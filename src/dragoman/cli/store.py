@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 
 app = typer.Typer(
     help="Export a store for reports, migrate it, delete data, or distribute it over a cluster.",
@@ -49,7 +49,7 @@ def export(
     ]
     if result.removed:
         parts.append(f"{len(result.removed):,} removed")
-    console().print(f"{', '.join(parts)}: {escape(str(folder))}", soft_wrap=True)
+    console().print(f"{', '.join(parts)}: {show_line(str(folder))}", soft_wrap=True)
 
 
 @app.command()

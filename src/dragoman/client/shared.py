@@ -1,12 +1,18 @@
 """What both clients share: their configuration and their lifetime."""
 
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.usage import TokenUsage
 from dragoman.runtime import ClientConfig, ClientSettings
 from dragoman.runtime.session_store import SessionStore
+from dragoman.session.cost import Cost, Meter
 from dragoman.transport.settings import seal_keys
+
+if TYPE_CHECKING:
+    from dragoman.embeddings import Embeddings
+    from dragoman.embeddings.result import PartialEmbeddings
 
 
 class ClientBase:
@@ -15,7 +21,7 @@ class ClientBase:
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
         """`ClientConfig` describes the settings. Raises ConfigurationError."""
         settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
-        self._config = ClientConfig.from_settings(settings)
+        self._set_config(ClientConfig.from_settings(settings))
 
     @classmethod
     def from_config(cls, path: str | Path | None = None, **settings: Unpack[ClientSettings]) -> Self:
@@ -49,8 +55,33 @@ class ClientBase:
         changes = seal_keys(changes)  # type: ignore[assignment]  # as in __init__
         self._config.lifetime.check()
         derived = type(self).__new__(type(self))
-        derived._config = self._config.with_(**changes)
+        derived._set_config(self._config.with_(**changes))
         return derived
+
+    @property
+    def cost(self) -> Cost:
+        """What this object's sessions, questions and embeddings cost so far, in all threads: the replies, and what
+        broke or was refused and is billed all the same.
+
+        What stored sessions cost before they were resumed is not part of it. Bulk runs and batches have reports of
+        their own. A client that is derived with `with_` counts for itself.
+        """
+        return self._meter.cost
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens and tool calls of what `cost` counts."""
+        return self._meter.usage
+
+    def _set_config(self, config: ClientConfig) -> None:
+        self._config, self._meter = config, Meter()
+        object.__setattr__(config, "on_billed", self._meter.add)
+
+    def _count_embeddings(self, embedded: "Embeddings | PartialEmbeddings | None", resumed: Any) -> None:
+        """Count the requests of one call: what it resumed is counted already."""
+        known = () if resumed is None else resumed.receipts
+        for receipt in () if embedded is None else embedded.receipts[len(known) :]:
+            self._meter.add(receipt)
 
     def _own(self, settings: Any) -> Any:
         """Return the settings of a session, a bulk run or batches of this client."""

@@ -5,11 +5,13 @@ import contextvars
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter
-from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError, RequestError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
 from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
 from dragoman.adapter.operations.embeddings.contract import (
@@ -21,16 +23,28 @@ from dragoman.adapter.operations.embeddings.contract import (
 from dragoman.adapter.operations.embeddings.plan import plan_requests
 from dragoman.adapter.operations.embeddings.vectors import Vector, check_lengths
 from dragoman.adapter.registry import get_adapter
-from dragoman.batch.governance import Work, carry_out, carry_out_async
-from dragoman.canonical.blocks import ImageBlock
-from dragoman.canonical.message import Message
-from dragoman.embeddings.governance import EmbeddingGovernance, Sender
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.attempt.attempt import exchange_whole
+from dragoman.attempt.reports import EventIds
+from dragoman.attempt.retrying import run_attempts
+from dragoman.canonical.blocks import ImageBlock, TextBlock
+from dragoman.canonical.ids import new_session_id, new_ulid
+from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.effects.outcomes import Broken, Replied, SendOutcome
+from dragoman.effects.response import ResponseDetails
+from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
+from dragoman.limits.reservation import Observe
+from dragoman.limits.use import MaxUse
+from dragoman.policy.errors import PolicyDeniedError
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.call_settings import read_call_settings
+from dragoman.runtime.governance import Governance
 from dragoman.runtime.providers import merge_providers
 from dragoman.runtime.transports import Transports
 from dragoman.session.identity import Pseudonyms, resolve_identity
+from dragoman.session.judge import Judge, Prompt
 from dragoman.transport.settings import Providers, seal_keys
 
 CONCURRENCY = 8
@@ -82,26 +96,10 @@ def embed(
     """
     identity = resolve_identity(user_id, team_id, pseudonyms)
     options = EmbeddingOptions(dimensions=dimensions, purpose=purpose, truncate=truncate, extra=extra or {})
-    call = _Call(
+    sending = _Call(
         model, inputs, options, resume, labels, identity, concurrency, client, providers, settings, asynchronous=False
     )
-    try:
-        carry_out(call.prepare())
-        if call.workers > 1:
-            with ThreadPoolExecutor(call.workers) as pool:
-                try:
-                    running = [pool.submit(contextvars.copy_context().run, call.work) for _ in range(call.workers)]
-                    for each in running:
-                        each.result()
-                except BaseException:
-                    call.waiting.clear()  # the pool waits for its threads
-                    raise
-        else:
-            call.work()
-        return carry_out(call.finish())
-    finally:
-        for transport in call.own_transports():
-            transport.close()
+    return drive(sending.run())
 
 
 async def embed_async(
@@ -125,19 +123,10 @@ async def embed_async(
     """`embed`, async."""
     identity = resolve_identity(user_id, team_id, pseudonyms)
     options = EmbeddingOptions(dimensions=dimensions, purpose=purpose, truncate=truncate, extra=extra or {})
-    call = _Call(
+    sending = _Call(
         model, inputs, options, resume, labels, identity, concurrency, client, providers, settings, asynchronous=True
     )
-    try:
-        await carry_out_async(call.prepare())
-        if call.workers:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(call.workers):
-                    group.create_task(call.work_async())
-        return await carry_out_async(call.finish())
-    finally:
-        for transport in call.own_transports():
-            await transport.close()
+    return await drive_async(sending.run())
 
 
 class _Call:
@@ -179,10 +168,13 @@ class _Call:
         self.waiting: list[tuple[int, list[int]]] = []
         """The requests that have not begun, the first one at the end: the numbers of their inputs."""
         transports, self._own = _transports(config, own, asynchronous=asynchronous)
-        self._governance = EmbeddingGovernance(
-            config, adapter, self._embedding, Sender(adapter, transports), frozenset(labels), identity
-        )
-        self._governance.check_policy(asynchronous=asynchronous)
+        self._governance = Governance(config, adapter, transports, identity=identity)
+        if not asynchronous:
+            self._governance.check_coroutines("embed_async, or an AsyncClient")
+        self._judge = Judge(config, adapter)
+        self._labels = frozenset(labels)
+        self._budgets = self._governance.new_budgets()
+        self._ids = EventIds(new_session_id(), f"turn_{new_ulid()}")
 
     @property
     def workers(self) -> int:
@@ -192,31 +184,56 @@ class _Call:
         """Judge the inputs, and split them into requests."""
         self._embedding.check(self._inputs, self._options)
         missing = [number for number, each in enumerate(self._vectors) if each is None]
-        judged, self._options = yield from self._governance.admit(self._inputs, missing, self._options)
-        plan = plan_requests(self._embedding, judged, self._options, missing, self._governance.max_request_tokens)
+        judged = yield from self._admit(missing)
+        plan = plan_requests(self._embedding, judged, self._options, missing, self._max_request_tokens)
         self._sent = plan.inputs
         self._record(plan.losses)
         self.waiting = list(enumerate(plan.requests))[::-1]
 
-    def work(self) -> None:
+    def run(self) -> Work[Embeddings]:
+        """Send all requests, several at a time, and return the vectors."""
+        try:
+            yield from self.prepare()
+            if self.waiting:
+                yield from self._governance.check_store()
+            yield Perform(self._send_all, self._send_all_async)
+            return (yield from self.finish())
+        finally:
+            for transport in [] if self._own is None else self._own.take_all():
+                yield call(transport.close)
+
+    def _send_all(self) -> None:
+        if self.workers <= 1:
+            drive(self._work())
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            try:
+                running = [
+                    pool.submit(contextvars.copy_context().run, drive, self._work()) for _ in range(self.workers)
+                ]
+                for each in running:
+                    each.result()
+            except BaseException:
+                self.waiting.clear()  # the pool waits for its threads
+                raise
+
+    async def _send_all_async(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.workers):
+                group.create_task(drive_async(self._work()))
+
+    def _work(self) -> Work[None]:
         """Send requests, one after the other, until none waits or one fails."""
         while (request := self._next()) is not None:
             try:
-                carry_out(self._send(*request))
-            except Exception as error:
-                self._fail(request[0], error)
-
-    async def work_async(self) -> None:
-        while (request := self._next()) is not None:
-            try:
-                await carry_out_async(self._send(*request))
+                yield from self._send(*request)
             except Exception as error:
                 self._fail(request[0], error)
 
     def finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
         try:
-            yield from self._governance.save(self._receipts)
+            yield from self._save()
             if self._errors:
                 raise self._errors[min(self._errors)]
         except DragomanError as error:
@@ -226,7 +243,7 @@ class _Call:
             raise
         vectors = [each for each in self._vectors if each is not None]
         losses = tuple(sorted(self._losses, key=lambda loss: loss.block_index))
-        log_losses(losses, session_id=self._governance.session_id, adapter=self._embedding.provider)
+        log_losses(losses, session_id=self._ids.session_id, adapter=self._embedding.provider)
         dimensions = len(vectors[0])
         return Embeddings(
             model=str(self._embedding.model_id),
@@ -238,10 +255,6 @@ class _Call:
             losses=losses,
             receipts=self._ordered_receipts,
         )
-
-    def own_transports(self) -> list[Any]:
-        """Return the transports of this call alone, to close them."""
-        return [] if self._own is None else self._own.take_all()
 
     @property
     def _ordered_receipts(self) -> tuple[Message, ...]:
@@ -258,15 +271,106 @@ class _Call:
         wire = self._embedding.to_wire(inputs, self._options)
         self._record(wire.losses)
 
-        def receive(receipt: Message) -> None:
-            self._receipts[request] = receipt
-
-        reply: EmbeddingReply = yield from self._governance.send(wire, inputs, self._options, receive)
+        reply = yield from self._fetch(request, wire, inputs)
         self._check_lengths(reply.vectors)
         for number, vector in zip(numbers, reply.vectors, strict=True):
             self._vectors[number] = vector
         reason = f"{self._embedding.model_id} reports that it cut the input"
         self._record(Loss(LossKind.TRUNCATED, "", numbers[each], reason, block_type="text") for each in reply.truncated)
+
+    def _admit(self, numbers: Iterable[int]) -> Work[list[EmbeddingInput]]:
+        """Return the inputs as they may be sent, and set the headers to send. Raises PolicyDeniedError, and
+        ConfigurationError if nothing in the client reads the labels."""
+        given, admitted = self._governance.client.options or AdapterOptions(), list(self._inputs)
+        for number in numbers:
+            each = self._inputs[number]
+            message = Message.user(each if isinstance(each, str) else [each])
+            prompt = Prompt(session_id=self._ids.session_id, messages=(message,), options=given, labels=self._labels)
+            try:
+                judged = yield from self._judge.prompt(prompt)
+            except PolicyDeniedError as denial:
+                self._governance.reports.deny(self._ids, denial)
+                raise
+            admitted[number], given = _judged_input(number, each, judged.messages), judged.options
+        self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
+        return admitted
+
+    @property
+    def _max_request_tokens(self) -> int | None:
+        """The tokens that one request may have, so that it fits into every limit of the client."""
+        limits = self._governance.client.limits
+        fitting = () if limits is None else (each for each in limits.limits if each.matches(self._governance.model))
+        return min((each.tokens for each in fitting if each.tokens), default=None)
+
+    def _fetch(self, request: int, wire: WireRequest, inputs: Sequence[EmbeddingInput]) -> Work[EmbeddingReply]:
+        """Send one request, attempt after attempt, and keep the receipt of what was billed."""
+        governance = self._governance
+        governance.client.lifetime.check()
+        tokens = self._estimate(inputs)
+        retries = governance.new_retries()
+        clock, started, reply = retries.timing.clock, None, EmbeddingReply([])
+
+        def latency_ms() -> int | None:
+            return None if started is None else max(round((clock() - started) * 1000), 0)
+
+        def read(response: WireResponse) -> SendOutcome:
+            nonlocal reply
+            error: ProviderError | None = None
+            try:
+                reply = self._embedding.from_wire_response(response, inputs, self._options)
+            except ProviderError as unusable:
+                error, reply = unusable, unusable.embedded or EmbeddingReply([])
+            self._receipts[request] = receipt = self._to_receipt(reply.usage, latency_ms())
+            if reply.usage is None:  # what was estimated counts
+                receipt = receipt.model_copy(update={"metadata": receipt.metadata.model_copy(update={"usage": None})})
+            details = ResponseDetails(response.status, response.headers)
+            return Replied(receipt, details) if error is None else Broken(error, receipt, False, details)
+
+        def exchange(observers: tuple[Observe, ...], _: object) -> Work[SendOutcome]:
+            nonlocal started
+            started = clock()
+            return exchange_whole(governance.send(wire, retries), read, observers)
+
+        def attempt() -> Work[SendOutcome]:
+            nonlocal started
+            started = None
+            use = MaxUse(governance.model, TokenUsage(input_tokens=tokens))
+            return governance.reports.follow(
+                self._ids, tokens, governance.attempt(exchange, lambda: use, self._budgets), latency_ms
+            )
+
+        yield from run_attempts(retries, attempt)
+        return reply
+
+    def _to_receipt(self, counted: TokenUsage | None, latency_ms: int | None) -> Message:
+        """Return a message without content, with the price. Without counts the price is unknown, unless it is free."""
+        governance = self._governance
+        usage = governance.prices.price(governance.model, counted or TokenUsage(), governance.now())
+        if counted is None and usage.cost_status is not CostStatus.FREE:
+            usage = Usage(unread=("usage",))
+        usage = usage.model_copy(update={"latency_ms": latency_ms})
+        metadata = MessageMetadata(
+            status=MessageStatus.COMPLETE, model=governance.model, provider=governance.adapter.provider, usage=usage
+        )
+        session_id = self._ids.session_id
+        return governance.identify(Message(role=Role.ASSISTANT, content=(), session_id=session_id, metadata=metadata))
+
+    def _estimate(self, inputs: Sequence[EmbeddingInput]) -> int:
+        """Return the estimated tokens, if anything needs them."""
+        client = self._governance.client
+        if client.limits is None and client.events is None and not self._budgets.accounts:
+            return 0
+        return self._embedding.estimate_tokens(inputs)
+
+    def _save(self) -> Work[None]:
+        """Save the receipts of the call as a session of its own, without content."""
+        store = self._governance.client.store
+        if store is None or not self._receipts:
+            return
+        billed = [self._receipts[number] for number in sorted(self._receipts)]
+        user_id, team_id = self._governance.identity
+        save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
+        yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
 
     def _check_lengths(self, vectors: Sequence[Vector]) -> None:
         """Raise MalformedReplyError if an earlier reply had vectors of another length."""
@@ -305,6 +409,16 @@ def _transports(
         return config.connections.transports(asynchronous=asynchronous), None
     created: Transports[Any] = Transports(merge_providers(config.providers or {}, own), asynchronous=asynchronous)
     return created, created
+
+
+def _judged_input(number: int, before: EmbeddingInput, messages: Sequence[Message]) -> EmbeddingInput:
+    """Return the input as a policy leaves it. Raises RequestError if it cannot be embedded any more."""
+    content = messages[-1].content if len(messages) == 1 else ()
+    if isinstance(before, str) and content and all(isinstance(block, TextBlock) for block in content):
+        return "".join(getattr(block, "text", "") for block in content)
+    if isinstance(before, ImageBlock) and content == (before,):
+        return before
+    raise RequestError(f"the policy changed input {number} in a way that cannot be embedded")
 
 
 def _digest(inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> str:

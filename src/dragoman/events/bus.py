@@ -1,7 +1,6 @@
 """The event bus. `emit` queues an event for every matching handler and returns at once."""
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,11 +13,12 @@ from pydantic import ValidationError
 from dragoman.adapter.errors import EventError, EventOverflowError
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.ids import new_ulid
+from dragoman.canonical.log import get_logger
 from dragoman.events.catalogue import CATALOGUE
 from dragoman.events.event import Actor, Event, Payload, Sensitivity, parse_word
 from dragoman.events.subscription import Filter, Handler, Subscription, running_loop
 
-logger = logging.getLogger("dragoman.events")
+logger = get_logger("dragoman.events")
 
 CAPACITY = 10_000
 _CLOSE_TIMEOUT = 5.0

@@ -89,12 +89,18 @@ class LlmCallFailed(Payload):
     latency_ms: Count | None = None
 
     @classmethod
-    def of(cls, model: str, error: ProviderError, *, latency_ms: int | None = None) -> Self:
+    def of(cls, model: str, error: Exception, *, latency_ms: int | None = None) -> Self:
+        """An error that is not a ProviderError, such as a missing key, is reported by its class name only."""
+        provider, name = model.partition(":")[0], type(error).__name__
+        if not isinstance(error, ProviderError):
+            return cls(
+                model=model, provider=provider, error_class="other", error_message_redacted=name, latency_ms=latency_ms
+            )
         details = (("status", error.status), ("code", error.code))
-        parts = [type(error).__name__, *(f"{name} {value}" for name, value in details if value is not None)]
+        parts = [name, *(f"{name} {value}" for name, value in details if value is not None)]
         return cls(
             model=model,
-            provider=model.partition(":")[0],
+            provider=provider,
             error_class=error.error_class,
             error_message_redacted=", ".join(parts).encode(errors="replace").decode(),
             retry_count=max(len(error.attempts) - 1, 0),

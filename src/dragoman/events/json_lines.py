@@ -1,7 +1,7 @@
 """Events as JSON lines: a handler that appends them to a file, and a reader."""
 
-import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -9,10 +9,14 @@ from typing import Self
 
 from dragoman.adapter.errors import EventError
 from dragoman.canonical.forks import ProcessLock
+from dragoman.canonical.log import get_logger
 from dragoman.events.catalogue import CATALOGUE
 from dragoman.events.event import Event, Payload, read_event
 
-logger = logging.getLogger("dragoman.events")
+logger = get_logger("dragoman.events")
+
+_UNSEEN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters outside ASCII, line separators, and what changes the order of text."""
 
 
 class JsonLines:
@@ -29,7 +33,9 @@ class JsonLines:
 
     def __call__(self, event: Event) -> None:
         """Append an event. Raises OSError if the line is not written, or only partly: the disk is full."""
-        line = event.to_json().encode(errors="replace") + b"\n"
+        # JSON leaves these as they are: some terminals obey them, and some readers end a line at them.
+        text = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", event.to_json())
+        line = text.encode(errors="replace") + b"\n"
         with self._lock:
             if not self._open:
                 raise OSError("the file of events is closed")

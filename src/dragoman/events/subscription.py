@@ -6,7 +6,6 @@ at a time; if it was subscribed outside a loop, it runs in a thread with a loop 
 
 import asyncio
 import inspect
-import logging
 import threading
 import time
 from collections import deque
@@ -16,10 +15,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dragoman.adapter.errors import mask_secrets
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.events.event import Actor, Event, Sensitivity
 
-logger = logging.getLogger("dragoman.events")
+logger = get_logger("dragoman.events")
 
 _POLL_INTERVAL = 0.5
 """Seconds between checks that a handler's event loop is still open."""

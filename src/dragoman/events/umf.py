@@ -4,17 +4,16 @@ UMF defines the payload of three events: messages, tool calls and tool results, 
 bus become ``system_signal`` or ``error``, which have no defined payload: theirs is the event itself.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dragoman.adapter.errors import EventError
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import Message, Role
 from dragoman.events.event import Event
 
-logger = logging.getLogger("dragoman.events")
+logger = get_logger("dragoman.events")
 
 _ERRORS = frozenset({"llm.call_failed", "tool.failed"})
 _ANY = "application/octet-stream"

@@ -46,9 +46,11 @@ def read_document(path: Path) -> bytes:
 
 
 def decode_text(data: str | bytes | bytearray) -> str:
-    """Decode bytes. Raises FormatError if they are not UTF-8."""
+    """Decode bytes. Raises FormatError if they are not UTF-8, or no text at all."""
     if isinstance(data, str):
         return data.removeprefix("\ufeff")
+    if not isinstance(data, (bytes, bytearray)):
+        raise FormatError(f"the document must be a text, not {kind_of(data)}")
     if data.startswith(_UTF_16):
         raise FormatError(_IS_UTF_16)
     try:
@@ -107,6 +109,15 @@ def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str
         if not isinstance(copied, dict):
             raise FormatError(f"an entry of {format_name} must be an object, not {kind_of(copied)}", path=path)
         yield path, copied
+
+
+def read_list(value: Any, path: str) -> list[Any]:
+    """Return a list of a document; null is an empty one. Raises FormatError if it is something else."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise FormatError(f"must be a list, not {kind_of(value)}", path=path)
+    return value
 
 
 def kind_of(value: Any) -> str:

@@ -14,6 +14,7 @@ from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
 from dragoman.formats.conversion import Conversion, Pieces, as_history
@@ -79,7 +80,7 @@ def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None =
     """Read one reply of a provider. Raises FormatError, with the path in the document."""
     native = copy_json_at(body, path)
     named = model or (native.get("model") if isinstance(native, dict) else None)
-    adapter = get_adapter(f"{provider}:{named if isinstance(named, str) and named else _UNNAMED}")
+    adapter = _named_adapter(provider, named if isinstance(named, str) and named else _UNNAMED, path)
     context = RequestContext(model=str(adapter.model_id), session_id="")
     try:
         return adapter.from_wire_response(WireResponse(200, wirejson.dumps(native), {}), context)
@@ -200,8 +201,17 @@ def _reads_thinking(model: str) -> bool:
 
 
 def _adapter(provider: str, model: str | None) -> Adapter:
-    named = get_adapter(f"{provider}:{model or _UNNAMED}")
+    named = _named_adapter(provider, model or _UNNAMED, "$")
     return named if model or not named.listed_models else get_adapter(f"{provider}:{named.listed_models[0]}")
+
+
+def _named_adapter(provider: str, model: str, path: str) -> Adapter:
+    """Return the adapter of a model that a document names. Raises FormatError if no model can have that name."""
+    adapter = adapter_class(provider)
+    try:
+        return adapter(ModelId.parse(f"{provider}:{model}")[1])
+    except ValueError as error:
+        raise FormatError(str(error)[:300], path=f"{path}.model") from None
 
 
 def _relabel_model(messages: list[Message], model: str, other: str) -> list[Message]:

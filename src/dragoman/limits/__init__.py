@@ -7,18 +7,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dragoman.limits.bounds import max_use
     from dragoman.limits.budget import Budget
     from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
     from dragoman.limits.limit import Limit
     from dragoman.limits.limits import Grant, Limits
+    from dragoman.limits.reservation import Governor, Reservation
+    from dragoman.limits.use import MaxUse, MeasureUse
 
-__all__ = ["Budget", "Grant", "Limit", "LimitReachedError", "Limits", "LimitsUnavailableError"]
+__all__ = [
+    "Budget",
+    "Governor",
+    "Grant",
+    "Limit",
+    "LimitReachedError",
+    "Limits",
+    "LimitsUnavailableError",
+    "MaxUse",
+    "MeasureUse",
+    "Reservation",
+    "max_use",
+]
 
 _EXPORTS = {
     "budget": ("Budget",),
     "errors": ("LimitReachedError", "LimitsUnavailableError"),
     "limit": ("Limit",),
     "limits": ("Grant", "Limits"),
+    "reservation": ("Governor", "Reservation"),
+    "bounds": ("max_use",),
+    "use": ("MaxUse", "MeasureUse"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 

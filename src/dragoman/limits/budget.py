@@ -1,28 +1,35 @@
-"""Budgets: what a session, a turn, a user or a team may spend, checked before each request and settled after it.
+"""Budgets: what a client, a session, a turn, a user or a team may spend. Each request is checked before it is sent.
 
-Before a request, its maximum cost is reserved: the estimated input and the maximum output, at the rates of the price
-table. The usage of the reply then replaces the reservation. Reservations count for all who share a budget, so two
-requests never pass a check that only one of them may pass.
+Before a request, its cost is reserved: the estimated input, and the output that it allows or a default, at the rates of
+the price table. A stream that exceeds the default reserves more while it runs. The usage of the reply then replaces the
+reservation. Reservations count for all who share a budget, so two requests never pass a check that only one of them may
+pass.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Literal, get_args
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
+from dragoman.adapter.contract import Prices
 from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, UnpricedModelError
+from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.forks import ProcessLock
-from dragoman.canonical.message import Message
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.effects.outcomes import SendOutcome
+from dragoman.limits.output import ReservedOutput
+from dragoman.limits.reservation import Reservation
+from dragoman.limits.settlement import is_billed, usage_of
+from dragoman.limits.use import MaxUse, MeasureUse
 
-logger = logging.getLogger("dragoman.budget")
+logger = get_logger("dragoman.budget")
 
-Per = Literal["session", "turn", "user", "team"]
+Per = Literal["client", "session", "turn", "user", "team"]
 _ZERO = Decimal(0)
+_KNOWN = (CostStatus.PRICED, CostStatus.FREE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +54,20 @@ NO_SPEND = Spend()
 
 
 class Budget:
-    """A limit in US dollars, in tokens, or both, for each ``session``, ``turn``, ``user`` or ``team``.
+    """A limit in US dollars, in tokens, or both, for each ``client``, ``session``, ``turn``, ``user`` or ``team``.
 
-    A turn is one `ask`, `stream` or `compact` with all its rounds of tools and all its attempts. Users and teams are
-    identified by the session's ``user_id`` and ``team_id``, as they are stored; share one Budget among all their
-    sessions, which may run in different threads. What a session spent before it was loaded counts. What a user or a
-    team spent in another program is added by `add_spend`; `Store.spent` has the numbers.
+    By default, a budget of a client is for the client, and one of a session is for the session. A client is one
+    `Client` object in one process, with everything that it sends; another process has a budget of its own. A turn is
+    one `ask`, `stream` or `compact` with all its rounds of tools and all its attempts. Users and teams are identified
+    by ``user_id`` and ``team_id``, as they are stored; whatever names none is refused before it starts. Share one
+    Budget among all their sessions, which may run in different threads. What a session spent before it was loaded
+    counts. What a client, a user or a team spent in another program is added by `add_spend`; `Store.spent` has the
+    numbers.
 
     Under a limit in dollars, a model without a known price is refused, unless ``allow_unpriced`` is set: its replies
-    then cost 0. Raises ConfigurationError without a limit, or for a negative one.
+    then cost 0. If the model that was asked has a price and its reply has none, such as one in a service tier that the
+    price table does not know, the reply is charged the model's price, as an estimate. Raises ConfigurationError without
+    a limit, or for a negative one.
     """
 
     def __init__(
@@ -63,7 +75,7 @@ class Budget:
         *,
         usd: Decimal | str | int | None = None,
         tokens: int | None = None,
-        per: Per = "session",
+        per: Per | None = None,
         allow_unpriced: bool = False,
     ) -> None:
         if usd is None and tokens is None:
@@ -74,7 +86,7 @@ class Budget:
             raise ConfigurationError("tokens must be a whole number")
         if isinstance(usd, float):
             raise ConfigurationError("usd must be a Decimal, an int or a string: a float is not exact")
-        if per not in get_args(Per):
+        if per is not None and per not in get_args(Per):
             raise ConfigurationError(f"per must be one of {', '.join(get_args(Per))}, not {per!r:.40}")
         try:
             self.usd = None if usd is None else Decimal(usd)
@@ -84,21 +96,31 @@ class Budget:
         if not usd_is_valid or (tokens is not None and tokens < 0):
             raise ConfigurationError("the limit of a budget must be at least 0")
         self.tokens = tokens
-        self.per: Per = per
+        self._per: Per | None = per
         self.allow_unpriced = allow_unpriced
         self._lock = ProcessLock()
         self._users: dict[str | None, BudgetAccount] = {}
+
+    @property
+    def per(self) -> Per:
+        """What the limit is for; ``session`` if nothing else is said and the budget is not one of a client."""
+        return self._per or "session"
+
+    def bind(self, per: Per) -> None:
+        """Set what the limit is for, unless that is set already."""
+        self._per = self._per or per
 
     def __repr__(self) -> str:
         limits = [f"usd={self.usd}"] * (self.usd is not None) + [f"tokens={self.tokens}"] * (self.tokens is not None)
         return f"Budget({', '.join(limits)}, per={self.per!r})"
 
-    def spend_of(self, user_id: str | None) -> Spend:
-        """Return what that user or team has spent under this budget, without requests in flight."""
+    def spend_of(self, user_id: str | None = None) -> Spend:
+        """Return what that user or team has spent under this budget, without requests in flight; None for the
+        client."""
         return self.account_for(user_id).spent
 
     def add_spend(self, user_id: str | None, *, usd: Decimal = _ZERO, tokens: int = 0) -> None:
-        """Add what that user or team spent elsewhere, e.g. in an earlier run of the program."""
+        """Add what that user or team spent elsewhere, e.g. in an earlier run of the program; None for the client."""
         account = self.account_for(user_id)
         with self._lock:
             account.spent += Spend(usd, tokens)
@@ -112,11 +134,12 @@ class Budget:
         if self.usd is not None and max_spend.unpriced and not self.allow_unpriced:
             raise UnpricedModelError(max_spend.model, self.per)
         with self._lock:
-            committed = account.spent + account.reserved
-            if self.usd is not None and committed.usd + max_spend.spent.usd > self.usd:
-                raise BudgetExceededError(self.per, "usd", self.usd, committed.usd, max_spend.spent.usd)
-            if self.tokens is not None and committed.tokens + max_spend.spent.tokens > self.tokens:
-                raise BudgetExceededError(self.per, "tokens", self.tokens, committed.tokens, max_spend.spent.tokens)
+            for unit, limit in (("usd", self.usd), ("tokens", self.tokens)):
+                spent, reserved, needed = (
+                    getattr(each, unit) for each in (account.spent, account.reserved, max_spend.spent)
+                )
+                if limit is not None and spent + reserved + needed > limit:
+                    raise BudgetExceededError(self.per, unit, limit, spent + reserved, needed, reserved)
             account.reserved += max_spend.spent
 
     def settle(self, account: "BudgetAccount", max_spend: "MaxSpend", actual: Spend) -> None:
@@ -127,7 +150,7 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class BudgetAccount:
-    """The spend and the reservations of one session, turn, user or team under one budget."""
+    """The spend and the reservations of one client, session, turn, user or team under one budget."""
 
     budget: Budget
     spent: Spend = NO_SPEND
@@ -141,8 +164,20 @@ class BudgetAccounts:
         self._budgets = tuple(budgets)
         self._session_accounts: dict[Budget, BudgetAccount] = {}
 
+    def check(self, user_id: str | None, team_id: str | None) -> None:
+        """Raise ConfigurationError if a budget is for users or teams, and none is named."""
+        names = {"user": user_id, "team": team_id}
+        for budget in self._budgets:
+            if names.get(budget.per, "") is None:
+                per = budget.per
+                raise ConfigurationError(
+                    f"a budget per {per} does not know who pays: give {per}_id, or use a budget per client"
+                )
+
     def for_turn(self, user_id: str | None, team_id: str | None, spent: Callable[[], Spend]) -> list[BudgetAccount]:
-        """Return the accounts of a new turn; ``spent`` returns what the session has spent so far."""
+        """Return the accounts of a new turn; ``spent`` returns what the session has spent so far. Raises as `check`
+        does."""
+        self.check(user_id, team_id)
         return [self._account(budget, user_id, team_id, spent) for budget in self._budgets]
 
     def _account(
@@ -150,6 +185,8 @@ class BudgetAccounts:
     ) -> BudgetAccount:
         if budget.per in ("user", "team"):
             return budget.account_for(user_id if budget.per == "user" else team_id)
+        if budget.per == "client":
+            return budget.account_for(None)
         if budget.per == "turn":
             return BudgetAccount(budget)
         if budget not in self._session_accounts:
@@ -159,38 +196,92 @@ class BudgetAccounts:
 
 @dataclass(frozen=True, slots=True)
 class MaxSpend:
-    """The maximum spend of a request. ``input_spend``: its input alone. ``unpriced``: some of the price is unknown."""
+    """The maximum spend of a request. ``input_spend``: its input alone. ``unpriced``: some of the price is unknown.
+    ``price`` returns what the model that is asked costs for a usage."""
 
     model: str
     spent: Spend
     input_spend: Spend
     unpriced: bool
+    price: Callable[[TokenUsage], Usage] | None = None
+
+    def charge(self, usage: Usage | None) -> Spend:
+        """Return what a reply is charged: its usage, or the estimated input if it reported none."""
+        if usage is None:
+            logger.warning("a reply of %s has no token counts: the budget counts its estimated input", self.model)
+            return self.input_spend
+        if usage.cost_usd is not None or self.price is None:
+            return Spend.of(usage)
+        counts = {name: getattr(usage, name) for name in TokenUsage.model_fields if name not in _NOT_COUNTS}
+        standard = self.price(TokenUsage.model_validate(counts))
+        usd = standard.cost_usd or _ZERO
+        if standard.cost_status not in _KNOWN:
+            usd = max(usd, self.spent.usd)
+        if usd:
+            logger.warning("a reply of %s has no known price: the budget counts $%s, an estimate", self.model, usd)
+        return Spend(usd, usage.total_tokens)
 
 
-@dataclass(slots=True, eq=False)
-class Reservation:
-    """The reserved spend of one request. The first of settle and release ends it; later calls do nothing."""
+_NOT_COUNTS = {"service_tier", "speed", "reported_total", "reported_cost_usd", "unread", "raw"}
+"""What a reply reports besides its counts. A tier and a speed may have no price; the standard one then counts."""
 
-    max_spend: MaxSpend | None = None
-    accounts: list[BudgetAccount] = field(default_factory=list)
 
-    def settle(self, usage: Usage | None) -> None:
-        """Replace the reservation by the usage. For a reply without usage, the estimated input counts."""
-        if self.max_spend is not None and usage is None:
-            logger.warning(
-                "a reply of %s has no token counts: the budget counts its estimated input", self.max_spend.model
-            )
-        self._end(Spend.of(usage) if usage is not None else self.max_spend.input_spend if self.max_spend else NO_SPEND)
+_NOTHING = MaxSpend("", NO_SPEND, NO_SPEND, unpriced=False)
+
+
+class BudgetReservation(Reservation):
+    """The maximum spend of one request, in each account that pays for it. ``output`` is what is reserved of it, and
+    ``price`` returns the maximum spend with so much output."""
+
+    def __init__(
+        self,
+        max_spend: MaxSpend = _NOTHING,
+        output: ReservedOutput | None = None,
+        price: Callable[[int], MaxSpend] | None = None,
+    ) -> None:
+        self._max_spend = max_spend
+        self._accounts: list[BudgetAccount] = []
+        if output is not None and price is not None and output.may_grow:
+            self.stage = partial(self._watch, output, price)
+
+    def add(self, account: BudgetAccount) -> None:
+        """Reserve in one more account. Raises BudgetExceededError."""
+        account.budget.reserve(account, self._max_spend)
+        self._accounts.append(account)
+
+    def _watch(
+        self, output: ReservedOutput, price: Callable[[int], MaxSpend], event: StreamEvent
+    ) -> Sequence[StreamEvent]:
+        """Reserve more if a stream exceeds what is reserved. Raises BudgetExceededError if a budget ends here."""
+        if not output.count(event):
+            return (event,)
+        more = price(output.tokens)
+        added = BudgetReservation(replace(more, spent=more.spent - self._max_spend.spent))
+        try:
+            for account in self._accounts:
+                added.add(account)
+        except BudgetExceededError as error:
+            added.release()
+            error.sent = True
+            raise
+        self._max_spend = more
+        return (event,)
+
+    def settle(self, outcome: SendOutcome) -> None:
+        """Replace the reservation by the usage of the reply, or by its estimated input if it reported none."""
+        if not self._accounts:
+            return
+        usage = usage_of(outcome)
+        is_charged = usage is not None or is_billed(outcome)
+        self._end(self._max_spend.charge(usage) if is_charged else NO_SPEND)
 
     def release(self) -> None:
-        """Release the reservation: nothing was billed."""
         self._end(NO_SPEND)
 
     def _end(self, actual: Spend) -> None:
-        accounts, self.accounts = self.accounts, []
+        accounts, self._accounts = self._accounts, []
         for account in accounts:
-            assert self.max_spend is not None
-            account.budget.settle(account, self.max_spend, actual)
+            account.budget.settle(account, self._max_spend, actual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,51 +292,38 @@ class Budgets:
     prices: Prices
     clock: Callable[[], datetime]
 
-    def reserve(
-        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> Reservation:
+    def reserve(self, measure: MeasureUse) -> BudgetReservation:
         """Reserve for one request, in all accounts or in none.
 
         Raises, before anything is sent, BudgetExceededError if an account has too little left, and UnpricedModelError
         if the price is unknown.
         """
         if not self.accounts:
-            return Reservation()
-        return self._reserve(self._estimate_max_spend(adapter, messages, tools, options))
-
-    def reserve_input(self, model: str, tokens: int) -> Reservation:
-        """As `reserve`, for a request without output, such as one for embeddings."""
-        if not self.accounts:
-            return Reservation()
-        priced = self.prices.price(model, TokenUsage(input_tokens=tokens), self.clock())
-        unpriced = priced.cost_status not in (CostStatus.PRICED, CostStatus.FREE)
-        return self._reserve(MaxSpend(model, Spend.of(priced), Spend.of(priced), unpriced))
-
-    def _reserve(self, max_spend: MaxSpend) -> Reservation:
-        reservation = Reservation(max_spend)
+            return BudgetReservation()
+        use, now = measure(), self.clock()
+        output = ReservedOutput(use)
+        price = partial(self._max_spend, use, now)
+        reservation = BudgetReservation(price(output.tokens), output, price)
         try:
             for account in self.accounts:
-                account.budget.reserve(account, max_spend)
-                reservation.accounts.append(account)
+                reservation.add(account)
         except BudgetExceededError:
             reservation.release()
             raise
         return reservation
 
-    def _estimate_max_spend(
-        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> MaxSpend:
-        if options.output_schema is not None:  # providers count a schema much like a tool
-            tools = [*tools, ToolDefinition(name="answer", input_schema=dict(options.output_schema))]
-        input_tokens = adapter.estimate_input_tokens(messages, tools)
-        output_tokens = adapter.output_limit(options)
-        # Input that is written to a cache costs more than plain input, and for an hour still more.
-        buckets = ["input_tokens"] if options.prompt_cache is None else ["cache_creation_input_tokens"]
-        if options.prompt_cache == "1h":
-            buckets.append("cache_creation_1h_input_tokens")
-        request = TokenUsage(**dict.fromkeys(buckets, input_tokens))
-        model, now = str(adapter.model_id), self.clock()
-        input_priced = self.prices.price(model, request, now)
-        priced = self.prices.price(model, request.model_copy(update={"output_tokens": output_tokens}), now)
-        unpriced = priced.cost_status not in (CostStatus.PRICED, CostStatus.FREE)
-        return MaxSpend(model, Spend.of(priced), Spend.of(input_priced), unpriced)
+    def _max_spend(self, use: MaxUse, now: datetime, output_tokens: int) -> MaxSpend:
+        """Return the maximum spend of a request with so much output."""
+        price = partial(self._price, use.model, now)
+        priced = price(replace(use, output_tokens=output_tokens).total)
+        input_priced = price(use.input) if output_tokens else priced
+        return MaxSpend(
+            use.model,
+            Spend.of(priced),
+            Spend.of(input_priced),
+            unpriced=priced.cost_status not in _KNOWN,
+            price=price,
+        )
+
+    def _price(self, model: str, now: datetime, usage: TokenUsage) -> Usage:
+        return self.prices.price(model, usage, now)

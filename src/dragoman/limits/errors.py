@@ -20,7 +20,8 @@ class LimitReachedError(RateLimitError):
     """
 
     error_class: ClassVar[str] = "limited"
+    sent = False
 
 
 class LimitsUnavailableError(DragomanError):
-    pass
+    sent = False

@@ -9,11 +9,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.replies.rate_limit_headers import Unit
 
-Unit = Literal["requests", "tokens"]
 _MICROSECONDS = 1_000_000
 _MAX_PATTERN = 1_024
 

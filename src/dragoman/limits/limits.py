@@ -3,16 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import Literal
 
-from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, ProviderError, RateLimitError
+from dragoman.adapter.replies.rate_limit_headers import read_remaining
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.counters import Adjustment, ClaimResult, LocalCounters, Notice
-from dragoman.limits.errors import LimitReachedError
+from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
 from dragoman.limits.limit import Bucket, Limit
-from dragoman.limits.rate_limit_headers import read_remaining
 from dragoman.limits.redis_counters import RedisCounters
+from dragoman.limits.use import MaxUse
 from dragoman.transport.retry import Timing
+
+logger = get_logger("dragoman.limits")
 
 _MAX_PAUSE = 3600.0
 """Seconds. A longer pause that a provider asks for is cut to this."""
@@ -80,11 +84,11 @@ class Limits:
         """Whether the counters are in this process, so that no call here waits for a network."""
         return self._local_counters is not None
 
-    def output_tokens(self, adapter: Adapter, options: AdapterOptions) -> int:
-        """Return the expected size of a reply to a request with these options, alternatives included."""
-        if options.max_output_tokens is None and self.reply_tokens is not None:
-            return self.reply_tokens * (options.n or 1)
-        return adapter.output_limit(options)
+    def expected_output(self, use: MaxUse) -> int:
+        """Return the expected tokens of a reply, alternatives included."""
+        if use.replies is not None and self.reply_tokens is not None:
+            return self.reply_tokens * use.replies
+        return use.output_tokens
 
     def reserve(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Reserve what a request needs of every matching limit, or nothing; do not wait.
@@ -136,14 +140,26 @@ class Limits:
                 raise
         return grant
 
-    def settle(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
+    def settle(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
         """Replace what was reserved by what was used: the tokens of a reply (None for no reply), and the number of
-        requests. Call it once for each grant."""
-        self._settle(_adjustments(grant, usage, requests), grant.at)
+        requests. Call it once for each grant.
 
-    async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
+        Return whether it was counted. The request was sent, and its reply matters more than its count: if the counters
+        cannot be reached, that is only logged.
+        """
+        try:
+            self._settle(_adjustments(grant, usage, requests), grant.at)
+        except LimitsUnavailableError as error:
+            return _log_uncounted(error)
+        return True
+
+    async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
         """As `settle`, without blocking the event loop."""
-        await self._settle_async(_adjustments(grant, usage, requests), grant.at)
+        try:
+            await self._settle_async(_adjustments(grant, usage, requests), grant.at)
+        except LimitsUnavailableError as error:
+            return _log_uncounted(error)
+        return True
 
     def release(self, grant: Grant) -> None:
         """Release the grant of a request that was never sent."""
@@ -155,19 +171,25 @@ class Limits:
 
     def observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """Apply what a provider reports: the remaining amount in the headers of a reply, or a rate-limit error with the
-        time to wait. This only ever delays requests."""
+        time to wait. This only ever delays requests. If the counters cannot be reached, that is only logged."""
         if notices := self._read_notices(model, headers_or_error):
             if self._local_counters is not None:
                 self._local_counters.apply_notices(notices)
-            else:
+                return
+            try:
                 self._redis.apply_notices(notices)
+            except LimitsUnavailableError as error:
+                _log_uncounted(error)
 
     async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """As `observe`, without blocking the event loop."""
         if self._local_counters is not None:
             self.observe(model, headers_or_error)
         elif notices := self._read_notices(model, headers_or_error):
-            await self._redis.apply_notices_async(notices)
+            try:
+                await self._redis.apply_notices_async(notices)
+            except LimitsUnavailableError as error:
+                _log_uncounted(error)
 
     def close(self) -> None:
         """Close the connections of sync calls; a later call opens new ones."""
@@ -250,6 +272,11 @@ class Limits:
         return [
             Notice(bucket.key, bucket.time_for(bucket.burst), pause, bucket.period) for bucket in self._buckets(model)
         ]
+
+
+def _log_uncounted(error: LimitsUnavailableError) -> Literal[False]:
+    logger.warning("the limits could not count a request: %s", error)
+    return False
 
 
 def _adjustments(grant: Grant, usage: TokenUsage | None, requests: int) -> list[Adjustment]:

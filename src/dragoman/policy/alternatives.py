@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from dragoman.canonical.message import Alternative, Message
-from dragoman.policy.runner import Steps
+from dragoman.effects.work import Work
 
 
 def judge_alternatives(
-    reply: Message, alternatives: Sequence[Alternative], judge: Callable[[Message], Steps[Message]]
-) -> Steps[Message]:
+    reply: Message, alternatives: Sequence[Alternative], judge: Callable[[Message], Work[Message]]
+) -> Work[Message]:
     """Return the judged reply with its alternatives as ``judge`` leaves them. If it denies one, the reply is denied."""
     judged: list[Alternative] = []
     for alternative in alternatives:

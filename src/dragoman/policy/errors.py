@@ -26,6 +26,10 @@ class TierViolation(PolicyError):  # noqa: N818 - the specification's word
         self.detail = detail
 
 
+_SENT = {"llm_input": False, "llm_output": True}
+"""Whether the request had been sent when a hook denied it."""
+
+
 class PolicyDeniedError(PolicyError):
     """A step was denied. ``hook`` names the step, ``plugin`` the plugin; ``code`` is for programs, ``reason`` for
     people.
@@ -37,6 +41,7 @@ class PolicyDeniedError(PolicyError):
     def __init__(self, hook: str, plugin: str, code: str, reason: str, description: str = "") -> None:
         super().__init__(f"{hook} is denied by {plugin}: {reason} ({code})")
         self.hook = hook
+        self.sent = _SENT.get(hook.rpartition(".")[2])
         self.plugin = plugin
         self.code = code
         self.reason = reason

@@ -12,11 +12,11 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.effects.work import Work, drive, drive_async
 from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
-from dragoman.policy.runner import Steps, run, run_async
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
 from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
@@ -99,13 +99,13 @@ class Pipeline:
         """Run the plugins of this hook; ``options`` are those of `steps`. Raises PolicyDeniedError if one denies the
         step, or fails and does not declare that it may.
         """
-        return run(self.steps(hook, message, extensions, **options))
+        return drive(self.steps(hook, message, extensions, **options))
 
     async def run_async(
         self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **options: Any
     ) -> PipelineResult:
         """As `run`, for an event loop."""
-        return await run_async(self.steps(hook, message, extensions, **options))
+        return await drive_async(self.steps(hook, message, extensions, **options))
 
     def steps(
         self,
@@ -116,7 +116,7 @@ class Pipeline:
         calls: Mapping[str, CalledTool] | None = None,
         partial: bool = False,
         already_seen: bool = False,
-    ) -> Steps[PipelineResult]:
+    ) -> Work[PipelineResult]:
         """Yield the plugin calls of this hook that have to be awaited, in turn, and return the result.
 
         Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
@@ -136,7 +136,7 @@ class Pipeline:
         final, visible = step_run.finish(), extensions if changed is None else changed
         if step_hook is Hook.LLM_OUTPUT and message.alternatives and self.has_plugins(step_hook):
 
-            def judge(answer: Message) -> Steps[Message]:
+            def judge(answer: Message) -> Work[Message]:
                 nonlocal visible
                 found = yield from self.steps(step_hook, answer, visible, calls=calls, already_seen=already_seen)
                 visible = found.extensions

@@ -1,6 +1,5 @@
 """One step on its way through the plugins of a pipeline: each result is checked, then merged, ignored or raised."""
 
-import logging
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
 from inspect import isawaitable
@@ -8,8 +7,10 @@ from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.context import UnreadableError
+from dragoman.effects.work import Work
 from dragoman.policy.data_policy import apply_data_labels
 from dragoman.policy.edit import apply_edit, drop_void_thinking
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
@@ -18,12 +19,12 @@ from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.merging import merge_extensions
 from dragoman.policy.object_access import check_access
 from dragoman.policy.plugin import Hook, Mode, OnError, PluginDeclaration, PluginResult, Violation
-from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps
+from dragoman.policy.plugin_calls import PluginCall, call, call_all, start_all
 from dragoman.policy.slots import Tier
 from dragoman.policy.step import Step, StepSource, new_step
 from dragoman.policy.unknown_parts import drop_unknown_parts
 
-logger = logging.getLogger("dragoman.policy")
+logger = get_logger("dragoman.policy")
 
 POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
 """The hooks at which data arrives and gets the labels of its data policy."""
@@ -113,11 +114,11 @@ class StepRun:
         self._next = position
         self.is_done = position == len(ordered) and not self._plugins.beside
 
-    def steps(self) -> Steps[None]:
+    def steps(self) -> Work[None]:
         """Yield the calls of the plugins that have to be awaited."""
         while self._next < len(self._ordered):
             declared, _ = self._ordered[self._next]
-            answer = yield PluginCall(declared, self._step(declared), self._pending)
+            answer = yield call(PluginCall(declared, self._step(declared), self._pending))
             self._pending = None
             self._next += 1
             self.apply_answer(declared, answer)
@@ -125,12 +126,12 @@ class StepRun:
         plugins = self._plugins
         if plugins.concurrent:
             before = self.source.extensions  # built once, before several threads read them
-            answers = yield ConcurrentCalls(tuple(PluginCall(each, self._step(each)) for each in plugins.concurrent))
+            answers = yield call_all([PluginCall(each, self._step(each)) for each in plugins.concurrent])
             for declared, answer in zip(plugins.concurrent, answers, strict=True):
                 self.apply_answer(declared, answer, before)
         if plugins.background and not self.source.partial:
             _ = self.source.extensions
-            yield BackgroundCalls(tuple(PluginCall(each, self._step(each)) for each in plugins.background))
+            yield start_all([PluginCall(each, self._step(each)) for each in plugins.background])
 
     def _step(self, declared: PluginDeclaration) -> Step:
         return new_step(self.source, declared.capabilities, declared.copies)

@@ -14,7 +14,8 @@ class CostLine:
     """``key``: the values that the group's replies share, in the given order; None for an unknown value.
 
     ``cost_usd`` is the sum of the known costs, and None, never 0, if none is known. ``statuses`` counts the replies by
-    status, ``unpriced`` by gap (buckets, tools, words without a price).
+    status, ``unpriced`` by gap (buckets, tools, words without a price). ``uncounted`` is the number of replies of which
+    the provider reported no tokens.
     """
 
     key: tuple[str | None, ...]
@@ -24,6 +25,13 @@ class CostLine:
     cost_usd: Decimal | None = None
     statuses: Mapping[CostStatus, int] = field(default_factory=dict)
     unpriced: Mapping[str, int] = field(default_factory=dict)
+    uncounted: int = 0
+
+    def describe_tokens(self, count: int) -> str:
+        """Return a number of tokens as text: what no provider reported is said, and not shown as 0."""
+        if self.uncounted and self.uncounted == self.replies:
+            return "not reported"
+        return f"{'at least ' if self.uncounted else ''}{count:,}"
 
     @property
     def status(self) -> CostStatus:
@@ -38,6 +46,8 @@ class CostLine:
     def __str__(self) -> str:
         """Format the cost to the millionth of a dollar. Unknown is spelled out, never shown as 0."""
         if self.cost_usd is None:
+            if self.replies and self.uncounted == self.replies:
+                return "unknown: no tokens reported"
             return "unknown" if self.replies else "$0"
         if self.status is CostStatus.FREE:
             return "free"
@@ -47,7 +57,7 @@ class CostLine:
 def cost_line(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
     """Return the line of one reply. Without token counts, the cost is unknown."""
     if usage is None:
-        return CostLine(key, 1, statuses={CostStatus.UNPRICED: 1})
+        return CostLine(key, 1, statuses={CostStatus.UNPRICED: 1}, uncounted=1)
     return CostLine(
         key,
         1,
@@ -56,6 +66,7 @@ def cost_line(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
         usage.cost_usd,
         {usage.cost_status: 1},
         dict.fromkeys(usage.unpriced, 1),
+        usage.uncounted_replies or 0,
     )
 
 
@@ -78,7 +89,7 @@ def sum_lines(lines: Iterable[CostLine]) -> CostLine:
 
 class _Sum:
     def __init__(self) -> None:
-        self._replies = self._prompt = self._output = 0
+        self._replies = self._prompt = self._output = self._uncounted = 0
         self._cost: Decimal | None = None
         self._statuses: Counter[CostStatus] = Counter()
         self._unpriced: Counter[str] = Counter()
@@ -87,6 +98,7 @@ class _Sum:
         self._replies += line.replies
         self._prompt += line.prompt_tokens
         self._output += line.output_tokens
+        self._uncounted += line.uncounted
         if line.cost_usd is not None:
             self._cost = line.cost_usd if self._cost is None else EXACT.add(self._cost, line.cost_usd)
         self._statuses.update(line.statuses)
@@ -94,5 +106,6 @@ class _Sum:
 
     def line(self, key: tuple[str | None, ...]) -> CostLine:
         return CostLine(
-            key, self._replies, self._prompt, self._output, self._cost, dict(self._statuses), dict(self._unpriced)
-        )
+            key, self._replies, self._prompt, self._output, self._cost, dict(self._statuses), dict(self._unpriced),
+            self._uncounted,
+        )  # fmt: skip

@@ -40,7 +40,7 @@ class ProviderPrices:
                     self._models.append((_rule(model), defaults | model))
         except FORMAT_ERRORS as error:
             raise ConfigurationError(f"the prices of {name}: {error!s:.400}") from None
-        self._surcharges = tuple(surcharges)
+        self.surcharges = tuple(surcharges)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -54,9 +54,12 @@ class ProviderPrices:
                 return self._read(raw)
         return None
 
-    def sell(self, row: PriceRow) -> PriceRow:
-        """Return a row of another provider as this one sells the model: tools that it prices itself cost its price."""
-        return replace(row, tools={**row.tools, **self._tools}) if self._tools else row
+    def sell(self, model: PricedModel) -> PricedModel:
+        """Return a model of another provider as this one sells it: tools that it prices itself cost its price, and its
+        own surcharges apply. Its prices for the variants are unknown, so they are left out."""
+        standard = (row for row in model.rows if row.variant is None)
+        rows = tuple(replace(row, tools={**row.tools, **self._tools}) if self._tools else row for row in standard)
+        return PricedModel(model.id, rows, self._surcharges_of(model.id))
 
     def all_models(self) -> Iterator[PricedModel]:
         """Yield every model with its rows."""
@@ -64,9 +67,12 @@ class ProviderPrices:
 
     def _read(self, raw: Mapping[str, Any]) -> PricedModel:
         try:
-            return PricedModel(raw["id"], tuple(self._rows(raw)), self._surcharges)
+            return PricedModel(raw["id"], tuple(self._rows(raw)), self._surcharges_of(raw["id"]))
         except FORMAT_ERRORS as error:
             raise ConfigurationError(f"the prices of {self.name}:{raw['id']}: {error!s:.400}") from None
+
+    def _surcharges_of(self, model_id: str) -> tuple[Surcharge, ...]:
+        return tuple(filter(None, (each.of_model(model_id.lower()) for each in self.surcharges)))
 
     def _rows(self, raw: Mapping[str, Any]) -> Iterator[PriceRow]:
         source, checked = raw.get("source"), raw.get("checked")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.rows import PriceRow, Rate, Surcharge
+from dragoman.pricing.rows import VARIANTS, PriceRow, Rate, Surcharge
 
 # Wide enough for every product of a rate and a count, so nothing is rounded, whatever the caller's decimal context.
 EXACT = Context(prec=80)
@@ -76,25 +76,39 @@ class PricedModel:
         row = self.rows[standard]
         if not (row.rates or row.request or row.free):
             return NO_QUOTE
+        index, factor = standard, None
         is_standard = not batch and usage.service_tier in _STANDARD and usage.speed in _STANDARD
-        variants = () if is_standard else _stated_variants(usage, batch)
-        index = standard
-        if variants and not row.free:
-            found = self._index(at, variants[0]) if len(variants) == 1 else None
-            if found is None:
-                return Quote(tools=row.tools, unknown=", ".join(f"{kind}={value}" for kind, value in variants))
-            index = found
-        factor: Decimal | None = None
-        for surcharge in self._surcharges:
-            value = (usage.raw or {}).get(surcharge.field)
-            if isinstance(value, str) and value not in surcharge.standard:
-                if value not in surcharge.factors:
-                    return Quote(tools=row.tools, unknown=f"{surcharge.field}={value}")
-                factor = EXACT.multiply(factor or Decimal(1), surcharge.factors[value])
+        if not (is_standard and usage.terms is None) or self._surcharges:
+            words = {} if row.free else dict(_stated_variants(usage, batch))
+            if len(words) == 1 and (found := self._index(at, *words.items())) is not None:
+                index, words = found, {}
+            if usage.terms and not row.free:
+                words |= usage.terms
+            factor = self._take_factors(words, usage.raw or {})
+            if words:
+                return Quote(tools=row.tools, unknown=", ".join(f"{name}={value}" for name, value in words.items()))
         key = (standard, index, factor)
         if (quote := self._quotes.get(key)) is None:
             quote = self._quotes[key] = _quote(row, self.rows[index], factor)
         return quote
+
+    def _take_factors(self, words: dict[str, str], raw: Mapping[str, Any]) -> Decimal | None:
+        """Return the product of the surcharges on the words and on fields of a usage object; None for the standard
+        price. What has a price is removed from the words, and what has none stays, or is added."""
+        factor: Decimal | None = None
+        for surcharge in self._surcharges:
+            name = surcharge.field
+            value = words.get(name) or (None if name in VARIANTS else raw.get(name))
+            if not isinstance(value, str):
+                continue
+            if value in surcharge.factors:
+                factor = EXACT.multiply(factor or Decimal(1), surcharge.factors[value])
+                words.pop(name, None)
+            elif value in surcharge.standard:
+                words.pop(name, None)
+            else:
+                words[name] = value
+        return factor
 
     def _index(self, at: datetime, variant: tuple[str, str] | None) -> int | None:
         for index, row in enumerate(self.rows):

@@ -5,10 +5,12 @@ calls of the provider's tools. Source: docs/reference/pricing.md#rows.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
+
+from dragoman.pricing.match import matches, read_rule
 
 TOKEN_RATES = (
     "input",
@@ -104,11 +106,28 @@ class PriceRow:
 
 @dataclass(frozen=True, slots=True)
 class Surcharge:
-    """A factor on all token rates, selected by a field of the provider's usage object, such as ``inference_geo``."""
+    """A factor on all token rates, selected by a word of the reply or of its request.
+
+    ``field`` is ``service_tier``, ``speed`` or ``processing`` (where no variant of the model has the word), a term of
+    the request (`TokenUsage.terms`), or a field of the provider's usage object, such as ``inference_geo``.
+    """
 
     field: str
     standard: frozenset[str]
     factors: Mapping[str, Decimal]
+    source: str = ""
+    models: Mapping[str, Any] | None = None
+    """The rule of the models that have it; None: all."""
+    exempt: Mapping[str, Any] | None = None
+    """The rule of the models that cost the standard price whatever the word."""
+
+    def of_model(self, name: str) -> "Surcharge | None":
+        """Return the surcharge of a model, by its name in lower case; None if it has none."""
+        if self.models is not None and not matches(self.models, name):
+            return None
+        if self.exempt is not None and matches(self.exempt, name):
+            return replace(self, factors=dict.fromkeys(self.factors, Decimal(1)))
+        return self
 
 
 def read_row(raw: Mapping[str, Any], tools: Mapping[str, Decimal], **common: Any) -> PriceRow:
@@ -133,10 +152,14 @@ def read_row(raw: Mapping[str, Any], tools: Mapping[str, Decimal], **common: Any
 
 def read_surcharge(raw: Mapping[str, Any]) -> Surcharge:
     """Read a surcharge. Raises ValueError."""
+    if unknown := raw.keys() - {"field", "standard", "factors", "source", "models", "exempt"}:
+        raise ValueError(f"surcharge: unknown: {', '.join(sorted(unknown))}")
+    rules = {name: read_rule(raw[name]) for name in ("models", "exempt") if name in raw}
     try:
-        return Surcharge(raw["field"], frozenset(raw["standard"]), read_amounts(raw["factors"]))
+        field, standard, factors = raw["field"], frozenset(raw["standard"]), read_amounts(raw["factors"])
     except KeyError as missing:
         raise ValueError(f"surcharge: {missing} is missing") from None
+    return Surcharge(field, standard, factors, raw.get("source", ""), **rules)
 
 
 def read_amounts(raw: Mapping[str, Any]) -> dict[str, Decimal]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.billing import apply_quote
 from dragoman.pricing.match import with_dashed_date, without_date
@@ -29,7 +29,7 @@ from dragoman.pricing.table_files import (
     read_toml,
 )
 
-logger = logging.getLogger("dragoman.pricing")
+logger = get_logger("dragoman.pricing")
 
 # The overlay's own keys; all others are providers.
 _OVERLAY_KEYS = ("checked", "accepted")
@@ -217,8 +217,6 @@ class PriceTable:
     def _search(self, model_id: str) -> PricedModel | None:
         """Search the provider's own models, then those that it resells; for each, a name with a compact date comes
         after the name as it is, and the name without its date last.
-
-        A reseller's prices for the variants are unknown, so variants of resold models are left out.
         """
         provider, _, name = model_id.partition(":")
         if provider in self._routers and ":" in name:
@@ -233,9 +231,7 @@ class PriceTable:
                 return found
             for other in filter(None, map(self.provider, prices.fallback)):
                 if found := other.find(spelling):
-                    return PricedModel(
-                        found.id, tuple(map(prices.sell, (row for row in found.rows if row.variant is None)))
-                    )
+                    return prices.sell(found)
         return None
 
     @cached_property

@@ -10,7 +10,6 @@ The rules (docs/reference/routing-and-events.md#availability):
 A call counts once, however often it was tried, so that a call which uses up its retries changes nothing by itself.
 """
 
-import logging
 from bisect import insort
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,8 +17,9 @@ from typing import Literal
 
 from dragoman.adapter.errors import DragomanError, NetworkError, NotFoundError, ProviderError, StreamTruncatedError
 from dragoman.canonical.forks import ProcessLock
+from dragoman.canonical.log import get_logger
 
-logger = logging.getLogger("dragoman.routing")
+logger = get_logger("dragoman.routing")
 
 _COUNTED_CLASSES = frozenset({"rate_limit", "auth", "server_error", "network", "other"})
 """Error classes that count against the provider; the others are faults of the request."""

@@ -21,7 +21,7 @@ class RouterConfiguration(FrozenModel):
     workspace_default: Text | None = None
     global_default: Text | None = None
     min_confidence: Decimal = Field(default=Decimal("0.5"), ge=0, le=1)
-    mentions: bool = True
+    mentions: bool = False
 
 
 def read_toml(text: str) -> dict[str, Any]:

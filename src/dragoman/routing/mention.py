@@ -1,4 +1,5 @@
-"""A mention such as ``@sonnet`` at the start of a prompt chooses the model of this one message.
+"""A mention such as ``@sonnet`` at the start of a prompt chooses the model of this one message, if the router reads
+mentions.
 
 The mention begins the text and ends at white space or with the text. An e-mail address, a handle with a server, or a
 name later in the text is ordinary text. The mention is removed before sending. ``\\@sonnet`` is literal: only the

@@ -37,7 +37,7 @@ class RouteRequest:
     """
 
     text: str = ""
-    """The user's text in this turn, which may begin with a mention of a model."""
+    """The user's text in this turn, which may begin with a mention of a model if the router reads mentions."""
     override: str | None = None
     sticky: str | None = None
     delegate: str | None = None

@@ -4,7 +4,6 @@ The router collects proposals for a turn's model in a fixed order and picks the 
 turn does not start: it never chooses a model that was not proposed. There is no I/O, and the clock is a parameter.
 """
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -29,7 +28,7 @@ from dragoman.adapter.errors import (
     UnknownProviderError,
 )
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing.aliases import Aliases
@@ -41,7 +40,7 @@ from dragoman.routing.request import ModelFacts, Recommendation, Recommender, Ro
 from dragoman.routing.rules import Rule, named_labels
 from dragoman.routing.validation import RefusalReason, find_refusals
 
-logger = logging.getLogger("dragoman.routing")
+logger = get_logger("dragoman.routing")
 
 _MAX_REASON_CHARS = 300
 
@@ -49,8 +48,9 @@ _MAX_REASON_CHARS = 300
 class Router:
     """Picks the model of a turn. Threads and sessions may share one: its only state between turns is the availability.
 
-    ``aliases`` override the bundled ones. ``recommender`` counts from ``min_confidence`` on. With ``mentions`` off,
-    ``@sonnet`` is ordinary text: turn them off if the text comes from people who may not choose the model.
+    ``aliases`` override the bundled ones. ``recommender`` counts from ``min_confidence`` on. With ``mentions``,
+    ``@sonnet`` at the start of a text chooses the model of that message: turn them on only if whoever writes the text
+    may choose any model, at any price and address.
     ``find`` returns the facts of a model and raises ConfigurationError if it cannot be used here, e.g. MissingKeyError.
     ``prices`` are used only for rules on cost.
 
@@ -68,7 +68,7 @@ class Router:
         recommender: Recommender | None = None,
         min_confidence: float = 0.5,
         availability: Availability | None = None,
-        mentions: bool = True,
+        mentions: bool = False,
         find: Callable[[str], ModelFacts] = get_adapter,
         prices: Prices | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -100,12 +100,16 @@ class Router:
         """Return a router from what `configuration` returned; otherwise as `from_toml`."""
         return cls(**(read_mapping(policy) | settings))
 
-    def without_mentions(self) -> Self:
-        """Return a router that takes a mention for ordinary text: for texts of people who may not choose the model. It
-        shares the availability."""
+    def with_mentions(self, mentions: bool = True) -> Self:
+        """Return a router that reads mentions, for texts of people who may choose the model. It shares the
+        availability."""
         changed = copy(self)
-        changed._mentions = False
+        changed._mentions = mentions
         return changed
+
+    def without_mentions(self) -> Self:
+        """Return a router that takes a mention for ordinary text. It shares the availability."""
+        return self.with_mentions(False)
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -159,8 +163,8 @@ class Router:
     def labels_allow(self, model: str, request: RouteRequest) -> bool:
         """Return whether content with the request's labels may go to that model.
 
-        For each of the labels that a rule names, a rule that names it has to match and to choose the model. For
-        programs that name the model themselves, such as a bulk run: a session asks `choose`.
+        For each of the labels that a rule names, a rule that names it has to match and to choose the model. Each
+        attempt is checked when it leaves (`dragoman.attempt.labels`), whoever chose its model.
         """
         resolved = self.aliases.resolve(model)
         known = {rule.name: named_labels(rule.when) & request.labels for rule in self.rules}

@@ -142,8 +142,8 @@ def named_labels(when: When) -> frozenset[str]:
 def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
     """Return one rule for each model of the table, which lists models by label, the first choice first.
 
-    The rules send labelled content to the models that may see it. Users may still ask for another model, which goes
-    before any rule: `dragoman.policy.plugins.LabelledModels`, with the same table, stops such a request.
+    The rules send labelled content to the models that may see it. No other model gets it, whoever asks for that model:
+    a request to one is refused with PolicyDeniedError before it is sent.
 
     A rule matches a turn with one of its model's labels and with no label that does not list the model: content with
     several labels goes to a model that all of them list. Labels outside the table are ignored. Models are ids or

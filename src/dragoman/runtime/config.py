@@ -1,6 +1,6 @@
 """ClientConfig: what holds for every session, question, bulk run and batch of a client."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 
@@ -90,7 +90,7 @@ class ClientConfig:
     limits: "Limits | None" = None
     """Delay each request until it may start."""
     budgets: Iterable[Budget] = ()
-    """What may be spent. The budgets of a session count as well."""
+    """What may be spent, by default by the client in all. The budgets of a session count as well."""
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
     store: SessionStore | None = None
@@ -101,6 +101,8 @@ class ClientConfig:
     """Receives each attempt of a request to any provider as it went over the wire, without secrets, for debugging."""
     connections: ConnectionState = field(init=False, repr=False, compare=False)
     lifetime: Lifetime = field(init=False, repr=False, compare=False)
+    on_billed: Callable[[Any], None] | None = field(default=None, init=False, repr=False, compare=False)
+    """Receives each reply that was billed, for `Client.cost`; set by the client."""
     plain_session: Any = field(default=None, init=False, repr=False, compare=False)
     """The settings of sessions that have none of their own, made by the first of them."""
 
@@ -115,7 +117,7 @@ class ClientConfig:
         url = settings.pop("store") if isinstance(self.store, str) else None
         check_settings(settings)
         object.__setattr__(self, "providers", _with_hook(read_providers(self.providers), self.on_exchange))
-        object.__setattr__(self, "budgets", read_budgets(self.budgets))
+        object.__setattr__(self, "budgets", read_budgets(self.budgets, "client"))
         object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
         if url is not None:  # opened last: nothing can fail after it
             from dragoman.store import Store
@@ -166,7 +168,7 @@ class ClientConfig:
                 merged[name] = getattr(self, name)
         budgets = merged.get("budgets", ())
         check_settings({"budgets": budgets})
-        merged["budgets"] = (*self.budgets, *read_budgets(budgets))
+        merged["budgets"] = (*self.budgets, *read_budgets(budgets, "session"))
         return merged
 
 

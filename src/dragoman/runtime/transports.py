@@ -27,7 +27,7 @@ class Transports(Generic[TransportT]):
         provider = adapter.provider
         if provider not in self._open:
             # The timeout is passed with each request.
-            settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
+            settings = {name: value for name, value in self._providers.get(provider, {}).items() if name != "timeout"}
             transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
             return self._open.setdefault(provider, transport)
         return self._open[provider]
@@ -42,31 +42,28 @@ class Transports(Generic[TransportT]):
         except DragomanError:  # raised again when the request is sent, as the outcome of its attempt
             make = None
         if make is not None:
-            state: RetryState = make(adapter, self._timeout(adapter))
+            state: RetryState = make(adapter, self.timeout(adapter))
             return state
-        settings = self._settings(adapter.provider)
+        settings = self._providers.get(adapter.provider, {})
         policy, timing = settings.get("retry") or RetryPolicy(), settings.get("timing") or Timing()
-        return RetryState(policy, self._quotas[adapter.provider], timing, self._timeout(adapter) or math.inf)
+        return RetryState(policy, self._quotas[adapter.provider], timing, self.timeout(adapter) or math.inf)
 
     def arguments(self, adapter: Adapter, retries: RetryState) -> dict[str, Any]:
         """Return the keyword arguments for one attempt through the adapter's transport."""
         if hasattr(self.get(adapter), "new_retries"):
             return {"retries": retries}
-        return {"timeout": self._timeout(adapter)}
+        return {"timeout": self.timeout(adapter)}
 
     def take_all(self) -> list[TransportT]:
         """Return the transports that are open, for their owner to close. The next request opens new ones."""
         opened, self._open = list(self._open.values()), {}
         return opened
 
-    def _timeout(self, adapter: Adapter) -> float | None:
+    def timeout(self, adapter: Adapter) -> float | None:
         """Return the seconds for a request; None leaves it to the transport. A timeout setting of None means
         infinite."""
-        settings = self._settings(adapter.provider)
+        settings = self._providers.get(adapter.provider, {})
         if "timeout" not in settings:
             return None
         timeout: float | None = settings["timeout"]
         return math.inf if timeout is None else timeout
-
-    def _settings(self, provider: str) -> Mapping[str, Any]:
-        return self._providers.get(provider, {})

@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools.base import ServerTool
-from dragoman.limits.budget import Budget
+from dragoman.limits.budget import Budget, Per
 from dragoman.tools.tool import Tool
 from dragoman.tools.toolbox import is_toolset
 
@@ -46,6 +46,10 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
             _check_list(name, value)
             for each in value:
                 _check_callable(name, each)
+        elif name == "governors":
+            _check_list(name, value)
+            for each in value:
+                _check_callable(f"{name}: reserve", getattr(each, "reserve", None))
         elif value is None:
             continue
         elif name in _CLASSES:
@@ -81,12 +85,14 @@ def _check_list(name: str, value: Any, *element_classes: type) -> None:
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
 
 
-def read_budgets(budgets: Iterable[Any]) -> tuple[Budget, ...]:
-    """Return the budgets of a list. Raises ConfigurationError if one of them is not a Budget."""
+def read_budgets(budgets: Iterable[Any], per: Per) -> tuple[Budget, ...]:
+    """Return the budgets of a list; those that do not say what they are for are ``per`` that. Raises ConfigurationError
+    if one of them is not a Budget."""
     found = tuple(budgets)
     for index, each in enumerate(found):
         if not isinstance(each, Budget):
             raise ConfigurationError(f"budgets[{index}] must be a Budget, such as Budget(usd=1), not {_describe(each)}")
+        each.bind(per)
     return found
 
 

@@ -2,37 +2,32 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.operations.service_api import FileContent, ProviderFile, ProviderModel, ServiceApi
-from dragoman.adapter.operations.steps import Steps, drive, drive_async
 from dragoman.adapter.registry import get_adapter
-from dragoman.batch.governance import Work, carry_out, carry_out_async
-from dragoman.batch.judge import BatchJudge
-from dragoman.batch.requests import PreparedRequest
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.effects.work import Work, call, drive, drive_async, in_thread
 from dragoman.runtime.call_settings import read_call_settings
+from dragoman.runtime.governance import Governance
 from dragoman.runtime.providers import merge_providers
+from dragoman.runtime.transports import Transports
 from dragoman.services.content import Prompt, apply_judgement, read_file, to_block, to_messages
-from dragoman.session.middleware.policy_hooks import perform
+from dragoman.session.judge import Judge
+from dragoman.session.judge import Prompt as JudgedPrompt
 from dragoman.tools.tool import Tool
 from dragoman.tools.toolbox import Toolbox
-from dragoman.transport import AsyncTransport, RetryPolicy, Transport, transport_for
 from dragoman.transport.settings import Providers, seal_keys
 
-T = TypeVar("T")
-TransportT = TypeVar("TransportT", bound=Transport | AsyncTransport)
 
-
-class _Services(Generic[TransportT]):
+class _Services:
     """The shared part of the sync and the async driver."""
 
     _asynchronous: bool
@@ -56,37 +51,29 @@ class _Services(Generic[TransportT]):
         self.adapter = get_adapter(model)
         provider = self.adapter.provider
         config, own = read_call_settings(provider, client, providers, settings)
-        self._lifetime = config.lifetime
         if self.adapter.services is None:
             raise ConfigurationError(f"{self.adapter.model_id}: its adapter supports no services")
         self._api: ServiceApi = self.adapter.services
         self.losses: tuple[Loss, ...] = ()
         """What the request that was counted last could not hold."""
         self._options = options or config.options or AdapterOptions()
-        if not self._asynchronous and config.policy is not None and (names := config.policy.async_names):
-            raise ConfigurationError(f"{', '.join(names)}: coroutines need AsyncServices")
-        self._judge = None if config.policy is None and config.router is None else BatchJudge(config, self.adapter)
-        self._settings = merge_providers(config.providers or {}, own).get(provider, {})
-        self._transport: TransportT = self._create_transport()
+        transports: Transports[Any] = Transports(
+            merge_providers(config.providers or {}, own), asynchronous=self._asynchronous
+        )
+        self._governance = Governance(config, self.adapter, transports)
+        if not self._asynchronous:
+            self._governance.check_coroutines("AsyncServices")
+        self._judge = Judge(config, self.adapter)
 
     @property
     def offers(self) -> frozenset[str]:
         """The services that the provider has: ``count_tokens``, ``files``, ``models``."""
         return self._api.offers
 
-    def _create_transport(self, **changes: Any) -> TransportT:
-        created: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **{**self._settings, **changes})
-        transport: TransportT = created
-        return transport
-
-    def _upload_transport(self) -> TransportT:
-        """A second attempt could store a second file."""
-        return self._create_transport(retry=RetryPolicy(max_retries=0))
-
     def _count(
         self, prompt: Prompt, system: str | None, tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"]
-    ) -> Work[Steps[int]]:
-        self._lifetime.check()
+    ) -> Work[int]:
+        self._governance.client.lifetime.check()
         definitions = _definitions(tools)
         request = yield from self._judged(to_messages(prompt, system), definitions)
         context = RequestContext.for_model(str(self.adapter.model_id), prices=None)
@@ -94,35 +81,36 @@ class _Services(Generic[TransportT]):
         wire = self.adapter.to_wire(request.messages, request.tools, options)
         log_losses(wire.losses, session_id=context.session_id, adapter=self.adapter.provider)
         self.losses = wire.losses
-        return self._api.count_tokens(wire)
+        return (yield from self._governance.run(self._api.count_tokens(wire)))
 
-    def _upload(self, file: FileContent) -> Work[Steps[ProviderFile]]:
-        self._lifetime.check()
-        if self._judge is not None:
+    def _upload(self, source: str | Path | bytes, name: str | None, media_type: str | None) -> Work[ProviderFile]:
+        self._governance.client.lifetime.check()
+        file: FileContent = yield in_thread(read_file, source, name, media_type)
+        if self._governance.client.policy is not None or self._governance.client.router is not None:
             block = to_block(file)
-            request = yield from self._judged((Message.user([block]),), ())
-            file = apply_judgement(file, block, request.messages)
-        return self._api.upload(file)
+            judged = yield from self._judged((Message.user([block]),), ())
+            file = apply_judgement(file, block, judged.messages)
+        # A second attempt could store a second file.
+        return (yield from self._governance.run(self._api.upload(file), once=True))
 
-    def _judged(self, messages: tuple[Message, ...], tools: Iterable[ToolDefinition]) -> Work[PreparedRequest]:
+    def _judged(self, messages: tuple[Message, ...], tools: Iterable[ToolDefinition]) -> Work[JudgedPrompt]:
         """Return what may be sent. Raises PolicyDeniedError."""
-        name = new_session_id()
-        request = PreparedRequest(
-            custom_id=name,
-            wire_id=name,
-            session_id=name,
-            messages=messages,
-            tools=tuple(tools),
-            options=self._options,
-            labels=labels_of_messages(messages),
+        return self._judge.prompt(
+            JudgedPrompt(
+                session_id=new_session_id(),
+                messages=messages,
+                tools=tuple(tools),
+                options=self._options,
+                labels=labels_of_messages(messages),
+            )
         )
-        if self._judge is None:
-            return request
-        judged: PreparedRequest = yield perform(self._judge.prompt(request))
-        return judged
+
+    def _close(self) -> Work[None]:
+        for transport in self._governance.transports.take_all():
+            yield call(transport.close)
 
 
-class Services(_Services[Transport]):
+class Services(_Services):
     """The services of a model's provider.
 
         with Client() as client:
@@ -148,8 +136,7 @@ class Services(_Services[Transport]):
 
         `estimate_input_tokens` of an adapter estimates them without a request.
         """
-        steps = carry_out(self._count(prompt, system, tools))
-        return self._drive(steps, self._transport)
+        return drive(self._count(prompt, system, tools))
 
     def upload(
         self, file: str | Path | bytes, *, name: str | None = None, media_type: str | None = None
@@ -159,23 +146,22 @@ class Services(_Services[Transport]):
         ``file`` is a path, or the bytes of a file with a ``name``; it is read into memory. The media type follows from
         the name's ending if it is None. After a NetworkError the file may exist: `files` lists it.
         """
-        steps = carry_out(self._upload(read_file(file, name, media_type)))
-        return self._drive(steps, self._upload_transport())
+        return drive(self._upload(file, name, media_type))
 
     def files(self) -> tuple[ProviderFile, ...]:
         """Return all files that the key may see."""
-        return self._drive(self._api.files(), self._transport)
+        return drive(self._governance.run(self._api.files()))
 
     def delete_file(self, file: ProviderFile | str) -> None:
         """Delete a file, given by its id."""
-        self._drive(self._api.delete_file(_file_id(file)), self._transport)
+        drive(self._governance.run(self._api.delete_file(_file_id(file))))
 
     def models(self) -> tuple[ProviderModel, ...]:
         """Return the models that the provider lists now."""
-        return self._drive(self._api.models(), self._transport)
+        return drive(self._governance.run(self._api.models()))
 
     def close(self) -> None:
-        self._transport.close()
+        drive(self._close())
 
     def __enter__(self) -> Self:
         return self
@@ -183,12 +169,8 @@ class Services(_Services[Transport]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _drive(self, steps: Steps[T], transport: Transport) -> T:
-        self._lifetime.check()
-        return drive(steps, partial(transport.send, self.adapter))
 
-
-class AsyncServices(_Services[AsyncTransport]):
+class AsyncServices(_Services):
     """`Services`, async."""
 
     _asynchronous = True
@@ -200,39 +182,30 @@ class AsyncServices(_Services[AsyncTransport]):
         system: str | None = None,
         tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"] = (),
     ) -> int:
-        steps = await carry_out_async(self._count(prompt, system, tools))
-        return await self._drive(steps, self._transport)
+        return await drive_async(self._count(prompt, system, tools))
 
     async def upload(
         self, file: str | Path | bytes, *, name: str | None = None, media_type: str | None = None
     ) -> ProviderFile:
-        import asyncio
-
-        content = await asyncio.to_thread(read_file, file, name, media_type)
-        steps = await carry_out_async(self._upload(content))
-        return await self._drive(steps, self._upload_transport())
+        return await drive_async(self._upload(file, name, media_type))
 
     async def files(self) -> tuple[ProviderFile, ...]:
-        return await self._drive(self._api.files(), self._transport)
+        return await drive_async(self._governance.run(self._api.files()))
 
     async def delete_file(self, file: ProviderFile | str) -> None:
-        await self._drive(self._api.delete_file(_file_id(file)), self._transport)
+        await drive_async(self._governance.run(self._api.delete_file(_file_id(file))))
 
     async def models(self) -> tuple[ProviderModel, ...]:
-        return await self._drive(self._api.models(), self._transport)
+        return await drive_async(self._governance.run(self._api.models()))
 
     async def close(self) -> None:
-        await self._transport.close()
+        await drive_async(self._close())
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    async def _drive(self, steps: Steps[T], transport: AsyncTransport) -> T:
-        self._lifetime.check()
-        return await drive_async(steps, partial(transport.send, self.adapter))
 
 
 def _definitions(tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"]) -> list[ToolDefinition]:

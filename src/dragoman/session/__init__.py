@@ -1,5 +1,6 @@
 """Sessions: a conversation that asks, runs tools, and changes its model between turns."""
 
+from dragoman.effects.response import ResponseDetails
 from dragoman.limits.budget import Budget
 from dragoman.open_turns import FailedAttempt
 from dragoman.session.async_session import AsyncSession
@@ -8,7 +9,6 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.preview import Preview
 from dragoman.session.replies.reply import Reply
-from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.replies.stream import AsyncReplyStream, ReplyStream
 from dragoman.session.session import Session
 from dragoman.session.turn.question import ask

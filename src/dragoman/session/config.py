@@ -15,6 +15,7 @@ from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.limits.budget import Budget
+from dragoman.limits.reservation import Governor
 from dragoman.runtime import ClientConfig, HasConfig, client_config
 from dragoman.runtime.providers import check_provider_names, merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
@@ -83,6 +84,7 @@ class SessionSettings(TypedDict, total=False):
     labels_without_policy: Literal["refuse", "allow"]
     durability: Literal["step", "turn"]
     middleware: Iterable[Middleware]
+    governors: Iterable[Governor]
     prices: Prices | None
     new_id: Callable[[], str]
     clock: Callable[[], datetime]
@@ -154,6 +156,8 @@ class SessionConfig:
     allowed with a warning in the log."""
     middleware: Iterable[Middleware] = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
+    governors: Iterable[Governor] = ()
+    """What each attempt needs before it is sent, behind the labels, the budgets and the limits."""
     store: SessionStore | None = None
     """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps
     what it has."""
@@ -187,8 +191,8 @@ class SessionConfig:
         object.__setattr__(self, "own_providers", bool(own) or self.client is None)
         shared = {} if self.client is None else self.client.providers or {}
         object.__setattr__(self, "providers", merge_providers(shared, own) if shared else own)
-        object.__setattr__(self, "budgets", read_budgets(self.budgets))
-        for name in ("middleware", "labels"):
+        object.__setattr__(self, "budgets", read_budgets(self.budgets, "session"))
+        for name in ("middleware", "governors", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.durability not in ("step", "turn"):
             raise ConfigurationError(f"durability: {self.durability!r:.80}: use step or turn")
@@ -294,9 +298,10 @@ def merge_options(
     """Merge the options of a session and of one turn, as adapters take them. Raises RequestError, and
     ConfigurationError for an unknown option."""
     changes: dict[str, Any] = {**(overrides or {})}
-    check_names(changes, TurnOptions.__annotations__, "option of a turn")
-    for name in _OUTPUT_OPTIONS if changes else ():
-        changes.pop(name, None)
+    if changes:
+        check_names(changes, TurnOptions.__annotations__, "option of a turn")
+        for name in _OUTPUT_OPTIONS:
+            changes.pop(name, None)
     merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
     if merged.extra or merged.headers:
         check_provider_names("extra", merged.extra)

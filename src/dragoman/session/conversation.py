@@ -2,10 +2,10 @@
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
@@ -19,6 +19,7 @@ from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
+from dragoman.limits.reservation import Governor
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports, TransportT
 from dragoman.runtime.validation import check_class, check_messages
@@ -33,14 +34,14 @@ from dragoman.session.config import (
     new_answer_validator,
 )
 from dragoman.session.cost import Cost
-from dragoman.session.effects import RunTools, Turn
+from dragoman.session.effects import RunTools, Send, Turn
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
 from dragoman.session.preview import Preview, preview
-from dragoman.session.replies.record import TurnRecord
+from dragoman.session.replies.reply import TurnRecord
 from dragoman.session.routes import Route, Routes
 from dragoman.session.storage.stored import StoredConversation, new_tool_id
 from dragoman.session.turn.answers import Answers, CallResults, continue_calls, pending_calls, read_answers
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
     from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
     from dragoman.session.middleware.policy_hooks import PolicyHooks
-
-TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
 
 class Conversation(StoredConversation, Generic[TransportT]):
@@ -104,10 +103,12 @@ class Conversation(StoredConversation, Generic[TransportT]):
         facts: Callable[[], Mapping[str, Any]] = dict if config.router is None else self._route_facts
         self._routes = Routes(config.router, config.clock, facts)
         self._adapter = None if model is None else self._routes.find(model)
-        self._history = History([self._factory.adopt(message) for message in check_messages(messages)])
+        on_billed = None if config.client is None else config.client.on_billed
+        self._history = History([self._factory.adopt(message) for message in check_messages(messages)], on_billed)
         if system is not None:
             self._history.messages.insert(0, self._factory.new_message(Role.SYSTEM, system))
         self._accounts = BudgetAccounts(config.budgets)
+        self._accounts.check(self.user_id, self.team_id)
         self._persistence = self._new_persistence()
         self._steps = self._new_steps()
         labels = frozenset(config.labels)
@@ -251,10 +252,10 @@ class Conversation(StoredConversation, Generic[TransportT]):
             middlewares.append(self._policy)
         if telemetry is not None:
             middlewares.append(telemetry)
-        if config.budgets or config.limits is not None:
-            from dragoman.session.middleware.limits import LimitsMiddleware
+        if config.budgets or config.limits is not None or config.router is not None or config.governors:
+            from dragoman.session.middleware.attempt import govern
 
-            middlewares.append(LimitsMiddleware(config.limits, self._new_budgets))
+            middlewares.append(lambda turn: govern(self._new_governors(), turn))
         if self._steps is not None:
             middlewares.append(self._steps)
         return tuple(middlewares)
@@ -262,8 +263,9 @@ class Conversation(StoredConversation, Generic[TransportT]):
     def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
         if self.config.client is not None:
             self.config.client.lifetime.check()
-        wrapped = reduce(lambda inner, wrap: wrap(inner), self._middlewares, turn)
-        return TurnRun(wrapped, TurnRecord(self._history, check=check), self._transports.get)
+        for wrap in self._middlewares:
+            turn = wrap(turn)
+        return TurnRun(turn, TurnRecord(self._history, check=check), self._transports.get)
 
     def _start_turn(
         self,
@@ -372,19 +374,43 @@ class Conversation(StoredConversation, Generic[TransportT]):
             new_id=self.config.new_id,
             clock=self.config.clock,
             routing=route.record,
-            user_id=self.user_id,
-            team_id=self.team_id,
+            user_id=self._factory.user_id,
+            team_id=self._factory.team_id,
         )
 
     def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to that model, with file content. Raises RequestError."""
         return self._files.inline(history, self._files.inlined_kinds(adapter.capabilities))
 
-    def _new_budgets(self) -> Budgets:
+    def _new_governors(self) -> Callable[[Send], Iterator[Governor]]:
+        """Return what governs each attempt of a new turn."""
+        config = self.config
         accounts = self._accounts.for_turn(
             self.user_id, self.team_id, lambda: Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
         )
-        return Budgets(accounts, self.prices, self.config.clock)
+        budgets = Budgets(accounts, self.prices, config.clock)
+
+        def governors(send: Send) -> Iterator[Governor]:
+            if config.router is not None and self.labels:
+                from dragoman.attempt.labels import LabelGovernor
+
+                yield LabelGovernor(
+                    router=config.router,
+                    adapter=send.adapter,
+                    messages=send.messages,
+                    tools=send.tools,
+                    options=send.options,
+                    labels=self.labels,
+                )
+            if accounts:
+                yield budgets
+            if config.limits is not None:
+                from dragoman.limits.governor import LimitGovernor
+
+                yield LimitGovernor(config.limits, str(send.adapter.model_id))
+            yield from config.governors
+
+        return governors
 
     def _route_facts(self) -> dict[str, Any]:
         """Return the facts of the session for the router. Before the first reply, the spend is 0."""

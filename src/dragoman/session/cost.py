@@ -1,13 +1,14 @@
 """The usage and the cost of a session."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
 from dragoman.adapter.errors import MalformedReplyError
+from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
@@ -20,21 +21,54 @@ _SUBSETS = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``usd`` is the sum of the known costs; None if no reply has one.
+    """The cost of replies: of a turn, a session or a client. Costs can be added, and `sum` adds many.
 
-    ``status`` is free if all replies are free, priced if every reply is priced or free, partial if some cost is
-    unknown, and unpriced if all of it is. ``by_model`` has the same sums for each model that replied.
+    ``usd`` is the sum of the known costs; None if no reply has one. ``status`` is free if all replies are free, priced
+    if every reply is priced or free, partial if some cost is unknown, and unpriced if all of it is. ``by_model`` has
+    the same sums for each model that replied. ``uncounted`` is the number of replies of which the provider reported no
+    tokens: their cost is unknown, and not 0.
     """
 
     usd: Decimal | None
     status: CostStatus
     by_model: dict[str, Decimal | None]
     replies: int
+    uncounted: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        if not isinstance(other, Cost):
+            return NotImplemented
+        if not (self.replies and other.replies):
+            return self if self.replies else other
+        return Cost(
+            _add_known(self.usd, other.usd),
+            _combine_statuses({self.status, other.status}),
+            {
+                model: _add_known(self.by_model.get(model), other.by_model.get(model))
+                for model in {**self.by_model, **other.by_model}
+            },
+            self.replies + other.replies,
+            self.uncounted + other.uncounted,
+        )
+
+    def __radd__(self, other: object) -> "Cost":
+        """Return this cost: `sum` begins with 0."""
+        return self if other == 0 else NotImplemented
 
     def __str__(self) -> str:
         if self.usd is None:
+            if self.replies and self.uncounted == self.replies:
+                return "unknown (the provider reported no tokens)"
             return f"unknown ({self.replies} replies without a price)" if self.replies else "$0 (nothing asked yet)"
-        return f"${self.usd:.6f}{'' if self.status is not CostStatus.PARTIAL else ' at least: some of it is unpriced'}"
+        if self.status is not CostStatus.PARTIAL:
+            return f"${self.usd:.6f}"
+        reason = f"no tokens were reported of {self.uncounted} of its {self.replies} replies"
+        return f"${self.usd:.6f} at least: {reason if self.uncounted else 'some of it is unpriced'}"
+
+
+NO_COST = Cost(None, CostStatus.FREE, {}, 0)
+OnBilled = Callable[[Message], None]
+"""Receives each reply that was billed, when it is."""
 
 
 class Attempts:
@@ -44,25 +78,75 @@ class Attempts:
     that arrived whole keeps its exact cost.
     """
 
-    def __init__(self, known: Iterable[Message] = ()) -> None:
+    def __init__(self, known: Iterable[Message] = (), on_billed: OnBilled | None = None) -> None:
         self.all: list[Message] = list(known)
+        self._on_billed = on_billed
 
     def record(self, partial: Message | None, error: Exception | None = None) -> None:
         """Record a reply that is not kept, if the provider may have billed it: it reported its usage, sent content, or
         cannot be read."""
         unreadable = isinstance(error, MalformedReplyError)
         if partial is not None and (partial.usage is not None or partial.content or unreadable):
-            self.all.append(partial.model_copy(update={"content": ()}))
+            self._add(partial)
 
     def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
         """Record the cost of a summary that is not in the history."""
         if reply is not None and all(message.id != reply.id for message in history):
-            self.all.append(reply.model_copy(update={"content": ()}))
+            self._add(reply)
+
+    def _add(self, reply: Message) -> None:
+        self.all.append(reply.model_copy(update={"content": ()}))
+        if self._on_billed is not None:
+            self._on_billed(reply)
+
+
+class Meter:
+    """Counts what was used and what it cost, over all sessions and threads."""
+
+    def __init__(self) -> None:
+        self._lock = ProcessLock()
+        self._cost, self._usage = NO_COST, TokenUsage()
+        self._new: list[tuple[str, Usage | None]] = []
+
+    def add(self, message: Message) -> None:
+        """Count a message, if it is a reply that was billed."""
+        if billed := _replies([message]):
+            with self._lock:
+                self._new += billed
+                if len(self._new) >= _MAX_NEW:
+                    self._fold()
+
+    @property
+    def cost(self) -> Cost:
+        with self._lock:
+            self._fold()
+            return self._cost
+
+    @property
+    def usage(self) -> TokenUsage:
+        with self._lock:
+            self._fold()
+            return self._usage
+
+    def _fold(self) -> None:
+        """Add what is new to the sums. Sums take long to make, and are rarely read."""
+        if new := self._new:
+            self._new = []
+            self._cost += _sum_costs(new)
+            self._usage = _sum_usages([self._usage, *(usage for _, usage in new)])
+
+
+_MAX_NEW = 1000
 
 
 def total_usage(history: Iterable[Message]) -> TokenUsage:
     """Return the sum of all replies' buckets and tool calls. A subset is summed if any reply reports it."""
-    counted = [usage for _, usage in _replies(history) if usage is not None]
+    return _sum_usages([usage for _, usage in _replies(history)])
+
+
+def _sum_usages(usages: Sequence[TokenUsage | None]) -> TokenUsage:
+    counted = [usage for usage in usages if usage is not None]
+    uncounted = len(usages) - len(counted) + sum(usage.uncounted_replies or 0 for usage in counted)
     tools: Counter[str] = Counter()
     for usage in counted:
         tools.update(usage.server_tools)
@@ -71,7 +155,8 @@ def total_usage(history: Iterable[Message]) -> TokenUsage:
         values = [value for usage in counted if (value := getattr(usage, name)) is not None]
         if values:
             sums[name] = sum(values)
-    return TokenUsage(**sums, server_tools=dict(tools))
+    unread = tuple(dict.fromkeys(path for usage in counted for path in usage.unread))
+    return TokenUsage(**sums, server_tools=dict(tools), unread=unread, uncounted_replies=uncounted or None)
 
 
 def total_cost(history: Iterable[Message]) -> Cost:
@@ -112,7 +197,13 @@ def _sum_costs(replies: Sequence[tuple[str, Usage | None]]) -> Cost:
         if usage is not None and usage.cost_usd is not None:
             by_model[model] = (by_model[model] or Decimal(0)) + usage.cost_usd
     known = [cost for cost in by_model.values() if cost is not None]
-    return Cost(sum(known, Decimal(0)) if known else None, _combine_statuses(statuses), by_model, len(replies))
+    uncounted = sum(usage is None for _, usage in replies)
+    usd = sum(known, Decimal(0)) if known else None
+    return Cost(usd, _combine_statuses(statuses), by_model, len(replies), uncounted)
+
+
+def _add_known(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    return one if other is None else other if one is None else one + other
 
 
 def _combine_statuses(statuses: set[CostStatus]) -> CostStatus:

@@ -1,42 +1,32 @@
 """The effects of a turn and their outcomes.
 
-A turn is a generator without I/O. It yields effects; the driver, `Session` or `AsyncSession`, carries each out and
-sends back its outcome. A middleware is a generator between the two (see `dragoman.session.middleware`).
+A turn is a generator without I/O. It yields effects; the session carries each out and sends back its outcome. A
+middleware is a generator between the two (see `dragoman.session.middleware`), and finds all that it needs here.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.effects.outcomes import Abandoned as Abandoned
+from dragoman.effects.outcomes import Broken as Broken
+from dragoman.effects.outcomes import Failed as Failed
+from dragoman.effects.outcomes import Replied as Replied
+from dragoman.effects.outcomes import SendOutcome as SendOutcome
+from dragoman.effects.work import Perform as Perform
+from dragoman.effects.work import Work
+from dragoman.effects.work import intercept as intercept
+from dragoman.limits.reservation import Observe as Observe
+from dragoman.limits.reservation import Stage as Stage
 from dragoman.session.events import SessionEvent
-from dragoman.session.replies.response import ResponseDetails
 from dragoman.session.routes import Route
 from dragoman.tools.calls import Fault
 from dragoman.transport.retry import RetryState, Timing
-
-
-@dataclass(frozen=True, slots=True)
-class Perform:
-    """Do work that may wait: a driver calls one of the two functions. The outcome is its result."""
-
-    work: Callable[[], Any]
-    work_async: Callable[[], Awaitable[Any]]
-
-
-class Stage(Protocol):
-    """Filters one streamed reply, event by event. A reply that is not streamed is one message_complete event.
-
-    Returns the events that replace this one. A stage that has to wait returns a `Perform`, whose result is these
-    events. An exception of a stage ends the reply, which is then `Broken`.
-    """
-
-    def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,7 @@ class Send:
     new_messages: tuple[Message, ...] | None = None
     """The messages of ``history`` that are kept together with the reply; None if nothing is kept."""
     stages: tuple[Stage, ...] = ()
-    observers: tuple[Callable[[Mapping[str, str]], Perform], ...] = ()
+    observers: tuple[Observe, ...] = ()
     """Called with the headers of the response as soon as it begins; the driver performs what they return."""
     joins_text: bool = False
     """Text of a stream that arrives together may be one delta, if no stage filters the events."""
@@ -132,47 +122,6 @@ Effect = Admit | Choose | Read | Send | RunTools | Keep | Wait | Perform
 Turn = Generator[Effect, Any, None]
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
-    """The whole reply. ``response`` is None if a middleware provided the reply and nothing was sent."""
-
-    message: Message
-    response: ResponseDetails | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The attempt gave no reply: the request could not be sent, or the provider refused it."""
-
-    error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A reply began and cannot be used. ``partial`` is what had arrived; ``seen`` says whether the caller saw any of
-    that."""
-
-    error: Exception
-    partial: Message | None
-    seen: bool
-    response: ResponseDetails | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Abandoned:
-    """The caller left. ``partial`` is what had arrived, with status cancelled.
-
-    If no content can be kept, ``billed`` is a message with the usage of the reply.
-    """
-
-    partial: Message | None = None
-    billed: Message | None = None
-    response: ResponseDetails | None = None
-
-
-SendOutcome = Replied | Failed | Broken | Abandoned
-
-
 class AbandonedTurnError(Exception):
     """Ends a turn whose caller has left: the outcome of any effect except `Send`. No caller receives it."""
 
@@ -190,25 +139,13 @@ class ToolRun:
     """The error that the model received instead of a result."""
 
 
-def advance(turn: Turn, outcome: Any) -> Effect | None:
-    """Return the next effect, or None at the end. ``outcome`` is the result of the last effect, or its exception."""
-    try:
-        return turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
-    except StopIteration:
-        return None
-
-
-def intercept(turn: Turn, handle: Callable[[Effect], Generator[Effect, Any, Any]]) -> Turn:
-    """Wrap a turn: each of its effects goes through ``handle``.
-
-    ``handle`` yields the effect, changed or not, and returns its outcome, changed or not. It may yield other effects
-    first, or return an outcome without yielding any. Its exceptions are raised in the turn, where the turn yielded the
-    effect.
-    """
-    outcome: Any = None
-    with closing(turn):
-        while (effect := advance(turn, outcome)) is not None:
-            try:
-                outcome = yield from handle(effect)
-            except Exception as error:
-                outcome = error
+def apply_stages(stages: Sequence[Stage], event: StreamEvent) -> Work[Sequence[StreamEvent]]:
+    """Return the events that the stages make of one event."""
+    events: Sequence[StreamEvent] = (event,)
+    for stage in stages:
+        results: list[StreamEvent] = []
+        for each in events:
+            result = stage(each)
+            results += (yield result) if isinstance(result, Perform) else result
+        events = results
+    return events

@@ -7,18 +7,30 @@ from typing import Any
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.canonical.message import Message, Role
 from dragoman.session.compaction.split import apply_summaries
-from dragoman.session.cost import Attempts
+from dragoman.session.cost import Attempts, OnBilled
 
 
 @dataclass(slots=True, eq=False)
 class History:
-    """``extensions`` are those of messages, as JSON by message id: the labels of their data."""
+    """``extensions`` are those of messages, as JSON by message id: the labels of their data. ``on_billed`` receives
+    each reply that is billed from now on."""
 
     messages: list[Message]
-    attempts: Attempts = field(default_factory=Attempts)
+    attempts: Attempts = field(init=False)
+    on_billed: OnBilled | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
     reasons_to_wait: dict[str, str] = field(default_factory=dict)
     """Why calls wait for results from elsewhere, by call id. Not stored."""
+
+    def __post_init__(self) -> None:
+        self.attempts = Attempts(on_billed=self.on_billed)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Add the messages of a turn."""
+        for message in messages:
+            self.messages.append(message)
+            if self.on_billed is not None:
+                self.on_billed(message)
 
     @property
     def billed(self) -> list[Message]:
@@ -54,7 +66,7 @@ class History:
 
     def restore(self, attempts: Iterable[Message], extensions: Mapping[str, Any]) -> None:
         """Add what a stored session had besides its messages."""
-        self.attempts = Attempts(attempts)
+        self.attempts = Attempts(attempts, self.on_billed)
         self.extensions.update(extensions)
 
 

@@ -87,15 +87,12 @@ class MediaFiles:
     ) -> None:
         self._root = None if workspace is None else _resolve_root(workspace)
         self._fetch = fetch
+        self.can_fetch = fetch is not None
+        """Whether `inline` may wait for the network."""
         self._max_bytes = max_bytes
         self._sources: dict[tuple[str, bool], MediaSource] = {}
         self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
-
-    @property
-    def can_fetch(self) -> bool:
-        """Whether `inline` may wait for the network."""
-        return self._fetch is not None
 
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""

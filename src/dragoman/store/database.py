@@ -22,7 +22,8 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
 from dragoman.canonical.forks import reset_after_fork
-from dragoman.sqlite_files import connect_read_only, read_unchanged
+from dragoman.private_files import create_private_folder
+from dragoman.sqlite_files import connect_read_only, create_private_database, read_unchanged
 from dragoman.store.errors import StoreBusyError, StoreError
 
 Result = TypeVar("Result")
@@ -180,6 +181,7 @@ class Database:
             **pool,
         )
         timeout = self.timeout
+        event.listen(engine, "do_connect", create_private_database)
         event.listen(engine, "connect", lambda connection, _: _configure_sqlite(connection, synchronous, timeout))
         event.listen(engine, "begin", _begin_transaction)
         return engine
@@ -273,7 +275,7 @@ def default_url(*, create_folder: bool = True) -> URL:
     folder = Path(user_data_path("dragoman", appauthor=False))
     if create_folder:
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private_folder(folder)
         except OSError as error:
             raise StoreError(f"the data folder {folder} cannot be created: {error.strerror}") from None
     return URL.create("sqlite", database=str(folder / "sessions.db"))

@@ -2,10 +2,11 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -89,6 +90,40 @@ class CallRunner:
                 raise outcome
             outcomes.append(outcome)
         return self._count_retries(prepared, outcomes)
+
+    def report(self, prepared: Sequence[PreparedCall]) -> Iterator[ToolProgress | list[TimedResult]]:
+        """Run the calls in a thread. Yield their progress, as it is reported, and then their results."""
+        reports: SimpleQueue[ToolProgress | None] = SimpleQueue()
+
+        def work() -> list[TimedResult]:
+            try:
+                return self.run(prepared, reports.put)
+            finally:
+                reports.put(None)
+
+        running = start_thread(work)
+        while (progress := reports.get()) is not None:
+            yield progress
+        yield running.result()
+
+    async def report_async(self, prepared: Sequence[PreparedCall]) -> AsyncIterator[ToolProgress | list[TimedResult]]:
+        """The async twin of `report`: the calls run in a task, which is cancelled if the caller leaves."""
+        import asyncio
+
+        reports: asyncio.Queue[ToolProgress | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def put(progress: ToolProgress) -> None:
+            loop.call_soon_threadsafe(reports.put_nowait, progress)
+
+        running = asyncio.ensure_future(self.run_async(prepared, put))
+        running.add_done_callback(lambda _: reports.put_nowait(None))
+        try:
+            while (progress := await reports.get()) is not None:
+                yield progress
+            yield await running
+        finally:
+            running.cancel()
 
     def leave(self) -> None:
         """Mark the contexts of all calls as cancelled: nobody waits for their results."""

@@ -1,7 +1,6 @@
 """Runs one tool call and turns its value into a result for the model."""
 
 import inspect
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -17,11 +16,12 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
 from dragoman.tools.tool import Tool
 
-logger = logging.getLogger("dragoman.tools")
+logger = get_logger("dragoman.tools")
 
 DECLINED = "The user declined this call."
 NO_RETRIES_LEFT = "This tool has no retries left in this turn: go on without it."

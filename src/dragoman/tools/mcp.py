@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from pydantic_core import to_json
+
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -25,12 +27,15 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
 from dragoman.canonical.extensions.slots import ProvenanceExtension
+from dragoman.canonical.guard import MAX_BODY_BYTES
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, read_message
 from dragoman.tools import mcp_decode
 from dragoman.tools.tool import Tool
 
 _REQUIRED_METHODS = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
+MAX_ITEMS = 10_000
+"""How many tools, prompts or resources a server may list, and in how many pages, if a program does not say so."""
 
 
 class Judge(Protocol):
@@ -58,13 +63,14 @@ class McpTool(Tool):
 
 class McpConnection:
     """``client`` is an open ``mcp.Client`` or ``ClientSession``. ``name`` is the server's name in policies, as in
-    ``tool://NAME/TOOL``. The name that a server reports is not used: it could be that of another server.
+    ``tool://NAME/TOOL``. The name that a server reports is not used: it could be that of another server. A list of more
+    than ``max_items`` entries or pages, or of over 64 MiB, raises RequestError.
 
     All methods are asynchronous, so the tools need an AsyncSession. Raises ConfigurationError if ``client`` is not a
     client. Errors between client and server are raised as the client raises them.
     """
 
-    def __init__(self, client: Any, name: str = "mcp") -> None:
+    def __init__(self, client: Any, name: str = "mcp", *, max_items: int = MAX_ITEMS) -> None:
         if missing := [item for item in _REQUIRED_METHODS if not callable(getattr(client, item, None))]:
             raise ConfigurationError(
                 f"expected an MCP client, but {type(client).__name__} has no {missing[0]}: pass an open "
@@ -72,6 +78,7 @@ class McpConnection:
             )
         self._client = client
         self.name = name
+        self._max_items = max_items
         self._prompts: dict[str, PromptMetadata] | None = None
         self._resources: dict[str, ResourceMetadata] | None = None
 
@@ -81,8 +88,9 @@ class McpConnection:
         Without ``trust_hints`` each tool has the side effects ``network``; with it, the server's hints are used.
         """
         found: list[McpTool] = []
+        names: dict[str, int] = {}
         for tool in await self._list_all("list_tools", "tools"):
-            name = mcp_decode.tool_name(tool.name, prefix, [item.name for item in found])
+            name = mcp_decode.tool_name(tool.name, prefix, names)
             effects = mcp_decode.side_effects(tool, trusted=trust_hints)
             definition = mcp_decode.tool_definition(tool, name, effects)
             metadata = mcp_decode.tool_metadata(tool, name, self.name, effects)
@@ -178,18 +186,34 @@ class McpConnection:
         return await judge(hook, message, require=require, mcp=mcp, provenance=provenance)
 
     async def _list_all(self, method: str, what: str) -> list[Any]:
-        """Return all pages of a list; nothing if the server lacks the capability."""
+        """Return all pages of a list; nothing if the server lacks the capability. Raises RequestError if it has no end,
+        or is too long.
+        """
         capabilities = getattr(self._client, "server_capabilities", None)
         if capabilities is not None and getattr(capabilities, what, None) is None:
             return []
         found: list[Any] = []
         cursor: str | None = None
+        cursors: set[str] = set()
+        size = 0
         while True:
             page = await _page(getattr(self._client, method), cursor)
             found += getattr(page, what)
             cursor = page.next_cursor
+            size += len(to_json(page, fallback=str))
+            if size > MAX_BODY_BYTES:
+                raise self._endless(what, f"over {MAX_BODY_BYTES // 2**20} MiB", "use a server that lists less")
+            if len(found) > self._max_items or len(cursors) > self._max_items:
+                limit = f"more than {self._max_items:,} entries or pages"
+                raise self._endless(what, limit, "if they are needed, set a higher max_items of McpConnection")
             if not cursor:
                 return found
+            if cursor in cursors:
+                raise self._endless(what, "the same page again and again", "correct the cursors of the server")
+            cursors.add(cursor)
+
+    def _endless(self, what: str, content: str, advice: str) -> RequestError:
+        return RequestError(f"the list of {what} of the MCP server {self.name!r:.80} has {content}: {advice}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ of any client work. An unknown kind raises: nothing is dropped silently.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -105,16 +105,17 @@ def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
     )
 
 
-def tool_name(name: str, prefix: str, taken: Sequence[str]) -> str:
-    """Return a unique name for the tool, in snake_case."""
+def tool_name(name: str, prefix: str, taken: dict[str, int]) -> str:
+    """Return a unique name for the tool, in snake_case. ``taken`` has the names so far, each with its last number."""
     snake_name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
     base_name = f"{prefix}{snake_name or 'tool'}"[:_MAX_NAME_LENGTH]
     base_name = base_name if base_name[0].isalpha() else f"t_{base_name}"[:_MAX_NAME_LENGTH]
-    candidate, number = base_name, 1
+    candidate, number = base_name, taken.get(base_name, 1)
     while candidate in taken:
         number += 1
         suffix = f"_{number}"
         candidate = base_name[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+    taken |= {candidate: 1, base_name: number}
     return candidate
 
 

@@ -1,7 +1,6 @@
 """The tools of a session, and the check of a call before it runs."""
 
 import inspect
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
@@ -36,7 +36,7 @@ def is_toolset(value: Any) -> bool:
     return len(parameters) == 1 and (parameters[0].annotation is parameters[0].empty or takes_context(value))
 
 
-logger = logging.getLogger("dragoman.tools")
+logger = get_logger("dragoman.tools")
 
 
 class Toolbox:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, Attempt, StreamedReply, Transport
+from dragoman.adapter.wire import AttemptRecord
+from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
 from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
 from dragoman.transport.settings import ProviderSettings
+from dragoman.transport.task_headers import TASK_HEADERS
 from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
 
 if TYPE_CHECKING:
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
     from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError
 
 __all__ = [
+    "TASK_HEADERS",
     "AsyncHttpTransport",
     "AsyncStreamedReply",
     "AsyncTransport",
     "AsyncVendorTransport",
-    "Attempt",
+    "AttemptRecord",
     "FetchError",
     "FetchedMedia",
     "Fetcher",

@@ -50,12 +50,20 @@ _PAGE_MARKUP = re.compile(r"(?is)<(script|style)\b.*?(</\1>|$)|<[^>]*>?")
 
 _NOT_COMPLETE = "the reply was not complete in time: raise timeout if the model may take longer"
 _NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
+_NEVER_CONNECTED = frozenset(
+    {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "ClientConnectorError", "ConnectionTimeoutError"}
+)
+"""Exceptions from before a request is written."""
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
     "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
     "PoolTimeout": "no connection became free in time: raise max_connections, or close streams sooner",
     "WriteTimeout": "the request could not be written in time",
 }
+
+
+class ConnectError(ConnectionError):
+    """No connection was made; for an engine whose own exception shows too much."""
 
 
 class RawResponse(Protocol):
@@ -177,10 +185,10 @@ class Call:
 
     def new_inflater(self, response: RawResponse) -> Inflater | None:
         """Return the decompressor of the body; None if it is plain, or was decompressed by whoever read it first."""
-        if response.is_stream_consumed:
+        encoding = self.headers.get("content-encoding")
+        if encoding is None or response.is_stream_consumed:
             return None
-        ratio = STREAM_RATIO if self.prepared.stream else None
-        return inflater_for(self.headers.get("content-encoding"), max_ratio=ratio)
+        return inflater_for(encoding, max_ratio=STREAM_RATIO if self.prepared.stream else None)
 
     def mask_key(self, body: bytes) -> bytes:
         """Return a failing reply that is safe to show: some providers repeat the key in it."""
@@ -226,6 +234,8 @@ class Call:
             error = RequestTimeoutError(_at(server, _NOT_COMPLETE))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
+            if self.headers:
+                error.sent = True
         return error
 
     def retry_delay(self, error: DragomanError) -> float:
@@ -314,7 +324,10 @@ def as_error(exception: Exception, provider: str, key: ApiKey | None = None, ser
     class_names = _class_names(exception, _HTTP_LIBRARIES)
     if "TimeoutException" in class_names or isinstance(exception, TimeoutError):
         message = next((text for name, text in _TIMEOUTS.items() if name in class_names), _NO_DATA)
-        return RequestTimeoutError(_at(server, message), provider=provider)
+        timed_out = RequestTimeoutError(_at(server, message), provider=provider)
+        if class_names & _NEVER_CONNECTED:
+            timed_out.sent = False
+        return timed_out
     if "DecodingError" in class_names:
         problem = _at(server, "the reply could not be decoded")
         return MalformedReplyError(_describe(problem, exception, key), provider=provider)
@@ -325,7 +338,12 @@ def as_error(exception: Exception, provider: str, key: ApiKey | None = None, ser
         or isinstance(exception, OSError)
         or _class_names(exception, _BACKEND_LIBRARIES)
     ):
-        return NetworkError(_describe(_failed_connection(server), exception, key), provider=provider)
+        error = NetworkError(_describe(_failed_connection(server), exception, key), provider=provider)
+        never_connected = class_names & _NEVER_CONNECTED or isinstance(
+            exception, (ConnectError, ConnectionRefusedError)
+        )
+        error.sent = False if never_connected else None
+        return error
     return _vendor_error(exception, provider, key, server)
 
 

@@ -10,17 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.wire import Headers, WireRequest, WireResponse
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt of a request: its HTTP status or error class, and the seconds waited after it, if any."""
-
-    number: int
-    status: int | None
-    error_class: str | None
-    waited: float = 0.0
+from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
 
 
 @dataclass(slots=True)
@@ -34,7 +24,7 @@ class StreamedReply:
     status: int
     headers: Headers
     chunks: Iterator[bytes]
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     idle_timeout: float | None = None
 
 
@@ -45,7 +35,7 @@ class AsyncStreamedReply:
     status: int
     headers: Headers
     chunks: AsyncIterator[bytes]
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     idle_timeout: float | None = None
 
 

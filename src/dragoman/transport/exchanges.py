@@ -1,15 +1,15 @@
 """What went over the wire, for debugging: each attempt of a request, with its reply, without secrets."""
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, mask_secrets
+from dragoman.canonical.log import get_logger
 from dragoman.transport.keys.api_key import ApiKey
 
-_log = logging.getLogger("dragoman.transport")
+_log = get_logger("dragoman.transport")
 
 _SECRET_HEADERS = frozenset({
     "authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "x-amz-security-token", "cookie",

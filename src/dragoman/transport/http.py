@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Unpack
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.engines.engine import (
@@ -22,7 +22,7 @@ from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.keys.credentials import Credentials
 from dragoman.transport.process_check import ProcessCheck
-from dragoman.transport.request_validation import full_url, has_own_key, http_headers, validate_method
+from dragoman.transport.request_validation import full_url, has_own_credential, http_headers, validate_method
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
 from dragoman.transport.settings import check_transport_settings
 
@@ -40,7 +40,7 @@ class HttpTransport(RetryingTransport):
 
     ``api_key`` and ``base_url`` override the environment and the adapter; a transport with one of them serves one
     service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are
-    used, its auth, if any, is the credential, and it is not closed here.
+    used, and it is not closed here. If it has auth or a credential in its headers, no key is looked up.
 
     ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
     ``verify`` and ``http2``, and `TransportSettings` the others. ``max_connections`` is for each origin.
@@ -76,7 +76,7 @@ class HttpTransport(RetryingTransport):
             }
         )
         self._credentials = Credentials(api_key, base_url, environ)
-        self._has_own_auth = api_key is None and _has_own_auth(client)
+        self._own_client = client if api_key is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_sync_engine(client, engine, connection_settings, environ)
         self._callers_client = None if client is None else self._engine.wrap_client(client)
@@ -84,7 +84,7 @@ class HttpTransport(RetryingTransport):
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(self._credentials, adapter, request, keyless=self._has_own_auth)
+        return _prepare_request(self._credentials, adapter, request, self._own_client)
 
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         if self._callers_client is None:
@@ -135,7 +135,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
             }
         )
         self._credentials = Credentials(api_key, base_url, environ)
-        self._has_own_auth = api_key is None and _has_own_auth(client)
+        self._own_client = client if api_key is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_async_engine(client, engine, connection_settings, environ)
         self._callers_client = None if client is None else self._engine.wrap_async_client(client)
@@ -143,7 +143,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(self._credentials, adapter, request, keyless=self._has_own_auth)
+        return _prepare_request(self._credentials, adapter, request, self._own_client)
 
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
         if self._callers_client is None:
@@ -240,11 +240,15 @@ def _is_cancelled_twice() -> bool:
 
 
 def _prepare_request(
-    credentials: Credentials, adapter: Adapter, request: WireRequest, *, keyless: bool
+    credentials: Credentials, adapter: Adapter, request: WireRequest, own_client: object
 ) -> PreparedRequest:
+    """Return the request with its address and its credential. Raises MissingKeyError if it needs one and has none."""
     endpoint = adapter.endpoint
-    target = credentials.target(adapter, keyless=keyless or has_own_key(request, endpoint))
+    keyless = has_own_credential(request.headers, endpoint) or (own_client is not None and _signs(own_client, endpoint))
+    target = credentials.target(adapter, keyless=keyless)
     url, server = _address(target.base_url, request.path)
+    if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
+        request.terms["host"] = url.host
     return PreparedRequest(
         method=validate_method(request.method),
         url=url,
@@ -263,6 +267,6 @@ def _address(base_url: str, path: str) -> "tuple[httpx.URL, str]":
     return url, server_of(url)
 
 
-def _has_own_auth(client: object) -> bool:
-    """Whether the caller's own client has a credential: then no key is looked up."""
-    return getattr(client, "auth", None) is not None
+def _signs(client: object, endpoint: Endpoint) -> bool:
+    """Whether the caller's own client has a credential for its requests: its auth, or a header."""
+    return getattr(client, "auth", None) is not None or has_own_credential(getattr(client, "headers", {}), endpoint)

@@ -93,13 +93,11 @@ def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:
         raise MalformedReplyError("the reply's compressed data is damaged") from None
 
 
-def inflater_for(encoding: str | None, *, max_ratio: int | None = None) -> Inflater | None:
+def inflater_for(encoding: str, *, max_ratio: int | None = None) -> Inflater | None:
     """Return the decompressor for a content-encoding; None if the body is plain.
 
     Raises MalformedReplyError for an encoding that was not requested.
     """
-    if encoding is None:
-        return None
     normalized = encoding.strip().lower()
     if normalized in ("identity", ""):
         return None

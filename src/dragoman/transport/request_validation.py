@@ -94,8 +94,9 @@ def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> di
         "content-type": "application/json",
         **validate_headers(request.headers),
     }
-    if target.key is not None:
-        headers.setdefault(endpoint.key_header.lower(), endpoint.key_prefix + target.key.reveal())
+    name = endpoint.key_header.lower()
+    if target.key is not None and not headers.get(name):
+        headers[name] = endpoint.key_prefix + target.key.reveal()
     return headers
 
 
@@ -104,9 +105,9 @@ def user_agent() -> str:
     return f"dragoman/{version('dragoman')}"
 
 
-def has_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
-    """Whether the caller has set a credential header: the endpoint's, or Authorization."""
-    if not request.headers:
+def has_own_credential(headers: Mapping[str, str], endpoint: Endpoint) -> bool:
+    """Whether the caller has set a header that the endpoint reads a credential from."""
+    if not headers:
         return False
-    header_names = (endpoint.key_header.lower(), "authorization")
-    return any(name.lower() in header_names for name in request.headers)
+    names = (endpoint.key_header.lower(), *endpoint.credential_headers)
+    return any(value and name.lower() in names for name, value in headers.items())

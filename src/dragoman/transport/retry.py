@@ -5,23 +5,36 @@ time limit, none once any part of a reply was delivered, and none while the prov
 when most calls fail.
 """
 
-import logging
 import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
 from dragoman.adapter.replies.error_context import retry_after
+from dragoman.adapter.wire import AttemptRecord
 from dragoman.canonical.forks import ProcessLock
-from dragoman.transport.contract import Attempt
+from dragoman.canonical.log import get_logger
+from dragoman.effects.outcomes import Broken, Failed
 
-_log = logging.getLogger("dragoman.transport")
+_log = get_logger("dragoman.transport")
 
 _MAX_PLAUSIBLE_WAIT = 86_400.0
 """Seconds. Longer waits are ignored: they come from broken clocks or hostile servers."""
+_last_retry: ContextVar[float] = ContextVar("last_retry", default=math.inf)
+"""The time of `time.monotonic` after which requests of this task are not retried."""
+
+
+def retry_within(seconds: float) -> None:
+    """Let each request of this task begin its retries within that time from now; math.inf ends the limit.
+
+    It holds for all models and places that are asked for one answer. A wait that does not fit is not begun, and the
+    error says how long it is: whoever waits for the answer may have less patience than the retry policy.
+    """
+    _last_retry.set(time.monotonic() + seconds)
 
 
 def _utc_now() -> datetime:
@@ -142,15 +155,18 @@ class RetryState:
     quota: RetryQuota
     timing: Timing
     timeout: float = math.inf
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     next_wait: float | None = None
     """Seconds until the next attempt, after a failure; None if there is none."""
     _arrived: bool = False
     """Whether the last attempt is recorded as a success."""
     _deadline: float = field(init=False)
+    _last_retry: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._deadline = self.timing.clock() + self.timeout
+        now = self.timing.clock()
+        self._deadline = now + self.timeout
+        self._last_retry = now + _last_retry.get() - time.monotonic()
 
     @property
     def remaining(self) -> float:
@@ -168,7 +184,7 @@ class RetryState:
         """Return the seconds until the next attempt, or None if this was the last; the error then lists all attempts.
         ``status`` is that of the reply if the error has none."""
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
-        if wait is not None and (wait >= self.remaining or not self.quota.try_spend(error)):
+        if wait is not None and not (self._has_time(wait) and self.quota.try_spend(error)):
             wait = None
         self._record(status if error.status is None else error.status, error.error_class, wait or 0.0)
         error.attempts, self.next_wait = self.attempts, wait
@@ -178,6 +194,20 @@ class RetryState:
                 error.provider, len(self.attempts), error.error_class, error.status, wait,
             )  # fmt: skip
         return wait
+
+    def wait_after(self, outcome: Failed | Broken) -> float | None:
+        """Return the seconds until the next attempt; None if there is none. A reply that the caller saw has none."""
+        error = outcome.error
+        if isinstance(outcome, Broken) and not outcome.seen and isinstance(error, ProviderError):
+            self.record_unusable(error)
+        # A decision is for one failure: the next attempt may fail before it is sent, which nothing records.
+        wait, self.next_wait = self.next_wait, None
+        may_retry = isinstance(error, ProviderError) and not (isinstance(outcome, Broken) and outcome.seen)
+        return wait if may_retry else None
+
+    def _has_time(self, wait: float) -> bool:
+        now = self.timing.clock()
+        return now + wait < self._deadline and now + wait <= self._last_retry
 
     def record_unusable(self, error: ProviderError) -> float | None:
         """As `record_failure`, for a reply that arrived and is broken."""
@@ -190,9 +220,9 @@ class RetryState:
     def record_break(self, error: ProviderError) -> None:
         """Record that a reply broke off after it had begun: its attempt failed, and there is no retry."""
         *before, last = self.attempts
-        self.attempts = (*before, Attempt(last.number, last.status, error.error_class))
+        self.attempts = (*before, AttemptRecord(last.number, last.status, error.error_class))
         error.attempts = self.attempts
 
     def _record(self, status: int | None, error_class: str | None, waited: float = 0.0) -> None:
         self._arrived = False
-        self.attempts += (Attempt(len(self.attempts) + 1, status, error_class, waited),)
+        self.attempts += (AttemptRecord(len(self.attempts) + 1, status, error_class, waited),)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict
 
@@ -19,6 +20,7 @@ from dragoman.transport.drain import drain, drain_async
 from dragoman.transport.inflate import Inflater
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
+from dragoman.transport.task_headers import TASK_HEADERS
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
@@ -89,6 +91,8 @@ class _TransportBase(ABC):
     def _new_call(
         self, adapter: Adapter, request: WireRequest, timeout: float | None, retries: RetryState | None
     ) -> Call:
+        if added := TASK_HEADERS.get():
+            request = replace(request, headers={**request.headers, **added})
         prepared = self._prepare(adapter, request)
         state = retries or self.new_retries(adapter, timeout)
         call = Call(adapter, prepared, state, self._connect_timeout, self._body_cap, one_attempt=retries is not None)

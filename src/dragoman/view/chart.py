@@ -115,7 +115,7 @@ def _bars(usage: Usage, max_tokens: Decimal, max_cost: Decimal) -> Iterator[Bar]
 
 def label(reply: ChartReply) -> str:
     """Return the text of a column."""
-    parts = ["no token counts"] if reply.usage is None else list(figures.tokens(reply.usage))
+    parts = ["the provider reported no tokens"] if reply.usage is None else list(figures.tokens(reply.usage))
     return f"{reply.number} · {reply.model}: {'; '.join(parts)}; {figures.cost(reply.usage)}"
 
 

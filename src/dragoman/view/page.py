@@ -78,6 +78,9 @@ def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tu
         failed = sum(result.is_error for message in messages for result in message.tool_results)
         totals.append(("tool calls", f"{calls:,}", f"{failed:,} failed" if failed else ""))
     cached = f"{usage.cached_input_tokens:,} cached" if usage.cached_input_tokens else ""
+    if usage.uncounted_replies:
+        unreported = f"none reported of {figures.plural(usage.uncounted_replies, 'reply', 'replies')}"
+        totals.append(("tokens", "at least" if usage.total_tokens else "unknown", unreported))
     if usage.total_tokens:
         totals.append(("tokens in", f"{usage.prompt_tokens:,}", cached))
         reasoning = f"{usage.reasoning_tokens:,} reasoning" if usage.reasoning_tokens else ""
@@ -86,7 +89,8 @@ def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tu
         note = {"partial": "at least", "free": "free"}.get(str(cost.status), "")
         totals.append(("cost", figures.money(cost.usd), note))
     elif cost.replies:
-        totals.append(("cost", "unknown", "no price is known"))
+        is_uncounted = cost.uncounted == cost.replies
+        totals.append(("cost", "unknown", "no tokens reported" if is_uncounted else "no price is known"))
     return totals
 
 

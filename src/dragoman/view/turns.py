@@ -186,7 +186,7 @@ def _remarks(message: Message) -> Iterator[str]:
 
 def _figures(usage: Usage | None) -> Iterator[str]:
     if usage is None:
-        yield "no token counts"
+        yield "the provider reported no tokens"
         return
     yield from figures.tokens(usage)
     yield figures.cost(usage)

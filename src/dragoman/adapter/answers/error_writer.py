@@ -73,11 +73,13 @@ def own_fields(error: DragomanError, provider: str) -> dict[str, Any]:
 
 
 def error_headers(error: DragomanError) -> dict[str, str]:
-    """Return the headers of an error: how long to wait, and that another try is useless for a spent budget."""
+    """Return the headers of an error: how long to wait, in whole seconds and exactly, and that another try is useless
+    for a spent budget."""
     headers = {"content-type": "application/json"}
     wait = error.retry_after if isinstance(error, ProviderError) else None
     if wait is not None:
         headers["retry-after"] = str(math.ceil(wait))
+        headers["retry-after-ms"] = str(math.ceil(wait * 1000))
     if isinstance(error, BudgetExceededError):
         headers["x-should-retry"] = "false"
     return headers

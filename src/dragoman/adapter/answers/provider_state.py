@@ -2,7 +2,8 @@
 
 Signatures, encrypted reasoning and native blocks go into a sealed envelope in an opaque field of the client's wire,
 or into a store by tool call if the wire has no such field. An envelope holds the state of one block, or the rest of the
-message: the order of its blocks, its adapter's notes and its tool ids.
+message: its adapter's notes, its tool ids and the order of its blocks. Each note belongs to one block, which is known
+by the id of its call or by a digest of its text: what a client does to one block concerns no other.
 
 An envelope's text repeats a mark, so that a damaged one is still recognised, and never taken for a signature of the
 wire's own provider.
@@ -12,10 +13,11 @@ import base64
 import binascii
 import hashlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.answers import client_ids
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, STORED_NOTE
@@ -31,7 +33,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message
 
-VERSION = 1
+VERSION = 2
 MAX_STATE_BYTES = 256 * 1024
 """The largest state of one envelope, in bytes. Larger state is a loss."""
 
@@ -39,8 +41,10 @@ MARK = "DRGMseal"
 """The mark in the text of an envelope. It is valid base64 in both alphabets, and six whole bytes."""
 _GROUP = 56
 _MAX_DOUBLE = int(sys.float_info.max)
-_NOTES = ("blocks", "items", "list", "store", "api", PREFIX_NOTE, STORED_NOTE)
-"""The notes of an adapter that its encoder reads when the message goes back."""
+_NOTES = ("list", "store", "api", PREFIX_NOTE, STORED_NOTE)
+"""The notes of an adapter on a whole message that its encoder reads when the message goes back."""
+_BLOCK_NOTES = ("blocks", "items")
+"""Its notes on single blocks."""
 
 
 def is_envelope(text: str) -> bool:
@@ -78,9 +82,14 @@ def digest_text(text: str) -> str:
     return hashlib.blake2b("".join(text.split()).encode(), digest_size=12).hexdigest()
 
 
-def state_binding(context: RequestContext, digest: bytes) -> bytes:
-    """Return what the envelopes of a reply are bound to: the team, and the conversation before the reply."""
-    return wirejson.dumps([VERSION, context.team_id or "", digest.hex()])
+def state_binding(context: RequestContext) -> bytes:
+    """Return what envelopes are bound to: the team that asked."""
+    return wirejson.dumps([VERSION, context.team_id or ""])
+
+
+def first_binding(context: RequestContext, digest: bytes) -> bytes:
+    """Return what envelopes of version 1 are bound to: the team, and the conversation before the reply."""
+    return wirejson.dumps([1, context.team_id or "", digest.hex()])
 
 
 def store_key(context: RequestContext, tool_id: str) -> str:
@@ -100,9 +109,11 @@ class StateWriter:
     Without a sealer every method returns None, and the loss is recorded once for each kind of state.
     """
 
-    def __init__(self, context: RequestContext, issuer: str) -> None:
+    def __init__(self, context: RequestContext, issuer: str, reply_id: str) -> None:
         self._context = context
         self._issuer = issuer
+        self.reply_id = reply_id
+        """The id of the reply: its envelopes belong together."""
         self.model = context.model
         """The full id of the model that answered."""
         self._losses: list[tuple[int, str, str]] = []
@@ -120,42 +131,54 @@ class StateWriter:
         """Return the envelope for a redacted block."""
         return self._seal({"k": "redacted_thinking", "i": index, "s": data}, index, "redacted_thinking")
 
-    def seal_rest(self, message: Message, visible: Sequence[str]) -> str | None:
+    def seal_rest(self, message: Message, shown: Container[int], spare: Collection[int] = ()) -> str | None:
         """Return the envelope for the rest of a message; None if nothing of it is opaque.
 
-        ``visible`` are the types of the blocks that the client gets; native blocks are in the envelope.
+        ``shown`` are the places of the blocks that the client gets; the others are in the envelope if they mean
+        something to their provider. Those of ``spare`` are in it too, and count if the client returns none of them with
+        its own envelope.
         """
-        if (rest := self._rest(message)) is None:
-            return None
-        if not (_has_signature(rest["raw"]) or message.channel or not _STATEFUL.isdisjoint(map(type, message.content))):
+        if not self._is_opaque(message):
             return None
         if not self.can_seal:
-            if _has_signature(rest["raw"]):
-                self._losses.append(
-                    (-1, "", "signatures of the provider's own parts cannot go to the client: left out")
-                )
+            if self._is_signed(message):
+                reason = "signatures of the provider's own parts cannot go to the client: left out"
+                self._losses.append((-1, "", reason))
             return None
-        blocks = [_hidden(block) if block.type not in visible else None for block in message.content]
-        entry = {**rest, **_layout(message), "k": "rest"}
-        if any(blocks):
-            entry["blocks"] = {str(index): block for index, block in enumerate(blocks) if block is not None}
-        return self._seal(entry, -1, "provider" if any(blocks) else "")
+        hidden = _hidden_blocks(message, shown)
+        rest = self._rest(message, hidden)
+        for place in spare:
+            rest["b"][str(place)]["spare"] = message.content[place].model_dump(mode="json")
+        return self._seal(rest, -1, "provider" if hidden else "")
+
+    def keep_late(self, message: Message, shown: Container[int]) -> None:
+        """Keep what became known after the client's copy of the reply had its last block: in the store, else it is a
+        loss."""
+        if self._context.state_store is not None:
+            if self._is_opaque(message):
+                self.store_rest(message, None)
+            return
+        hidden = _hidden_blocks(message, shown)
+        why = "it became known after the text, and there is no store for it: left out"
+        for place in map(int, hidden):
+            if _is_opaque(block := message.content[place]):
+                self._losses.append((place, block.type, f"{_WHAT[block.type]}: {why}"))
+        if self._is_signed(message):
+            self._losses.append((-1, "", f"a signature of the provider's own parts: {why}"))
 
     def store_rest(self, message: Message, tool_id: str | None) -> None:
         """Put the whole state of a message into the store, by the client's id of its first call if it has one, and by
         its content."""
-        if (rest := self._rest(message)) is None:
+        if not self.has_rest(message):
             return
         store = self._context.state_store
         if store is None:
             for index, block in enumerate(message.content):
                 if _is_opaque(block):
-                    reason = f"the wire has no field for {_what(block)}, and there is no store for it: left out"
+                    reason = f"the wire has no field for {_WHAT[block.type]}, and there is no store for it: left out"
                     self._losses.append((index, block.type, reason))
             return
-        hidden = {str(i): value for i, block in enumerate(message.content) if (value := _hidden(block)) is not None}
-        entry = {**rest, "k": "rest", "p": self._issuer, "m": self.model}
-        state = wirejson.dumps({**entry, **_layout(message), "blocks": hidden})
+        state = self._dump(self._rest(message, _hidden_blocks(message, ())))
         if len(state) > MAX_STATE_BYTES:
             self._losses.append((-1, "", f"the state is over {MAX_STATE_BYTES} bytes: left out"))
             return
@@ -173,17 +196,42 @@ class StateWriter:
         """Whether the message needs more on its way back than a client returns."""
         if message.channel or not _STATEFUL.isdisjoint(map(type, message.content)):
             return True
-        raw = message.metadata.provider_raw
-        return raw is not None and not raw.keys().isdisjoint(_NOTES) and raw.get("by") == self._issuer
+        return not self._notes(message).keys().isdisjoint((*_NOTES, *_BLOCK_NOTES))
 
-    def _rest(self, message: Message) -> dict[str, Any] | None:
-        """Return what the message needs on its way back, None if nothing."""
-        if not self.has_rest(message):
-            return None
-        raw = message.metadata.provider_raw or {}
-        notes = {name: raw[name] for name in _NOTES if name in raw} if raw.get("by") == self._issuer else {}
-        ids = dict(raw.get("tool_ids") or {})
-        return {"raw": notes, "ids": ids} | ({"c": message.channel.value} if message.channel else {})
+    def _notes(self, message: Message) -> dict[str, Any]:
+        raw = message.metadata.provider_raw
+        return raw if raw is not None and raw.get("by") == self._issuer else {}
+
+    def _is_opaque(self, message: Message) -> bool:
+        """Whether something of the message means more to its provider than a client can send back."""
+        is_stateful = bool(message.channel) or not _STATEFUL.isdisjoint(map(type, message.content))
+        return is_stateful or self._is_signed(message)
+
+    def _is_signed(self, message: Message) -> bool:
+        found = self._notes(message).get("blocks") or {}
+        return any(_has_signature(note) for note in found.values())
+
+    def _rest(self, message: Message, hidden: dict[str, Any]) -> dict[str, Any]:
+        """Return what the message needs on its way back: an entry for each of its blocks, and the notes on all."""
+        raw = self._notes(message)
+        ids = (message.metadata.provider_raw or {}).get("tool_ids") or {}
+        entries: dict[str, dict[str, Any]] = {}
+        for index, block in enumerate(message.content):
+            place = str(index)
+            entry = entries[place] = _block_entry(block, ids)
+            if place in hidden:
+                entry["block"] = hidden[place]
+            for name, notes in (("n", raw.get("blocks")), ("start", raw.get("items"))):
+                if notes and place in notes:
+                    entry[name] = notes[place]
+        rest: dict[str, Any] = {"k": "rest", "raw": {name: raw[name] for name in _NOTES if name in raw}, "b": entries}
+        texts = [block for block in message.content if isinstance(block, TextBlock)]
+        if len(texts) > 1:
+            rest["lengths"] = [len(block.text) for block in texts]
+        return rest | ({"c": message.channel.value} if message.channel else {})
+
+    def _dump(self, entry: dict[str, Any]) -> bytes:
+        return wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model, "r": self.reply_id})
 
     def _seal(self, entry: dict[str, Any], index: int, kind: str) -> str | None:
         sealer = self._context.state_sealer
@@ -191,37 +239,50 @@ class StateWriter:
             if kind:
                 self._losses.append((index, kind, "there is no key to seal it with: left out"))
             return None
-        state = wirejson.dumps({**entry, "v": VERSION, "p": self._issuer, "m": self.model})
+        state = self._dump(entry)
         if len(state) > MAX_STATE_BYTES:
             self._losses.append((index, kind, f"the state is over {MAX_STATE_BYTES} bytes: left out"))
             return None
-        return to_text(sealer.seal(state, state_binding(self._context, self._context.history_digest)))
+        return to_text(sealer.seal(state, state_binding(self._context)))
 
 
-def _layout(message: Message) -> dict[str, Any]:
-    """Return the order of the blocks, a digest of what they say, the lengths of the texts, which some wires join, and
-    their sources, which clients have in the form of their own wire."""
-    texts = [block for block in message.content if isinstance(block, TextBlock)]
-    order = [block.type for block in message.content]
-    layout: dict[str, Any] = {"order": order, "d": digest_content(message.content).hex()}
-    if len(texts) > 1:
-        layout["lengths"] = [len(block.text) for block in texts]
-    if any(block.citations for block in texts):
-        layout["sources"] = [
-            [source.model_dump(mode="json", exclude_none=True) for source in block.citations] for block in texts
-        ]
-    return layout
+def _block_entry(block: ContentBlock, ids: dict[str, str]) -> dict[str, Any]:
+    """Return how a block is known when it comes back, and what its provider called it."""
+    entry: dict[str, Any] = {"t": block.type}
+    match block:
+        case TextBlock():
+            entry["d"] = digest_text(block.text)
+            if block.citations:  # clients have them in the form of their own wire
+                entry["src"] = [source.model_dump(mode="json", exclude_none=True) for source in block.citations]
+        case ToolUseBlock():
+            entry |= {"call": call_key(block.id), "name": block.name, "a": digest_content((block,)).hex()}
+            if native := ids.get(block.id):
+                entry["id"] = native
+        case _:
+            pass
+    return entry
 
 
-def _has_signature(notes: dict[str, Any]) -> bool:
-    found = notes.get("blocks") or {}
-    return any("thoughtSignature" in (note.get("set") or {}) for note in found.values() if isinstance(note, dict))
+def call_key(canonical: str) -> str:
+    """Return the canonical id of a call as it is read back from a client."""
+    return client_ids.read_tool_id(client_ids.client_tool_id("call_", canonical)) or canonical
 
 
-def _hidden(block: ContentBlock) -> dict[str, Any] | None:
-    """Return a block that no client gets, as JSON; None for blocks that they get."""
-    return block.model_dump(mode="json") if type(block) in _STATEFUL else None
+def _hidden_blocks(message: Message, shown: Container[int]) -> dict[str, dict[str, Any]]:
+    """Return the blocks that the client does not get, and that mean something to their provider, as JSON by place."""
+    return {
+        str(index): block.model_dump(mode="json")
+        for index, block in enumerate(message.content)
+        if type(block) in _STATEFUL and index not in shown
+    }
 
+
+def _has_signature(note: Any) -> bool:
+    return isinstance(note, dict) and not SIGNATURE_FIELDS.isdisjoint(note.get("set") or ())
+
+
+SIGNATURE_FIELDS = frozenset({"thoughtSignature", "thought_signature", "extra_content"})
+"""The fields of a note that sign the block. They stay valid if the client has added a default to a call's arguments."""
 
 _STATEFUL = frozenset({ProviderBlock, RedactedThinkingBlock, ThinkingBlock})
 """The blocks that mean more to their provider than a client can send back."""
@@ -233,10 +294,11 @@ def _is_opaque(block: ContentBlock) -> bool:
     return isinstance(block, (ProviderBlock, RedactedThinkingBlock))
 
 
-def _what(block: ContentBlock) -> str:
-    return {"thinking": "the signature of thinking", "redacted_thinking": "sealed thinking"}.get(
-        block.type, "a native block"
-    )
+_WHAT = {
+    "thinking": "the signature of thinking",
+    "redacted_thinking": "sealed thinking",
+    "provider": "a native block",
+}
 
 
 def calls_of(blocks: Sequence[ContentBlock]) -> list[ToolUseBlock]:

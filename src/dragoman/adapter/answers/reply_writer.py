@@ -1,6 +1,5 @@
 """Writes one reply in a client's wire: its identity, its losses, and the state that travels with it."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +11,11 @@ from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart
 from dragoman.canonical.ids import ModelId
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Alternative, Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 
-logger = logging.getLogger("dragoman.adapter")
+logger = get_logger("dragoman.adapter")
 
 
 class ReplyWriter:
@@ -31,7 +31,7 @@ class ReplyWriter:
         self.context = context
         self.message_id = message_id
         self.is_own = issuer == provider
-        self.state = StateWriter(context, issuer)
+        self.state = StateWriter(context, issuer, message_id)
         self.losses: list[Loss] = []
         self._left_out = 0
 
@@ -53,7 +53,7 @@ class ReplyWriter:
 
     def start(self, event: MessageStart) -> None:
         """Take the identity of a streamed reply."""
-        self.message_id = event.message_id
+        self.message_id = self.state.reply_id = event.message_id
         issuer = _issuer(self.context)
         name = event.model.removeprefix(f"{issuer}:")
         self.state.model = f"{issuer}:{name}"

@@ -4,34 +4,30 @@ An envelope that does not open, or that was made for another place, is a loss; n
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
-
-from dragoman.adapter import wirejson
 from dragoman.adapter.answers import provider_state
+from dragoman.adapter.answers.reply_record import Piece, ReplyRecord, State, parse_state
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
-from dragoman.canonical.blocks import (
-    Citation,
-    ContentBlock,
-    RedactedThinkingBlock,
-    TextBlock,
-    ThinkingBlock,
-)
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Channel, Message, Role
 
-_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 _UNCOUNTED_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 """Instructions do not count for the binding: clients change them between requests."""
 
-_State = dict[str, Any]
 
-_Opened = tuple[Message, list[tuple[ContentBlock, _State | None]]]
-"""A message, and its blocks with their state."""
+@dataclass(slots=True)
+class _Part:
+    """A block of a client's message, with its state if it has one. ``reply`` names the reply that it belongs to."""
+
+    message: Message
+    index: int
+    block: ContentBlock
+    state: State | None = None
+    reply: str | None = None
 
 
 def restore_state(messages: list[Message], provider: str, context: RequestContext) -> list[Message]:
@@ -88,71 +84,121 @@ class _StateReader:
         self.losses: list[Loss] = []
         self._provider = provider
         self._context = context
-        self._restored = 0
-        """How many blocks of the reply are complete: later ones may be chunks of the next."""
+        self._firsts = 0
+        """How many replies with envelopes of version 1 were read."""
+        self._calls: dict[str, State] = {}
+        """The state of each call that an envelope names, by its id: clients may move an envelope away from its call."""
 
     def read_run(self, run: list[Message], digest: _HistoryDigest) -> list[Message]:
-        """Return the messages of one run, as one message if they hold state: clients may split a reply."""
+        """Return the messages of one run, each reply with state as one message: clients may split a reply."""
         start = digest.value()
-        if all(_OPAQUE.isdisjoint(map(type, message.content)) for message in run):
-            return self._read_plain_run(run, start, digest)
-        opened: list[_Opened] = []
-        for message in run:
-            opened += self._open_message(message, start, digest)
-        stored = None if any(map(_has_state, opened)) else self._find_stored(run, start)
-        if stored is not None:
-            return [self._rebuild(opened, [stored])]
-        return [message for reply in _replies(opened) for message in self._read_reply(reply)]
-
-    def _read_plain_run(self, run: list[Message], start: bytes, digest: _HistoryDigest) -> list[Message]:
-        """Return the messages of a run in which nothing can be opened: only the store may have their state."""
-        for message in run:
-            digest.add(message.role, message.content)
-        if (stored := self._find_stored(run, start)) is None:
+        if (
+            self._context.state_store is None
+            and not self._calls
+            and all(_OPAQUE.isdisjoint(map(type, message.content)) for message in run)
+        ):
+            for message in run:
+                digest.add(message.role, message.content)
             return run
-        opened: list[_Opened] = [(message, [(block, None) for block in message.content]) for message in run]
-        return [self._rebuild(opened, [stored])]
+        parts: list[_Part] = []
+        for message in run:
+            parts += self._open_message(message, start, digest)
+        replies = self._group(parts)
+        if not any(part.reply for part in parts):
+            stored = self._find_stored(run[0], parts, start)  # a reply that was cut in its thinking says nothing
+            if stored is None:
+                return run if len(parts) == sum(len(each.content) for each in run) else _as_messages(parts)
+            return [self._rebuild(run[0], parts, [stored])]
+        restored: list[Message] = []
+        for reply in replies:
+            states, first = self._states_of(reply), reply[0].message
+            if all(state["k"] != "rest" for state in states) and (stored := self._find_stored(first, reply, start)):
+                states.append(stored)
+            restored += [self._rebuild(first, reply, states)] if states else _as_messages(reply)
+        return _with_own_ids(restored, self._context)
 
-    def _read_reply(self, opened: list[_Opened]) -> list[Message]:
-        states = [state for _, blocks in opened for _, state in blocks if state is not None]
-        if not states:
-            return [_with_content(message, [block for block, _ in blocks]) for message, blocks in opened]
-        return [self._rebuild(opened, states)]
+    def _states_of(self, parts: Iterable[_Part]) -> list[State]:
+        """Return the state of the blocks, and of calls whose envelope is elsewhere."""
+        states = [part.state for part in parts if part.state is not None]
+        for part in parts:
+            state = self._calls.get(part.block.id) if isinstance(part.block, ToolUseBlock) else None
+            if state is not None and not any(state is each for each in states):
+                states.append(state)
+        return states
 
-    def _open_message(self, message: Message, start: bytes, digest: _HistoryDigest) -> list[_Opened]:
-        """Return a message with the state of its blocks; two if a second reply follows the state of a whole one."""
-        opened: list[_Opened] = []
-        pairs: list[tuple[ContentBlock, _State | None]] = []
+    def _group(self, parts: list[_Part]) -> list[list[_Part]]:
+        """Return the parts of each reply, in the order of the replies. What belongs to none stays with what is before
+        it, and the first with what follows."""
+        texts: dict[str, str] = {}
+        for part in parts:
+            if part.state is None:
+                continue
+            part.reply = part.state["r"]
+            for entry in part.state.get("b", {}).values():
+                if "call" in entry:
+                    self._calls[entry["call"]] = part.state
+                elif entry["t"] == "text" and "d" in entry:
+                    texts.setdefault(entry["d"], part.state["r"])
+        replies: dict[str, list[_Part]] = {}
+        waiting: list[_Part] = []
+        current: list[_Part] | None = None
+        for part in parts:
+            if part.reply is None and (named := self._reply_of(part.block, texts)) is not None:
+                part.reply = named
+            if part.reply is not None:
+                current = replies.setdefault(part.reply, [])
+            if current is None:
+                waiting.append(part)
+                continue
+            current += [*waiting, part]
+            waiting = []
+        return [*replies.values(), *([waiting] if waiting else [])]
+
+    def _reply_of(self, block: ContentBlock, texts: dict[str, str]) -> str | None:
+        """Return the name of the reply that a block without state belongs to; None if no envelope names it."""
+        if isinstance(block, ToolUseBlock):
+            state = self._calls.get(block.id)
+            return None if state is None else state["r"]
+        return texts.get(provider_state.digest_text(block.text)) if isinstance(block, TextBlock) and texts else None
+
+    def _open_message(self, message: Message, start: bytes, digest: _HistoryDigest) -> list[_Part]:
+        """Return the blocks of a message with their state, without those that cannot be opened."""
+        parts: list[_Part] = []
         said: list[ContentBlock] = []
-        bindings = {start, digest.value()}
+        before = {start, digest.value()} if not _OPAQUE.isdisjoint(map(type, message.content)) else set()
         for index, block in enumerate(message.content):
             said.append(block)
-            pair = self._open_block(block, bindings, message.id, index)
-            if pair is None:
+            part = self._open_block(block, before, message, index)
+            if part is None:
                 continue
-            pairs.append(pair)
-            if pair[1] is not None and pair[1]["k"] == "rest" and index + 1 < len(message.content):
-                digest.add(message.role, said)
-                bindings = {start, digest.value()}
-                opened.append((message, pairs))
-                message, pairs, said = message.model_copy(update={"id": self._context.new_id()}), [], []
+            parts.append(part)
+            if part.state is None or part.state.get("v") != 1:
+                continue
+            part.state["r"] = f"1/{self._firsts}"
+            if part.state["k"] == "rest":  # it is the end of a reply
+                self._firsts += 1
+                if index + 1 < len(message.content):
+                    digest.add(message.role, said)
+                    said = []
+                    before = {start, digest.value()}
         digest.add(message.role, said)
-        return [*opened, (message, pairs)]
+        return parts
 
-    def _open_block(
-        self, block: ContentBlock, bindings: set[bytes], message_id: str, index: int
-    ) -> tuple[ContentBlock, _State | None] | None:
+    def _open_block(self, block: ContentBlock, before: set[bytes], message: Message, index: int) -> _Part | None:
         """Return a block with its state; None for a block that was nothing but state, and cannot be opened."""
         text = _opaque_text(block)
         if text is None or not provider_state.is_envelope(text):
-            return block, None
-        state = self._open(text, bindings, message_id, index, block.type)
+            return _Part(message, index, block)
+        state = self._open(text, before, message.id, index, block.type)
         if state is not None:
-            return block, state
-        return (ThinkingBlock(text=block.text), None) if isinstance(block, ThinkingBlock) and block.text else None
+            return _Part(message, index, block, state)
+        if isinstance(block, ThinkingBlock) and block.text:
+            return _Part(message, index, ThinkingBlock(text=block.text))
+        return None
 
-    def _open(self, text: str, bindings: set[bytes], message_id: str, index: int, kind: str) -> _State | None:
-        sealer = self._context.state_sealer
+    def _open(self, text: str, before: set[bytes], message_id: str, index: int, kind: str) -> State | None:
+        """Open an envelope. ``before`` are digests of the conversation, to which version 1 is bound."""
+        sealer, context = self._context.state_sealer, self._context
         if sealer is None:
             self._lose(message_id, index, kind, "there is no key to open it")
             return None
@@ -162,10 +208,10 @@ class _StateReader:
         except ValueError as error:
             self._lose(message_id, index, kind, str(error))
             return None
-        for digest in sorted(bindings):
+        firsts = [provider_state.first_binding(context, digest) for digest in sorted(before)]
+        for binding in (provider_state.state_binding(context), *firsts):
             try:
-                state = sealer.open(sealed, provider_state.state_binding(self._context, digest))
-                return _parse_state(state)
+                return parse_state(sealer.open(sealed, binding))
             except (ValueError, MalformedReplyError) as error:
                 why = str(error)
         self._lose(message_id, index, kind, why)
@@ -175,12 +221,12 @@ class _StateReader:
         reason = f"state that a client sent back cannot be opened: {why}"
         self.losses.append(Loss(LossKind.STATE, message_id, index, reason, block_type=kind))
 
-    def _find_stored(self, run: list[Message], history: bytes) -> _State | None:
+    def _find_stored(self, first: Message, parts: Sequence[_Part], history: bytes) -> State | None:
         """Return the state in the store: by the id of a call, else by the content of the reply."""
         store = self._context.state_store
         if store is None:
             return None
-        blocks = [block for message in run for block in message.content]
+        blocks = [part.block for part in parts]
         state = None
         for call in provider_state.calls_of(blocks):
             native = self._context.tool_ids.native_id(call.id, self._provider)
@@ -192,128 +238,105 @@ class _StateReader:
         if state is None:
             return None
         try:
-            return _parse_state(state)
+            return parse_state(state)
         except (ValueError, MalformedReplyError) as error:
-            self._lose(run[0].id, -1, "", str(error))
+            self._lose(first.id, -1, "", str(error))
             return None
 
-    def _rebuild(self, opened: list[_Opened], states: list[_State]) -> Message:
-        """Return one message with the state of its provider."""
-        first = opened[0][0]
+    def _rebuild(self, first: Message, parts: Sequence[_Part], states: Sequence[State]) -> Message:
+        """Return one message with the state of its provider. ``first`` is the first of the client's."""
         issuer = states[-1]["p"]
-        blocks: list[ContentBlock] = []
-        rest: _State | None = next((state for state in states if state["k"] == "rest"), None)
-        used: set[int] = set()
-        self._restored = 0
-        for message, pairs in opened:
-            for index, (block, state) in enumerate(pairs):
-                self._add_block(blocks, block, state, issuer, used, message.id, index)
-        blocks = [_without_sources(block) for block in (_join_texts(blocks) if len(opened) > 1 else blocks)]
-        raw: dict[str, Any] = {"by": issuer}
-        if rest is not None and rest["p"] == issuer:
-            ordered = _order(blocks, rest)
-            if ordered is None or provider_state.digest_content(ordered).hex() != rest["d"]:
-                reason = "the client changed the blocks of a reply: its provider's notes on them are left out"
-                self.losses.append(Loss(LossKind.STATE, first.id, -1, reason))
-            else:
-                blocks = _with_sources(ordered, rest)
-                raw |= rest.get("raw") or {}
-                raw |= self._reissue(blocks, rest)
+        pieces = self._pieces(parts, issuer)
+        if any(part.message is not first for part in parts):
+            pieces = _join_texts(pieces)
+        record = ReplyRecord.of(states, issuer)
+        calls = provider_state.calls_of([piece.block for piece in pieces])
+        has_id = {call.id: bool(self._context.tool_ids.native_id(call.id, self._provider)) for call in calls}
+        blocks, notes, ids = record.finish(record.place(pieces, has_id))
+        if record.is_changed:
+            reason = "the client changed a block of a reply: its provider's notes on it are left out"
+            self.losses.append(Loss(LossKind.STATE, first.id, -1, reason))
+        for call, native in ids.items():
+            self._context.tool_ids.reissue(call, issuer, native)
+        # Without the notes on its calls, the reply is written as one of another provider: with what stands for them.
+        raw = {"by": issuer, **notes, **({"tool_ids": ids} if ids else {})} if record.is_whole else None
         model = next((state["m"] for state in states if state.get("m")), None)
         fields = {"provider": issuer, "model": model or f"{issuer}:unknown", "provider_raw": raw}
         metadata = first.metadata.model_copy(update=fields)
-        channel = Channel(rest["c"]) if rest is not None and rest.get("c") in set(Channel) else first.channel
+        named = next((state["c"] for state in states if state.get("c") in set(Channel)), None)
+        channel = first.channel if named is None else Channel(named)
         return first.model_copy(update={"content": tuple(blocks), "metadata": metadata, "channel": channel})
 
-    def _reissue(self, blocks: Sequence[ContentBlock], rest: _State) -> dict[str, Any]:
-        """Give the calls their issuer's own ids: in order, because the client has other ids."""
-        natives = rest.get("ids") or {}
-        ids: dict[str, str] = {}
-        for call, native in zip(provider_state.calls_of(blocks), natives.values(), strict=False):
-            ids[call.id] = native
-            self._context.tool_ids.reissue(call.id, rest["p"], native)
-        return {"tool_ids": ids} if ids else {}
-
-    def _add_block(
-        self,
-        blocks: list[ContentBlock],
-        block: ContentBlock,
-        state: _State | None,
-        issuer: str,
-        used: set[int],
-        message_id: str,
-        index: int,
-    ) -> None:
-        """Add a block with its state; nothing for an envelope that is no block."""
-        text = block.text if isinstance(block, ThinkingBlock) else ""
-        if state is None and _opaque_text(block) is not None:
-            # Of nobody knows where: the message is its provider's own now, so that provider would get it.
-            self._lose(message_id, index, block.type, "it is no envelope, in a reply with envelopes")
-            blocks += [ThinkingBlock(text=text)] if text else []
-        elif state is None:
-            blocks.append(block)
-        elif state["k"] == "rest":
-            return
-        elif state["p"] != issuer or state["i"] in used:
-            self._lose(message_id, index, block.type, "it belongs to another block")
-            blocks += [ThinkingBlock(text=text)] if text else []
-        elif state["k"] == "redacted_thinking":
-            used.add(state["i"])
-            blocks.append(RedactedThinkingBlock(data=state["s"]))
-        else:
-            used.add(state["i"])
-            before = _last_thoughts(blocks[self._restored :])
-            whole = "".join(each.text for each in before) + text
-            if provider_state.digest_text(whole) == state["d"]:  # a client received it in chunks
-                del blocks[len(blocks) - len(before) :]
-                blocks.append(ThinkingBlock(text=whole, signature=state["s"]))
-            elif provider_state.digest_text(text) == state["d"]:
-                blocks.append(ThinkingBlock(text=text, signature=state["s"]))
+    def _pieces(self, parts: Sequence[_Part], issuer: str) -> list[Piece]:
+        """Return the blocks with their state, without those that are nothing but state."""
+        pieces: list[Piece] = []
+        used: set[int] = set()
+        done = 0  # how many pieces are complete: later ones may be chunks of the next
+        for part in parts:
+            block, state = part.block, part.state
+            text = block.text if isinstance(block, ThinkingBlock) else ""
+            if state is None and _opaque_text(block) is None:
+                pieces.append(Piece(block))
+                continue
+            why = ""
+            if state is None:
+                # Of nobody knows where: the message is its provider's own now, so that provider would get it.
+                why = "it is no envelope, in a reply with envelopes"
+            elif state["k"] == "rest":
+                continue
+            elif state["p"] != issuer or state["i"] in used:
+                why = "it belongs to another block"
+            elif state["k"] == "redacted_thinking":
+                used.add(state["i"])
+                pieces.append(Piece(RedactedThinkingBlock(data=state["s"]), state["i"]))
             else:
-                self._lose(message_id, index, block.type, "its text is another one")
-                blocks += [ThinkingBlock(text=text)] if text else []
-            self._restored = len(blocks)
+                used.add(state["i"])
+                before = _last_thoughts(pieces[done:])
+                whole = "".join(each.text for each in before) + text
+                if provider_state.digest_text(whole) == state["d"]:  # a client received it in chunks
+                    del pieces[len(pieces) - len(before) :]
+                    pieces.append(Piece(ThinkingBlock(text=whole, signature=state["s"]), state["i"]))
+                elif provider_state.digest_text(text) == state["d"]:
+                    pieces.append(Piece(ThinkingBlock(text=text, signature=state["s"]), state["i"]))
+                else:
+                    why = "its text is another one"
+                done = len(pieces) + (1 if why and text else 0)
+            if why:
+                self._lose(part.message.id, part.index, block.type, why)
+                pieces += [Piece(ThinkingBlock(text=text))] if text else []
+        return pieces
 
 
-def _has_state(opened: _Opened) -> bool:
-    return any(state is not None for _, state in opened[1])
-
-
-def _replies(opened: Sequence[_Opened]) -> Iterator[list[_Opened]]:
-    """Yield the messages of each reply: the state of a whole message ends it."""
-    reply: list[_Opened] = []
-    for each in opened:
-        reply.append(each)
-        if any(state is not None and state["k"] == "rest" for _, state in each[1]):
-            yield reply
-            reply = []
-    if reply:
-        yield reply
-
-
-def _without_sources(block: ContentBlock) -> ContentBlock:
-    """Return a text without its sources: a client has them in the form of its own wire."""
-    return TextBlock(text=block.text) if isinstance(block, TextBlock) and block.citations else block
-
-
-def _with_sources(blocks: list[ContentBlock], rest: _State) -> list[ContentBlock]:
-    """Return the blocks with the sources of their texts, as their provider sent them."""
-    sources = iter(rest.get("sources") or ())
+def _as_messages(parts: Iterable[_Part]) -> list[Message]:
+    """Return the messages of blocks that have no state."""
+    contents: dict[int, tuple[Message, list[ContentBlock]]] = {}
+    for part in parts:
+        contents.setdefault(id(part.message), (part.message, []))[1].append(part.block)
     return [
-        TextBlock(text=block.text, citations=tuple(Citation(**each) for each in next(sources, ())))
-        if isinstance(block, TextBlock)
-        else block
-        for block in blocks
-    ]
+        message if len(blocks) == len(message.content) and all(a is b for a, b in zip(blocks, message.content))  # noqa: B905  # they are of one length
+        else message.model_copy(update={"content": tuple(blocks)})
+        for message, blocks in contents.values()
+    ]  # fmt: skip
 
 
-def _last_thoughts(blocks: Sequence[ContentBlock]) -> list[ThinkingBlock]:
+def _with_own_ids(messages: Iterable[Message], context: RequestContext) -> list[Message]:
+    """Return the messages, each with an id of its own: a client may have two replies in one message."""
+    seen: set[str] = set()
+    named: list[Message] = []
+    for message in messages:
+        again = message.id in seen
+        named.append(message.model_copy(update={"id": context.new_id()}) if again else message)
+        seen.add(message.id)
+    return named
+
+
+def _last_thoughts(pieces: Sequence[Piece]) -> list[ThinkingBlock]:
     """Return the unsigned thinking at the end."""
     found: list[ThinkingBlock] = []
-    for block in reversed(blocks):
-        if not isinstance(block, ThinkingBlock) or block.signature:
+    for piece in reversed(pieces):
+        if not isinstance(piece.block, ThinkingBlock) or piece.block.signature or piece.place is not None:
             break
-        found.insert(0, block)
+        found.insert(0, piece.block)
     return found
 
 
@@ -327,70 +350,16 @@ _OPAQUE = frozenset({ThinkingBlock, RedactedThinkingBlock})
 """The blocks that may hold an envelope."""
 
 
-def _parse_state(data: bytes) -> _State:
-    state = wirejson.loads_object(data, what="the state")
-    if state.get("k") not in ("thinking", "redacted_thinking", "rest") or not isinstance(state.get("p"), str):
-        raise ValueError("it is of a kind that this version does not know")
-    return state
-
-
-def _with_content(message: Message, blocks: list[ContentBlock]) -> Message:
-    if len(blocks) == len(message.content) and all(map(_is, blocks, message.content)):
-        return message
-    return message.model_copy(update={"content": tuple(blocks)})
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
-
-
-def _join_texts(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
+def _join_texts(pieces: Sequence[Piece]) -> list[Piece]:
     """Join neighbouring texts, and thinking, that a client received in chunks."""
-    joined: list[ContentBlock] = []
-    for block in blocks:
-        last = joined[-1] if joined else None
-        if isinstance(block, TextBlock) and isinstance(last, TextBlock):
-            joined[-1] = last.model_copy(update={"text": last.text + block.text})
-        elif isinstance(block, ThinkingBlock) and isinstance(last, ThinkingBlock) and not last.signature:
-            joined[-1] = ThinkingBlock(text=last.text + block.text, signature=block.signature)
+    joined: list[Piece] = []
+    for piece in pieces:
+        block, last = piece.block, joined[-1] if joined else Piece(RedactedThinkingBlock(data=""))
+        if isinstance(block, TextBlock) and isinstance(last.block, TextBlock):
+            joined[-1] = Piece(last.block.model_copy(update={"text": last.block.text + block.text}))
+        elif isinstance(block, ThinkingBlock) and isinstance(last.block, ThinkingBlock) and last.place is None:
+            text = last.block.text + block.text
+            joined[-1] = Piece(ThinkingBlock(text=text, signature=block.signature), piece.place)
         else:
-            joined.append(block)
+            joined.append(piece)
     return joined
-
-
-def _split_text(blocks: Sequence[ContentBlock], lengths: Sequence[int]) -> list[ContentBlock]:
-    """Split a text that the client's wire joined; other blocks stay as they are."""
-    texts = [block for block in blocks if isinstance(block, TextBlock)]
-    if len(texts) != 1 or sum(lengths) != len(texts[0].text):
-        return list(blocks)
-    ends = list(accumulate(lengths))
-    parts = [TextBlock(text=texts[0].text[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
-    return [*parts, *(block for block in blocks if not isinstance(block, TextBlock))]
-
-
-def _order(blocks: Sequence[ContentBlock], rest: Mapping[str, Any]) -> list[ContentBlock] | None:
-    """Return the blocks in the order of the original message, with those that the client did not get.
-
-    None if the blocks are not those of the message.
-    """
-    order, hidden = rest.get("order") or [], rest.get("blocks") or {}
-    queues: dict[str, list[ContentBlock]] = {}
-    for block in _split_text(blocks, rest.get("lengths") or ()):
-        if isinstance(block, TextBlock) and not block.text:
-            continue
-        queues.setdefault(block.type, []).append(block)
-    ordered: list[ContentBlock] = []
-    for index, kind in enumerate(order):
-        if (data := hidden.get(str(index))) is not None:
-            try:
-                ordered.append(_BLOCK.validate_python(data))
-            except ValidationError:
-                return None
-            queues.get(kind, [])[:1] = []  # the client's copy, if it has one
-        elif queues.get(kind):
-            ordered.append(queues[kind].pop(0))
-        elif kind == "text":
-            ordered.append(TextBlock(text=""))  # clients leave out empty texts
-        else:
-            return None
-    return ordered if not any(queues.values()) else None

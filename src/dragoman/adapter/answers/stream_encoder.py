@@ -5,15 +5,34 @@ do not carry (native blocks, images, citations) follows from the complete messag
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.answers import opaque_place
+from dragoman.adapter.answers.opaque_place import OPAQUE, place_opaque
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, NetworkError, StreamTruncatedError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
-from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -47,9 +66,21 @@ class ReplyStreamEncoder(ABC):
     """Whether the place of a block in the reply counts. If so, and the provider of the reply is that of the wire, what
     follows a block without events waits for the end."""
 
+    state_first: ClassVar[bool] = False
+    """Whether what only the provider reads must stand before the text and the calls that end a reply of another
+    provider. Thinking behind a text waits then for the next text."""
+    calls_wait: ClassVar[bool] = False
+    """Whether the state of a reply of another provider stands before its calls, or in them: they wait for the end then,
+    if the reply has some. All of it is known only at the end."""
+
     def __init__(self, writer: ReplyWriter) -> None:
         self.writer = writer
         self.done = False
+        self._state_first = self.state_first and not writer.is_own
+        self._calls_wait = self.calls_wait and not writer.is_own and writer.state.can_seal
+        self._said = self._thought = False
+        self._late: list[ThinkingDelta] = []
+        """Thinking behind a text, which waits."""
         self.start: MessageStart | None = None
         self.usage: TokenUsage | None = None
         """The latest counts."""
@@ -91,6 +122,18 @@ class ReplyStreamEncoder(ABC):
     @abstractmethod
     def write_error(self, error: DragomanError) -> bytes:
         """Write an error that ends the reply."""
+
+    def write_redacted(self, index: int, block: RedactedThinkingBlock) -> bytes:
+        """Write thinking that only its provider reads, for a wire with `state_first`."""
+        return b""
+
+    def write_state(self, message: Message, shown: Container[int]) -> bytes:
+        """Write the rest of a message, for a wire with `state_first`. ``shown`` are the blocks that the client gets."""
+        return b""
+
+    def begin_unsent(self, message: Message, places: Sequence[int]) -> None:
+        """Prepare to write the blocks that waited, for a wire with `calls_wait`."""
+        return
 
     def write_citations(self, index: int, citations: tuple[Citation, ...]) -> bytes:
         """Write the sources of the text that is open, or record their loss."""
@@ -156,11 +199,20 @@ class ReplyStreamEncoder(ABC):
         if event.content_block_index == self._index and self._kind is TEXT:
             self._fragments.append(text)
             return self.delta(text) if text else b""
-        return self._switch(TEXT, event.content_block_index, text) if text else b""
+        if not text:
+            return b""
+        late = self._release_thinking() if self._late and not self._waits else b""
+        return late + self._switch(TEXT, event.content_block_index, text)
 
     def _on_thinking(self, event: ThinkingDelta) -> bytes:
+        self._thought = True
+        if self._state_first and self._said:
+            self._late.append(event)
+            return b""
         if self._kind is CALL:
             return self._wait(event)
+        if event.redacted is not None:
+            return self._write_redacted(event) if self._state_first else b""
         text = event.text
         if event.content_block_index == self._index and self._kind is THINKING:
             self._signature = event.signature or self._signature
@@ -173,7 +225,22 @@ class ReplyStreamEncoder(ABC):
             self._signature = event.signature
         return written
 
+    def _write_redacted(self, event: ThinkingDelta) -> bytes:
+        index = event.content_block_index
+        written = self._begin() + self._close()
+        self._highest = max(self._highest, index)
+        self._sent.setdefault(index, [])
+        return written + self.write_redacted(index, RedactedThinkingBlock(data=event.redacted or ""))
+
+    def _release_thinking(self) -> bytes:
+        """Write thinking that waited for the next text."""
+        waiting, self._late, self._said = self._late, [], False
+        return b"".join(map(self._on_thinking, waiting))
+
     def _on_call(self, event: ToolUseStart) -> bytes:
+        if self._calls_wait:
+            follows_unsent = event.content_block_index > self._highest + 1
+            self._waits = self._waits or self._thought or follows_unsent or bool(event.signature)
         if self._kind is CALL and event.tool_use_id != self._call:
             return self._wait(event)
         if event.content_block_index in self._sent:
@@ -223,6 +290,7 @@ class ReplyStreamEncoder(ABC):
         if self._waits or (self.ordered and self.writer.is_own and index > self._highest + 1):
             self._waits = True
             return self._begin()
+        self._said = self._said or kind is not THINKING
         written = self._begin() + self._close() + self.open_block(kind, tool_use_id, name)
         self._open(kind, index, tool_use_id)
         if text:
@@ -259,9 +327,14 @@ class ReplyStreamEncoder(ABC):
         if self._kind and self._index < len(message.content):
             written.append(self._complete_open(self._index, message.content[self._index]))
         written.append(self._close())
+        if self._state_first:
+            written.append(self._write_unsent(message))
+        elif self._calls_wait:
+            self.begin_unsent(message, [index for index in range(len(message.content)) if index not in self._sent])
         for index, block in enumerate(message.content):
             if index not in self._sent:
-                written.append(self._write_whole(index, block, message))
+                if not self._state_first:
+                    written.append(self._write_whole(index, block, message))
             elif index != self._index and (rest := self._unsent(index, block, "".join(self._sent[index]))):
                 reason = "the end of the block was sent after later blocks"
                 self.writer.record_loss(LossKind.FLATTENED, reason, index=index, block=block.type)
@@ -274,6 +347,32 @@ class ReplyStreamEncoder(ABC):
         self.done = True
         self.writer.finish()
         return b"".join(written)
+
+    def _write_unsent(self, message: Message) -> bytes:
+        """Write the blocks that were not sent, with the rest of the message in front of the text or the calls that end
+        the reply. If these were sent before, what only the provider reads is kept elsewhere, or is a loss."""
+        places = [index for index in range(len(message.content)) if index not in self._sent]
+        shown = {index for index in places if _is_shown(message.content[index])}
+        said = self._said or any(_kind_of(message.content[index]) != OPAQUE for index in shown)
+        if self._said and all(_kind_of(message.content[index]) == OPAQUE for index in shown):
+            for index in shown:
+                if message.content[index].type == THINKING:
+                    reason = "thinking behind the end of the answer, which clients would take for it: left out"
+                    self.writer.record_loss(LossKind.THINKING, reason, Severity.INFO, index=index, block=THINKING)
+            self.writer.state.keep_late(message, set(self._sent))
+            unwritten = [index for index in places if index not in shown]
+            return b"".join(self._write_whole(index, message.content[index], message) for index in unwritten)
+        rest = len(message.content)
+        ordered = (
+            place_opaque(places, [rest], lambda index: _kind_of(message.content[index])) if said else [*places, rest]
+        )
+        sent = {*self._sent, *shown}
+        return b"".join(
+            self.write_state(message, sent)
+            if index == rest
+            else self._write_whole(index, message.content[index], message)
+            for index in ordered
+        )
 
     def _complete_open(self, index: int, block: ContentBlock) -> bytes:
         """Write what the deltas of the open block lack."""
@@ -347,6 +446,18 @@ _HANDLERS: dict[type, Callable[[ReplyStreamEncoder, Any], bytes]] = {
     MessageComplete: ReplyStreamEncoder._on_complete,
     ErrorEvent: ReplyStreamEncoder._on_error,
 }
+
+
+def _is_shown(block: ContentBlock) -> bool:
+    """Whether a client of a wire with `state_first` gets a block of another provider."""
+    return block.type in (THINKING, CALL, "redacted_thinking") or (isinstance(block, TextBlock) and bool(block.text))
+
+
+def _kind_of(block: ContentBlock) -> str:
+    """Return what a block is for clients, in the words of `place_opaque`. Blocks that they do not get are opaque."""
+    if not _is_shown(block):
+        return OPAQUE
+    return {TEXT: TEXT, CALL: opaque_place.CALL}.get(block.type, OPAQUE)
 
 
 def encode_events(events: Iterable[StreamEvent], encoder: ReplyStreamEncoder) -> Iterator[bytes]:

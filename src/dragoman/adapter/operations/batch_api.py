@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import InvalidRequestError, MalformedReplyError, ProviderError
-from dragoman.adapter.operations.steps import Steps
+from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.wire import WireRequest, WireResponse
 
 
@@ -70,17 +70,17 @@ class BatchApi(ABC):
         """Return one request as an entry of the batch."""
 
     @abstractmethod
-    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
+    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Operation[str]:
         """Submit the batch with its headers. Returns the provider's id."""
 
     @abstractmethod
-    def poll(self, batch_id: str) -> Steps[BatchState]: ...
+    def poll(self, batch_id: str) -> Operation[BatchState]: ...
 
     @abstractmethod
-    def cancel(self, batch_id: str) -> Steps[BatchState]: ...
+    def cancel(self, batch_id: str) -> Operation[BatchState]: ...
 
     @abstractmethod
-    def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
+    def results(self, batch_id: str) -> Operation[tuple[WireRequest, ...]]:
         """Return the downloads that hold the answers, as JSON lines, in any order."""
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """What an adapter knows about a provider's services beside the conversation: token counts, files, models.
 
-Operations are those of `dragoman.adapter.operations.steps`: they do no I/O.
+Operations are those of `dragoman.adapter.operations.operation`: they do no I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
-from dragoman.adapter.operations.steps import Steps, get_request
+from dragoman.adapter.operations.operation import Operation, get_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, MediaSource, VideoBlock
 
@@ -82,21 +82,21 @@ class ServiceApi:
         self.provider = provider
         self.model = model
 
-    def count_tokens(self, request: WireRequest) -> Steps[int]:
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
         """Count the input tokens of a request that `Adapter.to_wire` made."""
         raise self._not_offered("count_tokens")
 
-    def upload(self, file: FileContent) -> Steps[ProviderFile]:
+    def upload(self, file: FileContent) -> Operation[ProviderFile]:
         raise self._not_offered("files")
 
-    def files(self) -> Steps[tuple[ProviderFile, ...]]:
+    def files(self) -> Operation[tuple[ProviderFile, ...]]:
         """List all files, page by page."""
         raise self._not_offered("files")
 
-    def delete_file(self, file_id: str) -> Steps[None]:
+    def delete_file(self, file_id: str) -> Operation[None]:
         raise self._not_offered("files")
 
-    def models(self) -> Steps[tuple[ProviderModel, ...]]:
+    def models(self) -> Operation[tuple[ProviderModel, ...]]:
         """List all models, page by page."""
         raise self._not_offered("models")
 
@@ -117,7 +117,7 @@ class ServiceApi:
         items: str,
         read: Callable[[Mapping[str, Any]], ItemT],
         next_query: Callable[[Mapping[str, Any]], str],
-    ) -> Steps[tuple[ItemT, ...]]:
+    ) -> Operation[tuple[ItemT, ...]]:
         """Read a list whose pages hold objects under ``items``. ``next_query`` is the query of the page after one, and
         empty after the last.
 

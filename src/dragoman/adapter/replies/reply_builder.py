@@ -1,6 +1,5 @@
 """Builds canonical messages from decoded replies, whole or streamed."""
 
-import logging
 from collections.abc import Hashable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -10,7 +9,8 @@ from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
-from dragoman.canonical.guard import copy_json, is_plain, one_line
+from dragoman.canonical.guard import copy_json, is_plain
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import (
     Alternative,
     Channel,
@@ -27,7 +27,7 @@ from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 MAX_ID = 64 * 1024
 """Characters of the provider's id of a call: gateways put signatures into it."""
 
-logger = logging.getLogger("dragoman.adapter")
+logger = get_logger("dragoman.adapter")
 
 
 class ReplyCounts(NamedTuple):
@@ -89,6 +89,8 @@ class ReplyBuilder:
                 # The provider's notes on the call do not apply to the text.
                 raw = {name: raw[name] for name in ("id",) if name in raw}
                 stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
+        if context.ends_turn and stop_reason is StopReason.PAUSE:
+            stop_reason = StopReason.END_TURN
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids := self._native_ids(blocks):
             provider_raw["tool_ids"] = tool_ids
@@ -98,6 +100,7 @@ class ReplyBuilder:
             provider_raw |= context.reply_note
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
+        changes = raw.get("input_transformations")
         metadata = _build_metadata(
             model=served_model,
             provider=self.provider,
@@ -106,7 +109,7 @@ class ReplyBuilder:
             status=status,
             stop_reason=stop_reason,
             alternatives=self._build_alternatives(alternatives) if alternatives else None,
-            input_transformations=self._read_transformations(raw.get("input_transformations")),
+            input_transformations=None if changes is None else self._read_transformations(changes),
             provider_raw=provider_raw,
             user_id=context.user_id,
             team_id=context.team_id,
@@ -177,6 +180,8 @@ class ReplyBuilder:
                 "%s: the usage holds no count at %s: the cost is a lower bound", served_model, ", ".join(usage.unread)
             )
         context = self.context
+        if context.terms:
+            usage = usage.model_copy(update={"terms": dict(context.terms)})
         priced = usage if context.prices is None else context.prices.price(served_model, usage, now)
         figures: dict[str, int] = {}
         if context.started_at is not None:

@@ -6,7 +6,6 @@ does the framing, orders the last events, and turns invalid data into a typed er
 (docs/reference/streams.md#terminal-rule).
 """
 
-import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
@@ -37,6 +36,7 @@ from dragoman.canonical.events import (
     ToolUseInputDelta,
     ToolUseStart,
 )
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus
 
 _TEXT_GETTERS: dict[type, Callable[[Any], object]] = {
@@ -68,7 +68,7 @@ _WORK_SECONDS = 0.005
 _SKIPPED = TextDelta("", 0, "")
 """Stands for the frames that a skimming decoder has left out."""
 
-logger = logging.getLogger("dragoman.adapter")
+logger = get_logger("dragoman.adapter")
 
 
 class Framing(Protocol):

@@ -5,16 +5,16 @@ An invalid usage does not fail the reply: values that cannot be read are left ou
 of the reply is then a lower bound.
 """
 
-import logging
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
 from dragoman.adapter.json_path import lookup_path, split_path
 from dragoman.canonical.guard import copy_json, is_plain
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage, checked_usage
 
-logger = logging.getLogger("dragoman.adapter")
+logger = get_logger("dragoman.adapter")
 
 MAX_COUNT = 10**12
 """No count of one reply is larger than this."""

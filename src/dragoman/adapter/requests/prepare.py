@@ -37,6 +37,7 @@ def prepare_request(
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
         options.context.reply_note = options.context.action_calls = None
+        options.context.ends_turn = False
     losses: list[Loss] = []
     if tools:
         tools, options = _rename_tools(target, tools, options, losses)

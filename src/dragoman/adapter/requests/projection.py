@@ -5,7 +5,7 @@ message's. The steps run in the order of `project`. Each is deterministic and lo
 of the history), so a longer history only appends turns.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -57,6 +57,8 @@ class Target:
     """Whether requests mark places up to which the prompt is cached."""
     cites_documents: bool = False
     """Whether requests say which documents the answer cites."""
+    priced_fields: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """As `Adapter.priced_fields`."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.facts.capabilities import ABSENT
+from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import block_fields
@@ -112,7 +113,7 @@ class RequestBuilder:
             turns=projection.turns,
             losses=[*prefix.losses, *projection.losses, *find_lost_fields(sent, target.provider)],
             prefix=prefix,
-            instruction_turns=0 if whole else _count_turns_of(sent[:lead], projection.turns),
+            instruction_turns=0 if whole or not lead else _count_turns_of(sent[:lead], projection.turns),
             uncached=() if whole else uncached,
             encoder_state=deepcopy(dict(prefix.encoder_state)) if prefix.encoder_state else {},
         )
@@ -310,7 +311,14 @@ class RequestBuilder:
         self.has_void_thinking(merged_body)
         if self.options.headers:  # read only now: `merge_list_header` may have changed them
             headers.update(self.options.headers.get(self.provider, {}))
-        return WireRequest("POST", path, _dump_body(merged_body), headers, self.options.stream, tuple(self.losses))
+        terms = self.context.terms
+        for name, (path_in_body, default) in self.target.priced_fields.items():
+            value = lookup_path(merged_body, path_in_body)
+            if isinstance(value, str) and value != default:
+                terms[name] = value
+        return WireRequest(
+            "POST", path, _dump_body(merged_body), headers, self.options.stream, tuple(self.losses), terms
+        )
 
     def _record_override(self, path: tuple[str, ...], value: Any) -> None:
         """Record a value that ``extra`` overrides, unless it is a default, or the client's own body is restored."""

@@ -40,12 +40,23 @@ _OMITTED_KEYWORDS = frozenset({"title", "deprecated", "readOnly", "writeOnly", "
 """Keywords that do not go into the description."""
 _NESTED_REFERENCES = 8
 """The depth to which nested references are followed."""
+_INLINED = 128 * 1024
+"""Characters of the definitions that take the place of references in one request. A schema of a kilobyte can name its
+definitions so that each holds several of the next, and would grow a million times."""
 _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
-def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
-    """Return the schema in the target's form. The argument is not changed."""
-    walk = _SchemaFitter(rule, schema)
+@dataclass(slots=True)
+class _Room:
+    """How many characters of definitions may still take the place of references."""
+
+    left: int = _INLINED
+
+
+def fit_schema(schema: Mapping[str, Any], rule: SchemaRule, room: _Room | None = None) -> FittedSchema:
+    """Return the schema in the target's form. The argument is not changed. ``room`` is what the schemas of one request
+    share."""
+    walk = _SchemaFitter(rule, schema, room or _Room())
     fitted = FittedSchema(dict(schema))
     if rule.root == "object":
         fitted.schema = walk.fit_root(fitted.schema, fitted)
@@ -77,8 +88,8 @@ def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -
     if not tools:
         return []
     rule = request.target.capabilities.tool_schemas
-    fits = form_check(rule)
-    return [tool if fits(tool.input_schema) else _fit_tool(request, tool, rule) for tool in tools]
+    fits, room = form_check(rule), _Room()
+    return [tool if fits(tool.input_schema) else _fit_tool(request, tool, rule, room) for tool in tools]
 
 
 def form_check(rule: SchemaRule) -> Callable[[Schema], bool]:
@@ -122,10 +133,10 @@ def _is_plain_object(schema: Schema) -> bool:
     return schema.get("type") == "object" and "properties" in schema and schema.keys().isdisjoint(_NOT_PLAIN)
 
 
-def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
+def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule, room: _Room) -> ToolDefinition:
     if (tool.provider_raw or {}).get("by") == request.provider:
         return tool
-    fitted = fit_schema(tool.input_schema, rule)
+    fitted = fit_schema(tool.input_schema, rule, room)
     _record_schema_losses(request, LossKind.TOOLS, f"the tool {tool.name}", fitted)
     return tool if fitted.schema == tool.input_schema else tool.model_copy(update={"input_schema": fitted.schema})
 
@@ -152,9 +163,11 @@ def _join_paths(paths: Sequence[str]) -> str:
 
 
 class _SchemaFitter:
-    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any]) -> None:
+    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any], room: _Room) -> None:
         self._rule = rule
         self._root = whole
+        self._room = room
+        self._sizes: dict[str, int] = {}
         self._takes = frozenset(rule.keywords)
 
     def fit_root(self, schema: Schema, fitted: FittedSchema) -> Schema:
@@ -175,17 +188,23 @@ class _SchemaFitter:
         """Fit one schema and its inner ones. ``open_references`` are the references that led to it."""
         if not isinstance(schema, Mapping):
             return schema
-        schema, path_of = dict(schema), path
+        schema = self._unwrap_single(dict(schema), path, fitted)
         reference = schema.get("$ref")
-        if isinstance(reference, str) and not self._is_taken("$ref"):
-            resolved = self._resolve_reference(reference)
-            if resolved is None or reference in open_references or len(open_references) == _NESTED_REFERENCES:
-                fitted.dropped.append(f"{path}.$ref")
-                return {key: value for key, value in schema.items() if key == "description"}
-            fitted.changed.append(f"{path}.$ref")
-            schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
-            open_references = (*open_references, reference)
-        schema = self._rename_keywords(self._unwrap_single(schema, path_of, fitted), path_of, fitted)
+        if isinstance(reference, str):
+            kept_reference = self._kept_reference(reference)
+            if kept_reference is None:
+                resolved = self._resolve_reference(reference)
+                is_too_deep = reference in open_references or len(open_references) == _NESTED_REFERENCES
+                if resolved is None or is_too_deep or not self._takes_room(reference, resolved):
+                    fitted.dropped.append(f"{path}.$ref")
+                    return {key: value for key, value in schema.items() if key == "description"}
+                fitted.changed.append(f"{path}.$ref")
+                inlined = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
+                return self.fit(inlined, path, fitted, (*open_references, reference))
+            if kept_reference != reference:
+                fitted.changed.append(f"{path}.$ref")
+                schema["$ref"] = kept_reference
+        schema = self._rename_keywords(schema, path, fitted)
         kept: Schema = {}
         described: Schema = {}
         for key, value in schema.items():
@@ -196,6 +215,16 @@ class _SchemaFitter:
                 if key not in _OMITTED_KEYWORDS:
                     described[key] = value
         return self._fit_object(_add_to_description(kept, described), path, fitted)
+
+    def _takes_room(self, reference: str, resolved: Schema) -> bool:
+        """Whether there was room for what a reference names."""
+        if reference not in self._sizes:
+            self._sizes[reference] = len(wirejson.dumps_text(resolved))
+        size = self._sizes[reference]
+        if size > self._room.left:
+            return False
+        self._room.left -= size
+        return True
 
     def _fit_inner(
         self, key: str, value: Any, path: str, fitted: FittedSchema, open_references: tuple[str, ...]
@@ -216,11 +245,11 @@ class _SchemaFitter:
         return value is None or key not in self._rule.values or value in self._rule.values[key]
 
     def _is_mere_form(self, key: str, value: Any) -> bool:
-        """Whether a keyword can be dropped without loss: annotations, and definitions that nothing refers to any
-        more."""
+        """Whether a keyword can be dropped without loss: annotations, and definitions, which `_kept_reference` leaves
+        nothing to refer to."""
         if key == "additionalProperties":
             return value is True and not self._rule.closed
-        return key in _ANNOTATIONS or (key in ("definitions", "$defs") and not self._is_taken("$ref"))
+        return key in _ANNOTATIONS or key in ("definitions", "$defs")
 
     def _unwrap_single(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
         """Replace an allOf of one, or a union with null if unions are not supported, by its only branch."""
@@ -258,6 +287,18 @@ class _SchemaFitter:
             fitted.changed.append(f"{path}.required")
             schema = {**schema, "required": list(properties)}
         return schema
+
+    def _kept_reference(self, reference: str) -> str | None:
+        """Return the reference as the target has it; None if what it names must take its place."""
+        if not self._is_taken("$ref"):
+            return None
+        for start in _REFERENCES:
+            if reference.startswith(start):
+                group = start[2:-1]
+                name = self._rule.renamed.get(group, group)
+                is_kept = self._is_taken(name) and (name == group or name not in self._root)
+                return f"#/{name}/{reference.removeprefix(start)}" if is_kept else None
+        return reference
 
     def _resolve_reference(self, reference: str) -> Schema | None:
         for start in _REFERENCES:

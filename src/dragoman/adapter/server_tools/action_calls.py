@@ -5,6 +5,7 @@ beside the action. Callers see a call of the tool, whose input has the name as `
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
@@ -45,7 +46,7 @@ class ActionCalls:
             match event:
                 case ToolUseStart() if self._is_action(event.tool_use_id, event.tool_name):
                     self._actions[event.tool_use_id] = event.tool_name
-                    yield ToolUseStart(event.message_id, event.content_block_index, event.tool_use_id, self.tool_name)
+                    yield replace(event, tool_name=self.tool_name)
                 case ToolUseInputDelta() if event.tool_use_id in self._actions:
                     pass
                 case ToolUseEnd() if (action := self._actions.get(event.tool_use_id)) is not None:

@@ -16,7 +16,8 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, FrozenModel, ProviderBlock, TextBlock
-from dragoman.canonical.guard import JsonObject, one_line
+from dragoman.canonical.guard import JsonObject
+from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Role
 
 MAX_BLOCK = 2_000

@@ -11,6 +11,7 @@ from typing import IO, Any
 from sqlalchemy import Connection, text
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.private_files import create_private_folder, open_private
 from dragoman.store.database import Database
 
 
@@ -42,8 +43,8 @@ class RunLock:
             import fcntl
         except ModuleNotFoundError:  # Windows has no such lock: the caller must not start a run twice
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
+        create_private_folder(path.parent)
+        self._file = open(path, "ab", opener=open_private)  # noqa: SIM115 -- `release` closes it
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -11,27 +11,23 @@ from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester, RowReply
-from dragoman.canonical.message import Message
+from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 
 GATHER_SECONDS = 0.01
 """Seconds for which jobs, and results, gather for one message: a message costs more time than its content."""
 
 
 class Job(NamedTuple):
-    """One request. ``number`` is unique within a run; ``model_index`` is the index of its model.
-
-    ``content`` is what to send: the messages, or the encoded request of a run whose client has a policy or the like.
-    """
+    """One request. ``number`` is unique within a run; ``model_index`` is the index of its model."""
 
     number: int
     model_index: int
-    content: Sequence[Message] | WireRequest
+    request: WireRequest
 
 
 class JobResult(NamedTuple):
     number: int
-    result: RowReply | WireResponse | DragomanError
+    result: WireResponse | DragomanError
 
 
 class WorkerActor:
@@ -83,13 +79,10 @@ class WorkerActor:
         return results
 
     async def _run(self, job: Job) -> None:
-        result: RowReply | WireResponse | DragomanError
+        result: WireResponse | DragomanError
         requester = self._requesters[job.model_index]
         try:
-            if isinstance(job.content, WireRequest):
-                result = await requester.send(job.content)
-            else:
-                result = await requester.ask(job.content)
+            result = await requester.send(job.request)
         except DragomanError as error:
             result = error
         except Exception as error:  # a bug in an adapter: every row would meet it

@@ -10,12 +10,11 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.bulk.requester import ModelConfig, Requester, RowReply, WorkerLostError
+from dragoman.bulk.requester import ModelConfig, Requester, WorkerLostError
 from dragoman.bulk.workers.cluster import Cluster, check_picklable
 from dragoman.bulk.workers.worker_actor import GATHER_SECONDS, Job, JobResult
-from dragoman.canonical.message import Message
 
-Result = RowReply | WireResponse | DragomanError
+Result = WireResponse | DragomanError
 
 _START_TIMEOUT = 600.0
 """Seconds for the cluster to find capacity for a worker; it may have to start a machine first."""
@@ -141,13 +140,12 @@ class WorkerPool:
         self._tasks = [asyncio.create_task(worker.serve()) for worker in self._workers]
         await self._wait_for_worker()
 
-    async def ask(self, model_index: int, content: Sequence[Message] | WireRequest) -> RowReply | WireResponse:
-        """Send the messages or the encoded request. The reply is a RowReply or a WireResponse."""
+    async def ask(self, model_index: int, request: WireRequest) -> WireResponse:
         while not (available := [worker for worker in self._workers if worker.available]):
             self.worker_available.clear()
             await self._wait_for_worker()
         self._last_number += 1
-        result = await min(available, key=lambda worker: worker.load).ask(Job(self._last_number, model_index, content))
+        result = await min(available, key=lambda worker: worker.load).ask(Job(self._last_number, model_index, request))
         if isinstance(result, DragomanError):
             raise result
         return result
@@ -183,15 +181,8 @@ class PoolRequester(Requester):
         self._model_index = model_index
         self._pool = pool
 
-    async def ask(self, messages: Sequence[Message]) -> RowReply:
-        reply = await self._pool.ask(self._model_index, messages)
-        assert isinstance(reply, RowReply)
-        return reply
-
     async def send(self, request: WireRequest) -> WireResponse:
-        response = await self._pool.ask(self._model_index, request)
-        assert isinstance(response, WireResponse)
-        return response
+        return await self._pool.ask(self._model_index, request)
 
     async def close(self) -> None:
         """Do nothing: the run closes the pool."""

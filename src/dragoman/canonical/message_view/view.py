@@ -4,7 +4,6 @@ A view is read-only: every value it returns is frozen or a copy. It checks no ca
 the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -12,7 +11,7 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, 
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict, freeze, thaw
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message_fields import MessageFields, Role
 from dragoman.canonical.message_view.context import ViewContext, ViewSource, export_context
 from dragoman.canonical.message_view.kinds import (
@@ -46,7 +45,7 @@ from dragoman.canonical.message_view.parts import (
 from dragoman.canonical.message_view.uri_patterns import matches_uri, uri_pattern
 from dragoman.canonical.message_view.uris import AmbiguousUriError, UriMeaning, read_uri
 
-logger = logging.getLogger("dragoman.canonical")
+logger = get_logger("dragoman.canonical")
 
 _UNSET: Any = object()
 

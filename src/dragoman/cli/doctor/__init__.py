@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.cli.doctor import local_checks, network_checks
 from dragoman.cli.doctor.findings import Finding, Findings, State, print_finding, show_address
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, show_line
 from dragoman.runtime.configuration import (
     ConfigurationFile,
     build_settings,
@@ -61,6 +60,7 @@ def doctor(
     report(local_checks.check_certificates)
     report(local_checks.check_clock)
     report(lambda: local_checks.check_store(store, keeps_log=keeps_log))
+    report(lambda: local_checks.check_databases(file, store))
     report(local_checks.check_embedded_model)
     places, misplaced = network_checks.find_places(settings.get("providers", {}))
     report(lambda: iter(misplaced))
@@ -102,7 +102,7 @@ def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
         return connect
     if not _is_interactive():
         return False
-    console().print(f"[bold]connects to:[/] {escape(', '.join(addresses))}", soft_wrap=True)
+    console().print(f"[bold]connects to:[/] {show_line(', '.join(addresses))}", soft_wrap=True)
     return typer.confirm("Connect to these addresses? No key is sent.", default=True)
 
 

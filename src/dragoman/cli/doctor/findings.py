@@ -6,7 +6,8 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from rich.console import Console
-from rich.markup import escape
+
+from dragoman.cli.io.console import show_line, show_lines
 
 
 class State(StrEnum):
@@ -37,9 +38,9 @@ _STATE_WIDTH = max(map(len, State))
 def print_finding(out: Console, finding: Finding) -> None:
     """Print one line, and the advice on a second one."""
     state = f"[{_COLOURS[finding.state]}]{finding.state:{_STATE_WIDTH}}[/]"
-    out.print(f"{state}  {finding.subject:{_SUBJECT_WIDTH}} {escape(finding.text)}", soft_wrap=True)
+    out.print(f"{state}  {finding.subject:{_SUBJECT_WIDTH}} {show_lines(finding.text)}", soft_wrap=True)
     if finding.advice:
-        out.print(f"{'':{_STATE_WIDTH + _SUBJECT_WIDTH + 3}}[dim]to do:[/] {escape(finding.advice)}", soft_wrap=True)
+        out.print(f"{'':{_STATE_WIDTH + _SUBJECT_WIDTH + 3}}[dim]to do:[/] {show_line(finding.advice)}", soft_wrap=True)
 
 
 def show_address(address: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shlex
 import ssl
 import sys
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingEx
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
 from dragoman.pricing import price_table
+from dragoman.private_files import is_shared
 from dragoman.runtime.configuration import ConfigurationFile, build_settings, is_trusted
+from dragoman.sqlite_files import database_files
 from dragoman.transport.engines.proxies import find_proxies
 from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.keys.stored_keys import StoredKeys
@@ -207,6 +210,26 @@ def check_store(url: str | None, *, keeps_log: bool) -> Findings:
         return
     last = f"the last one is of {kept[0].updated_at:%Y-%m-%d %H:%M} UTC" if kept else "it is empty"
     yield Finding(State.OK, "conversations", f"in {path}; {last}")
+
+
+def check_databases(file: ConfigurationFile | None, store: str | None) -> Findings:
+    """Name the databases that other users of this computer can read: some are shared on purpose, so none is changed."""
+    from platformdirs import user_data_path
+
+    gateway = {} if file is None else file.tables.get("gateway", {})
+    urls = (store, gateway.get("database") if isinstance(gateway, dict) else None)
+    named = [_database_path(url) for url in urls if isinstance(url, str)]
+    for path in dict.fromkeys([*named, *sorted(user_data_path("dragoman", appauthor=False).glob("*.db"))]):
+        if path is not None and (shared := [each for each in database_files(path) if is_shared(each)]):
+            yield Finding(
+                State.NOTE, "databases", f"others can read {path}", f"chmod 600 {shlex.join(map(str, shared))}"
+            )
+
+
+def _database_path(url: str) -> Path | None:
+    """Return the file that the URL of a database names."""
+    scheme, _, path = url.partition(":///")
+    return Path(path.partition("?")[0]).expanduser() if scheme.startswith("sqlite") and path else None
 
 
 def check_embedded_model() -> Findings:

@@ -6,11 +6,13 @@ from functools import cache
 from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
 from rich.segment import Segment
 from rich.text import Text
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters except tab and line end, and those that reorder the text around them."""
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters except tab and line end, line separators, and what reorders the text around it."""
+_LINE_END = "\u240a"
 _SYMBOLS = 0x2400
 """Unicode has a symbol for each control character of ASCII, from this one on."""
 
@@ -18,6 +20,17 @@ _SYMBOLS = 0x2400
 def show_controls(text: str) -> str:
     """Return the text with its control characters as symbols or codes, so that escape sequences do nothing."""
     return text if text.isprintable() else _CONTROLS.sub(_symbol, text.replace("\r\n", "\n"))
+
+
+def show_line(text: str) -> str:
+    """Return the text as markup that shows it on one line: a line end would begin a line of its own."""
+    return escape(show_controls(text).replace("\n", _LINE_END))
+
+
+def show_lines(text: str) -> str:
+    """Return the text as markup. Each line after the first is indented, so that it is not taken for one of its own."""
+    first, *others = show_controls(text).split("\n")
+    return escape("\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in others)]))
 
 
 def write_foreign(file: IO[str], text: str) -> None:

@@ -4,9 +4,9 @@ import time
 from contextlib import ExitStack
 
 from rich.console import Console
-from rich.markup import escape
 
 from dragoman.adapter.registry import get_adapter
+from dragoman.cli.io.console import show_line
 
 
 def load_local(out: Console, model: str) -> None:
@@ -27,10 +27,10 @@ def load_local(out: Console, model: str) -> None:
             nonlocal took_time
             took_time = True
             if out.is_interactive:
-                spinner.enter_context(out.status(escape(text)))
+                spinner.enter_context(out.status(show_line(text)))
             else:
-                out.print(escape(text), soft_wrap=True)
+                out.print(show_line(text), soft_wrap=True)
 
         get_model(adapter.model, show)
     if took_time:
-        out.print(f"loaded {escape(adapter.model)} in {time.monotonic() - began:.1f} s", soft_wrap=True)
+        out.print(f"loaded {show_line(adapter.model)} in {time.monotonic() - began:.1f} s", soft_wrap=True)

@@ -4,10 +4,9 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rich.markup import escape
-
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console
+from dragoman.canonical.log import one_line
+from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.regular_files import check_regular
 from dragoman.pricing import install_update, price_table, revert_update, use_update
 from dragoman.pricing.updates import MAX_BYTES, outdated_rows
@@ -28,16 +27,16 @@ def run(source: str | None, sha256: str | None, *, revert: bool) -> None:
         what = (
             f"the update of {restored.date} is used again" if restored else "the prices are those of this release again"
         )
-        out.print(escape(f"{what}: price table {price_table().version}"), soft_wrap=True)
+        out.print(show_line(f"{what}: price table {price_table().version}"), soft_wrap=True)
         return
     content = _fetch(source, sha256)
     update = install_update(content, source, sha256=sha256)
     use_update()
-    out.print(escape(f"installed the update of {update.date} from {source}"), soft_wrap=True)
+    out.print(show_line(f"installed the update of {update.date} from {source}"), soft_wrap=True)
     out.print(f"SHA-256 {update.sha256}", soft_wrap=True)
     if outdated := outdated_rows(content):
         named = ", ".join(outdated[:_MAX_NAMED]) + (" …" if len(outdated) > _MAX_NAMED else "")
-        out.print(escape(f"not used, because this release has newer ones: {named}"), soft_wrap=True)
+        out.print(show_line(f"not used, because this release has newer ones: {named}"), soft_wrap=True)
     out.print(f"price table {before} -> {price_table().version}", soft_wrap=True)
 
 
@@ -46,7 +45,7 @@ def use_installed_update() -> None:
     try:
         use_update()
     except ConfigurationError as error:
-        print(f"warning: {error}", file=sys.stderr)
+        print(f"warning: {one_line(str(error))}", file=sys.stderr)
 
 
 def _fetch(source: str, sha256: str | None) -> bytes:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.markup import escape
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, Severity
@@ -11,6 +10,7 @@ from dragoman.canonical.events import OutputRetry, TextDelta, ThinkingDelta, Too
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.cli.io.answers import AnswerWriter
+from dragoman.cli.io.console import show_line
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
 
@@ -38,14 +38,14 @@ class EventPrinter:
             case ToolUseEnd():
                 name = self._names.get(event.tool_use_id, "?")
                 arguments = wirejson.dumps_text(event.final_input)
-                self._line(f"[cyan]→ {escape(name)}[/] {escape(arguments)}")
+                self._line(f"[cyan]→ {show_line(name)}[/] {show_line(arguments)}")
             case ToolAnswered():
                 text = " ".join(getattr(part, "text", f"[{part.type}]") for part in event.result.content)
                 mark, colour = ("✗", "red") if event.result.is_error else ("←", "green")
-                self._line(f"[{colour}]{mark} {escape(event.tool_name)}[/] {escape(_shorten(text))}")
+                self._line(f"[{colour}]{mark} {show_line(event.tool_name)}[/] {show_line(_shorten(text))}")
             case OutputRetry():
                 problems = "; ".join(map(str, event.problems))
-                self._line(f"[yellow]not valid, and asked again:[/] {escape(_shorten(problems))}")
+                self._line(f"[yellow]not valid, and asked again:[/] {show_line(_shorten(problems))}")
             case _:
                 pass
 
@@ -80,14 +80,14 @@ def show_losses(out: Console, losses: Iterable[Loss]) -> None:
     """Print what a request could not carry, if content is gone or reduced."""
     for loss in losses:
         if loss.severity is Severity.WARNING:
-            out.print(f"[yellow]lost:[/] {escape(loss.reason)}", soft_wrap=True)
+            out.print(f"[yellow]lost:[/] {show_line(loss.reason)}", soft_wrap=True)
 
 
 def usage_line(reply: Message) -> str:
     """Return the tokens and cost of one reply on one line."""
     usage = reply.usage
     if usage is None:
-        return f"{reply.metadata.model} · the provider sent no token counts"
+        return f"{reply.metadata.model} · the provider reported no tokens"
     parts = [reply.metadata.model or "", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out", cost_text(usage)]
     if usage.latency_ms is not None:
         parts.append(f"{usage.latency_ms / 1000:.1f} s")
@@ -112,10 +112,10 @@ def cost_text(usage: Usage) -> str:
 def show_preview(out: Console, preview: Preview) -> None:
     """Print a preview, with its losses coloured by severity."""
     head, *rest = str(preview).splitlines()
-    out.print(f"  [bold]{escape(head)}[/]", soft_wrap=True)
+    out.print(f"  [bold]{show_line(head)}[/]", soft_wrap=True)
     for line in rest:
         is_lossy = any(loss.severity is Severity.WARNING for loss in preview.losses) or not preview.fits
-        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{escape(line)}[/]", soft_wrap=True)
+        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{show_line(line)}[/]", soft_wrap=True)
 
 
 def _shorten(text: str) -> str:

@@ -102,7 +102,8 @@ def _request(
     groups: list[tuple[Role, list[ContentBlock], Any]] = []
     system_count = 0
     for index, (part, native) in enumerate(parts):
-        if native.get("part_kind") in theirs.SETTINGS:
+        kind = native.get("part_kind")
+        if isinstance(kind, str) and kind in theirs.SETTINGS:
             continue
         role, blocks = _request_part(part, native, ids, f"{path}.parts[{index}].content")
         if role is Role.SYSTEM and len(groups) == system_count:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from dragoman.formats.reading.framework_marks import FRAMEWORK_MARKS
-from dragoman.formats.reading.marks import Entry, EntryMark, no_objection, parts_of, role_objection
+from dragoman.formats.reading.marks import Entry, EntryMark, no_objection, parts_of, role_objection, word
 
 _LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
 _RESPONSES_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "item_reference"})
@@ -15,7 +15,7 @@ _BEDROCK_MEDIA = frozenset(
 )
 _GOOGLE_PARTS = frozenset({"text", "functionCall", "functionResponse", "inlineData", "fileData", "thought",
                            "thoughtSignature", "executableCode", "codeExecutionResult"})  # fmt: skip
-_GOOGLE_ROLES = frozenset({"user", "model", "function", "tool", "system", None})
+_GOOGLE_ROLES = frozenset({"user", "model", "function", "tool", "system"})
 _LITELLM_FIELDS = frozenset({"thinking_blocks", "provider_specific_fields"})
 _CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _CHAT_PARTS = frozenset(
@@ -73,12 +73,12 @@ def _langchain_objection(entry: Entry) -> str | None:
 def _is_langchain_chat(entry: Entry) -> bool:
     """Whether a message of Chat Completions has blocks of LangChain or of Responses in its content."""
     marks = ("reasoning", "summary", "call_id", "args")
-    kinds = {part.get("type") for part in parts_of(entry) if any(name in part for name in marks)}
+    kinds = {word(part, "type") for part in parts_of(entry) if any(name in part for name in marks)}
     return "role" in entry and bool(kinds & {"reasoning", "function_call", "tool_call"})
 
 
 def _langchain_chat_objection(entry: Entry) -> str | None:
-    if entry.get("role") not in _CHAT_ROLES or entry.keys() & _FOREIGN_FIELDS:
+    if word(entry, "role") not in _CHAT_ROLES or entry.keys() & _FOREIGN_FIELDS:
         return "an entry is no message of Chat Completions"
     return None if isinstance(entry.get("content"), (str, list)) else "an entry has no content"
 
@@ -122,7 +122,7 @@ def _is_ui_part(part: Entry) -> bool:
 
 
 def _ui_objection(entry: Entry) -> str | None:
-    if entry.get("role") not in ("system", "user", "assistant") or not isinstance(entry.get("parts"), list):
+    if word(entry, "role") not in ("system", "user", "assistant") or not isinstance(entry.get("parts"), list):
         return "an entry has no parts of a user, an assistant or a system"
     if not isinstance(entry.get("id"), str):
         return "a message has no id"
@@ -131,18 +131,18 @@ def _ui_objection(entry: Entry) -> str | None:
 
 def _is_model_message(entry: Entry) -> bool:
     return any(
-        part.get("type") in _MODEL_MARKS
-        or (part.get("type") == "image" and "image" in part)
-        or (part.get("type") == "file" and "mediaType" in part)
+        word(part, "type") in _MODEL_MARKS
+        or (word(part, "type") == "image" and "image" in part)
+        or (word(part, "type") == "file" and "mediaType" in part)
         for part in parts_of(entry)
     )
 
 
 def _model_message_objection(entry: Entry) -> str | None:
-    if entry.get("role") not in ("system", "user", "assistant", "tool"):
+    if word(entry, "role") not in ("system", "user", "assistant", "tool"):
         return "an entry has none of its roles"
     for part in parts_of(entry):
-        if part.get("type") not in _MODEL_PARTS or "source" in part:
+        if word(part, "type") not in _MODEL_PARTS or "source" in part:
             return f"a part has the type {str(part.get('type'))[:40]!r}"
     return None
 
@@ -152,7 +152,7 @@ def _is_trace(entry: Entry) -> bool:
 
 
 def _is_trace_part(part: Entry) -> bool:
-    return part.get("type") in _TRACE_PARTS and (part.get("type") != "text" or "content" in part)
+    return word(part, "type") in _TRACE_PARTS and (word(part, "type") != "text" or "content" in part)
 
 
 def _trace_objection(entry: Entry) -> str | None:
@@ -170,7 +170,7 @@ def _a2a_objection(entry: Entry) -> str | None:
 
 
 def _is_claude_code(entry: Entry) -> bool:
-    return "uuid" in entry and isinstance(entry.get("message"), Mapping) and entry.get("type") in _LOG_LINES
+    return "uuid" in entry and isinstance(entry.get("message"), Mapping) and word(entry, "type") in _LOG_LINES
 
 
 def _is_llm_row(entry: Entry) -> bool:
@@ -187,7 +187,7 @@ def _is_span(entry: Entry) -> bool:
 
 
 def _is_codex(entry: Entry) -> bool:
-    return entry.get("type") in _CODEX_LINES and isinstance(entry.get("payload"), Mapping)
+    return word(entry, "type") in _CODEX_LINES and isinstance(entry.get("payload"), Mapping)
 
 
 def _codex_objection(entry: Entry) -> str | None:
@@ -237,7 +237,7 @@ def _is_google(entry: Entry) -> bool:
 
 
 def _google_objection(entry: Entry) -> str | None:
-    if entry.get("role") not in _GOOGLE_ROLES:
+    if entry.get("role") is not None and word(entry, "role") not in _GOOGLE_ROLES:
         return f"an entry has the role {str(entry.get('role'))[:40]!r}"
     if "messageId" in entry or "message_id" in entry:
         return "an entry has a message id"
@@ -246,8 +246,8 @@ def _google_objection(entry: Entry) -> str | None:
 
 def _is_responses(entry: Entry) -> bool:
     if "role" not in entry:
-        return entry.get("type") in _RESPONSES_ITEMS
-    return any(part.get("type") in _RESPONSES_PARTS for part in parts_of(entry))
+        return word(entry, "type") in _RESPONSES_ITEMS
+    return any(word(part, "type") in _RESPONSES_PARTS for part in parts_of(entry))
 
 
 def _responses_objection(entry: Entry) -> str | None:
@@ -262,7 +262,7 @@ def _is_litellm(entry: Entry) -> bool:
 
 def chat_objection(entry: Entry) -> str | None:
     """Why an entry cannot be a message of Chat Completions, or None."""
-    if entry.get("role") not in _CHAT_ROLES:
+    if word(entry, "role") not in _CHAT_ROLES:
         return f"an entry has the role {str(entry.get('role'))[:40]!r}"
     if found := entry.keys() & _FOREIGN_FIELDS:
         return f"an entry has the field {min(found)!r}"
@@ -272,9 +272,9 @@ def chat_objection(entry: Entry) -> str | None:
     if content is not None and not isinstance(content, (str, list)):
         return "a content is neither a text nor a list"
     for part in parts_of(entry):
-        if part.get("type") not in _CHAT_PARTS:
+        if word(part, "type") not in _CHAT_PARTS:
             return f"a part has the type {str(part.get('type'))[:40]!r}"
-        if part.get("type") == "image" and "image" not in part and "url" not in part:
+        if word(part, "type") == "image" and "image" not in part and "url" not in part:
             return "an image has none of its forms"
     return None
 
@@ -292,7 +292,7 @@ def _functions(entry: Entry) -> Iterator[Entry]:
 def _ollama_objection(entry: Entry) -> str | None:
     if (found := role_objection(entry)) is not None:
         return found
-    if entry.get("role") == "tool" and "tool_name" not in entry and "tool_call_id" not in entry:
+    if word(entry, "role") == "tool" and "tool_name" not in entry and "tool_call_id" not in entry:
         return "a result has no tool_name"
     if any(isinstance(each.get("arguments"), str) for each in _functions(entry)) or "reasoning_content" in entry:
         return "a message is of Chat Completions"
@@ -301,7 +301,7 @@ def _ollama_objection(entry: Entry) -> str | None:
 
 def is_without_ids(entry: Entry) -> bool:
     """Whether the entry is a result that names no call, as in chat templates."""
-    return entry.get("role") == "tool" and not entry.get("tool_call_id") and "tool_name" not in entry
+    return word(entry, "role") == "tool" and not entry.get("tool_call_id") and "tool_name" not in entry
 
 
 def _is_bedrock(entry: Entry) -> bool:
@@ -339,7 +339,7 @@ def _is_mistral(entry: Entry) -> bool:
 
 def _is_anthropic(entry: Entry) -> bool:
     for part in parts_of(entry):
-        kind = part.get("type")
+        kind = word(part, "type")
         if kind in _ANTHROPIC_PARTS or kind in ("tool_use", "tool_result") or isinstance(part.get("source"), Mapping):
             return True
     return False

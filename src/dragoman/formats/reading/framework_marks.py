@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dragoman.formats.reading.marks import Entry, EntryMark, no_objection, parts_of, role_objection
+from dragoman.formats.reading.marks import Entry, EntryMark, no_objection, parts_of, role_objection, word
 from dragoman.formats.reading.spans import attributes_of
 
 AUTOGEN_TYPES = frozenset(
@@ -22,11 +22,11 @@ _HARMONY_CHANNELS = frozenset({"analysis", "commentary", "final"})
 
 
 def _is_autogen(entry: Entry) -> bool:
-    return entry.get("type") in AUTOGEN_TYPES and "source" in entry and "content" in entry
+    return word(entry, "type") in AUTOGEN_TYPES and "source" in entry and "content" in entry
 
 
 def _autogen_objection(entry: Entry) -> str | None:
-    known = entry.get("type") in AUTOGEN_TYPES
+    known = word(entry, "type") in AUTOGEN_TYPES
     return None if known else f"an entry has the type {str(entry.get('type'))[:40]!r}"
 
 
@@ -67,16 +67,16 @@ def _google_adk_objection(entry: Entry) -> str | None:
 
 
 def _is_harmony(entry: Entry) -> bool:
-    kinds = {part.get("type") for part in parts_of(entry)}
+    kinds = {word(part, "type") for part in parts_of(entry)}
     return "role" in entry and bool(
-        kinds & _HARMONY_PARTS or (entry.get("channel") in _HARMONY_CHANNELS and "schema_version" not in entry)
+        kinds & _HARMONY_PARTS or (word(entry, "channel") in _HARMONY_CHANNELS and "schema_version" not in entry)
     )
 
 
 def _harmony_objection(entry: Entry) -> str | None:
-    if entry.get("role") not in ("system", "developer", "user", "assistant", "tool"):
+    if word(entry, "role") not in ("system", "developer", "user", "assistant", "tool"):
         return "an entry has none of its roles"
-    known = all(part.get("type") in (*_HARMONY_PARTS, "text") for part in parts_of(entry))
+    known = all(word(part, "type") in (*_HARMONY_PARTS, "text") for part in parts_of(entry))
     return None if known else "a part has none of its types"
 
 
@@ -93,13 +93,13 @@ def _is_mcp(entry: Entry) -> bool:
 
 
 def _mcp_objection(entry: Entry) -> str | None:
-    if entry.get("role") not in ("user", "assistant"):
+    if word(entry, "role") not in ("user", "assistant"):
         return "an entry has none of its roles"
     parts = _mcp_parts(entry)
     if not parts and entry.get("content") != []:
         return "a content is neither a part nor a list of parts"
     for part in parts:
-        if part.get("type") not in _MCP_PARTS or "source" in part or "tool_use_id" in part:
+        if word(part, "type") not in _MCP_PARTS or "source" in part or "tool_use_id" in part:
             return f"a part of the type {str(part.get('type'))[:40]!r} is of another format"
     return None
 

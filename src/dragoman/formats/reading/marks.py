@@ -21,6 +21,12 @@ def parts_of(entry: Entry, name: str = "content") -> Iterator[Entry]:
     return (part for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else iter(())
 
 
+def word(entry: Entry, name: str) -> str:
+    """Return a field that is a word of a list, such as a type; nothing if it is not a text at all."""
+    found = entry.get(name)
+    return found if isinstance(found, str) else ""
+
+
 def no_objection(_: Entry) -> str | None:
     return None
 

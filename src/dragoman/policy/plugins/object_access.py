@@ -5,7 +5,7 @@ from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.security import ObjectSecurityProfile, SubjectExtension
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.object_access import PRE_HOOKS, lacks_permissions
 from dragoman.policy.plugin import Hook, Plugin, Violation

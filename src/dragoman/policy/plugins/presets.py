@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Plugin
 from dragoman.policy.plugins.confirmation import Confirmation

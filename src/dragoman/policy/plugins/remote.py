@@ -1,11 +1,10 @@
 """Asks a policy service in another process: posts each part of a step, and reads the decision."""
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import CheckResult, Hook, OnError, Plugin, Violation
@@ -16,7 +15,7 @@ from dragoman.policy.step import Step
 if TYPE_CHECKING:
     import httpx
 
-logger = logging.getLogger("dragoman.policy")
+logger = get_logger("dragoman.policy")
 
 _OK = 200
 _MAX_REASON = 300

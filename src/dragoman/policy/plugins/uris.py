@@ -6,7 +6,7 @@ Addresses of resources and media are compared by what they mean. Source: docs/re
 from collections.abc import Iterable
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import one_line
 from dragoman.canonical.message_view.uri_patterns import UriPattern, uri_pattern
 from dragoman.canonical.message_view.uris import UriMeaning
 from dragoman.canonical.message_view.view import MessageView

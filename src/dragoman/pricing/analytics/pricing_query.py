@@ -38,7 +38,8 @@ CUT_OFF = f"(cost_status = 'partial' AND {_COMPLETE})"
 
 @dataclass(frozen=True)
 class PricingQuery:
-    """Everything that the SQL depends on. ``raw_fields``: fields of the usage object; ``tools``: names of tools.
+    """Everything that the SQL depends on. ``raw_fields``: fields of the usage object; ``terms`` of the request;
+    ``tools``: names of tools.
 
     ``wide`` computes with 128 bits instead of 64. The database checks both: too large a figure is an error.
     """
@@ -47,6 +48,7 @@ class PricingQuery:
     sheet: RateSheet
     kinds: Sequence[ReplyKind]
     raw_fields: Sequence[str] = ()
+    terms: Sequence[str] = ()
     tools: Sequence[str] = ()
     wide: bool = True
 
@@ -86,6 +88,10 @@ class PricingQuery:
         return " || ".join(
             (*lists, _list_if("unknown IS NOT NULL", "unknown"), _list_if(CUT_OFF, quote_literal(CUT_OFF_GAP)))
         )
+
+    def uncounted(self) -> str:
+        """Over ``priced``: the condition that the provider reported no tokens of a reply."""
+        return f"(gaps // {1 << len(self._rated)}) % 4 = 3"  # the two places of the required counts
 
     def gap_counts(self) -> dict[str, str]:
         """Over ``priced``: a condition for each gap, by name. The names inside ``unread`` are not included."""
@@ -163,12 +169,15 @@ class PricingQuery:
     @cached_property
     def _keys(self) -> tuple[str, ...]:
         """The columns that distinguish the kinds of replies."""
-        names = ("model", "service_tier", "speed", "batch", *(f"word_{raw_field}" for raw_field in self.raw_fields))
+        names = (
+            "model", "service_tier", "speed", "batch",
+            *(f"word_{raw_field}" for raw_field in self.raw_fields), *(f"term_{term}" for term in self.terms),
+        )  # fmt: skip
         return tuple(name for name in names if len({_value_of(kind, name) for kind in self.kinds}) > 1)
 
     def _usage_columns(self) -> dict[str, str]:
         columns = self.columns
-        columns_of_kind = kind_columns(columns, self.raw_fields)
+        columns_of_kind = kind_columns(columns, self.raw_fields, self.terms)
         used = {f"is_{name}": columns_of_kind[name] for name in self._keys}
         if {"since", "until", "week_since", "week_until"} & self._sheet.keys():
             used["moment"] = columns.moment()
@@ -234,7 +243,7 @@ _SPANS = {
 """The bounds of a line that has none."""
 
 
-def kind_columns(columns: UsageColumns, raw_fields: Sequence[str]) -> dict[str, str]:
+def kind_columns(columns: UsageColumns, raw_fields: Sequence[str], terms: Sequence[str]) -> dict[str, str]:
     """Return the fields of `ReplyKind` as SQL expressions."""
     columns_of_kind = {
         "model": columns.model(),
@@ -242,12 +251,15 @@ def kind_columns(columns: UsageColumns, raw_fields: Sequence[str]) -> dict[str, 
         "speed": columns.text("speed"),
         "batch": columns.batch(),
     }
-    return columns_of_kind | {f"word_{raw_field}": columns.raw_field(raw_field) for raw_field in raw_fields}
+    columns_of_kind |= {f"word_{raw_field}": columns.raw_field(raw_field) for raw_field in raw_fields}
+    return columns_of_kind | {f"term_{term}": columns.term(term) for term in terms}
 
 
 def _value_of(kind: ReplyKind, name: str) -> str | bool | None:
     if name.startswith("word_"):
         return dict(kind.raw_fields).get(name[len("word_") :])
+    if name.startswith("term_"):
+        return dict(kind.terms).get(name[len("term_") :])
     value: str | bool | None = getattr(kind, name)
     return value
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing.billing import apply_quote
 from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote
+from dragoman.pricing.rows import VARIANTS
 from dragoman.pricing.table import PriceTable
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -38,8 +39,8 @@ _END = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class ReplyKind(NamedTuple):
-    """The properties of a reply that select its rates. ``raw_fields``: fields of the provider's
-    usage object, by name.
+    """The properties of a reply that select its rates. ``raw_fields``: fields of the provider's usage object, by name;
+    ``terms``: those of the request.
     """
 
     model: str
@@ -47,6 +48,7 @@ class ReplyKind(NamedTuple):
     speed: str | None = None
     batch: bool = False
     raw_fields: tuple[tuple[str, str | None], ...] = ()
+    terms: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def rate_sheet(
 def list_surcharge_fields(table: PriceTable, models: Iterable[str]) -> tuple[str, ...]:
     """Return the fields of usage objects that change the cost of any of the models."""
     found = filter(None, map(table._model, models))
-    return tuple(sorted({surcharge.field for model in found for surcharge in model._surcharges}))
+    return tuple(sorted({surcharge.field for model in found for surcharge in model._surcharges} - {*VARIANTS}))
 
 
 def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: str | None) -> Iterator[_Cell]:
@@ -146,7 +148,9 @@ def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: st
 
 
 def _usage_of_kind(kind: ReplyKind) -> TokenUsage:
-    return TokenUsage(service_tier=kind.service_tier, speed=kind.speed, raw=dict(kind.raw_fields) or None)
+    terms = {name: value for name, value in kind.terms if value is not None}
+    raw = dict(kind.raw_fields)
+    return TokenUsage(service_tier=kind.service_tier, speed=kind.speed, terms=terms or None, raw=raw or None)
 
 
 def _time_spans(model: PricedModel) -> list[_Span]:

@@ -151,13 +151,12 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
     )
     sums = (
         "coalesce(cost_status, 'unpriced') AS status", "count(*)", f"coalesce(sum({prompt}), 0)",
-        "coalesce(sum(output_tokens), 0)", "sum(cost_usd)",
+        "coalesce(sum(output_tokens), 0)", "sum(cost_usd)", "count(*) FILTER (cost_status IS NULL)",
     )  # fmt: skip
     lines = _fetch_rows(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
-    for *key, status, replies, prompt_tokens, output_tokens, cost in lines:
-        yield CostLine(
-            tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, {read_word(CostStatus, status): replies}
-        )
+    for *key, status, replies, prompt_tokens, output_tokens, cost, uncounted in lines:
+        statuses = {read_word(CostStatus, status): replies}
+        yield CostLine(tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, statuses, uncounted=uncounted)
     gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
     for *key, gap, replies in _fetch_rows(
         relation, f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL"

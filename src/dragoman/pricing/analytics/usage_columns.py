@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TOOL = "server_tools."
 _TEXTS = ("service_tier", "speed", "user_id", "team_id", "session_id")
-_OTHERS = ("model", "at", "batch", "pricing_mode", "status", "server_tools", "unread", "raw")
+_OTHERS = ("model", "at", "batch", "pricing_mode", "status", "server_tools", "terms", "unread", "raw")
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _ZONED = ".*[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)"
 SUFFIXES = (".parquet", ".csv", *_JSON_SUFFIXES)
@@ -148,12 +148,22 @@ class UsageColumns:
 
     def tools(self) -> str | None:
         """Calls of the provider's tools by name; None if there is no such column."""
-        kind = self._types.get("server_tools")
+        return self._map("server_tools")
+
+    def terms(self) -> str | None:
+        """Return the terms of the request by name; None if there is no such column."""
+        return self._map("terms")
+
+    def term(self, name: str) -> str:
+        return f"{self.terms()}[{quote_literal(name)}]"
+
+    def _map(self, name: str) -> str | None:
+        kind = self._types.get(name)
         if kind is None:
             return None
         if kind in ("VARCHAR", "JSON") or kind.startswith("STRUCT"):
-            return "CAST(CAST(server_tools AS JSON) AS MAP(VARCHAR, VARCHAR))"
-        return "CAST(server_tools AS MAP(VARCHAR, VARCHAR))"
+            return f"CAST(CAST({name} AS JSON) AS MAP(VARCHAR, VARCHAR))"
+        return f"CAST({name} AS MAP(VARCHAR, VARCHAR))"
 
     def tool(self, name: str, tools: str) -> str:
         """Return the calls of one tool; ``tools`` is a column with the content of `tools`."""

@@ -130,6 +130,7 @@ class Usages:
         unread = UNREAD in query.gaps
         gaps = query.gap_counts()
         sums = ["sum(replies)", "sum(prompt)", "sum(output_tokens)", "sum(units) FILTER (known)"]
+        sums += [f"coalesce(sum(replies) FILTER ({query.uncounted()}), 0)"]
         sums += [f"sum(replies) FILTER (cost_status = '{status}')" for status in CostStatus]
         sums += [f"sum(replies) FILTER ({holds})" for holds in gaps.values()]
         sums += [f"list(({UNREAD}, replies)) FILTER (len({UNREAD}) > 0)"] if unread else []
@@ -138,7 +139,7 @@ class Usages:
             sum(output_tokens) AS output_tokens, sum(units) AS units FROM priced GROUP BY ALL
         ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
         scale = query.sheet.scale
-        for replies, prompt, output, units, *rest in self._query(statement).fetchall():
+        for replies, prompt, output, units, uncounted, *rest in self._query(statement).fetchall():
             if replies is None:  # a single empty row if there are neither keys nor usages
                 continue
             statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
@@ -148,7 +149,7 @@ class Usages:
                 unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
             key = tuple(map(_format_key, rest[len(rest) - len(keys) :]))
             cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
-            yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced))
+            yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced), int(uncounted))
 
     def _build_query(self, table: PriceTable, at: datetime | None, as_model: str | None) -> PricingQuery:
         """Build the query; the kinds of replies are selected first."""
@@ -156,16 +157,25 @@ class Usages:
             raise RequestError("a time needs a time zone, because prices depend on it")
         models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
         raw_fields = list_surcharge_fields(table, models)
-        columns = kind_columns(self._columns, raw_fields)
+        terms_map = self._columns.terms()
+        terms = sorted(self._distinct_texts(f"unnest(map_keys({terms_map}))")) if terms_map is not None else []
+        columns = kind_columns(self._columns, raw_fields, terms)
         kinds = [
-            ReplyKind(model, tier, speed, batch, tuple(zip(raw_fields, values, strict=True)))
+            ReplyKind(
+                model,
+                tier,
+                speed,
+                batch,
+                tuple(zip(raw_fields, values[: len(raw_fields)], strict=True)),
+                tuple(zip(terms, values[len(raw_fields) :], strict=True)),
+            )
             for model, tier, speed, batch, *values in self._distinct(columns)
         ]
         tools = set(self._columns.flat_tools)
         if (tools_map := self._columns.tools()) is not None:
             tools |= self._distinct_texts(f"unnest(map_keys({tools_map}))")
         sheet = rate_sheet(table, kinds, sorted(tools), at=at, as_model=as_model)
-        return PricingQuery(self._columns, sheet, kinds, raw_fields, sorted(tools))
+        return PricingQuery(self._columns, sheet, kinds, raw_fields, terms, sorted(tools))
 
     def _distinct_texts(self, sql: str) -> set[str]:
         return {text for (text,) in self._distinct({"text": sql})}

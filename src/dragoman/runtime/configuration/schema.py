@@ -59,7 +59,7 @@ class BudgetTable(_Table):
 
     usd: StrictInt | Annotated[Decimal, BeforeValidator(lambda value: _amount(value))] | None = None
     tokens: Annotated[StrictInt, Field(ge=0)] | None = None
-    per: Literal["session", "turn", "user", "team"] = "session"
+    per: Literal["client", "session", "turn", "user", "team"] = "client"
     allow_unpriced: StrictBool = False
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.private_files import create_private_folder
 from dragoman.runtime.configuration.files import ConfigurationFile, Origin
 
 FILE_NAME = "trusted.json"
@@ -29,7 +30,7 @@ def trust(file: ConfigurationFile, *, user_folder: Path | None = None) -> None:
     folder = user_folder or user_config_path("dragoman")
     trusted = {**_read(user_folder), str(file.path.resolve()): _digest(file)}
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create_private_folder(folder)
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=".trusted-")
         with os.fdopen(descriptor, "w", encoding="utf-8") as written:
             json.dump(trusted, written, indent=2, sort_keys=True)

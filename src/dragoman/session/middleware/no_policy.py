@@ -1,16 +1,16 @@
 """Stands in for `PolicyHooks` in a session without a policy: it keeps labels, and judges nothing."""
 
-import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.message_labels import labels_at_end, read_labels
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import Message
-from dragoman.session.effects import Effect, Keep, Turn, intercept
+from dragoman.effects.work import intercept
+from dragoman.session.effects import Effect, Keep, Turn
 
-logger = logging.getLogger("dragoman.session")
+logger = get_logger("dragoman.session")
 
 UnreadLabels = Literal["refuse", "allow", "read"]
 """Labels are refused, allowed with a warning, or read by something else than a policy, such as a router."""

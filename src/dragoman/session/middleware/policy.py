@@ -9,22 +9,10 @@ from dragoman.adapter.contract import Adapter
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message, Role
-from dragoman.policy.runner import Steps
-from dragoman.session.effects import (
-    Abandoned,
-    Admit,
-    Choose,
-    Effect,
-    Keep,
-    Perform,
-    Replied,
-    RunTools,
-    Send,
-    SendOutcome,
-    ToolRun,
-    Turn,
-)
-from dragoman.session.middleware.policy_hooks import PolicyHooks, perform
+from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
+from dragoman.effects.work import Perform, Work, intercept, perform_all
+from dragoman.session.effects import Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
+from dragoman.session.middleware.policy_hooks import PolicyHooks
 from dragoman.session.middleware.stream_filter import StreamFilter
 
 T = TypeVar("T")
@@ -48,21 +36,12 @@ class PolicyMiddleware:
         self._handlers = _HANDLERS if hooks.pipeline.plugins else _HANDLERS_WITHOUT_PLUGINS
 
     def __call__(self, turn: Turn) -> Turn:
-        """Wrap the turn. Effects that a policy does not look at pass directly: most do."""
-        outcome: Any = None
-        try:
-            while True:
-                try:  # as `advance` does, without a call for each effect
-                    effect = turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
-                except StopIteration:
-                    return
-                handle = self._handlers.get(type(effect))
-                try:
-                    outcome = (yield effect) if handle is None else (yield from handle(self, effect))
-                except Exception as error:
-                    outcome = error
-        finally:
-            turn.close()
+        return intercept(turn, self._handle)
+
+    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any] | None:
+        """Effects that a policy does not look at pass as they are: most do."""
+        handle = self._handlers.get(type(effect))
+        return None if handle is None else handle(self, effect)
 
     def _admit(self, effect: Admit) -> Generator[Effect, Any, Any]:
         prompt = yield effect
@@ -171,7 +150,7 @@ class PolicyStage:
             return released
 
 
-def _carry_out(steps: Steps[T]) -> Generator[Perform, Any, T]:
+def _carry_out(steps: Work[T]) -> Generator[Perform, Any, T]:
     """Run the steps of a policy. Nothing is yielded if no plugin has to be awaited.
 
     An interrupt in a plugin is left to the driver, which abandons the turn.
@@ -184,12 +163,12 @@ def _carry_out(steps: Steps[T]) -> Generator[Perform, Any, T]:
     except Exception:
         raise
     except BaseException as interrupt:
-        result = yield perform(_interrupt(interrupt))
+        result = yield perform_all(_interrupt(interrupt))
     else:
-        result = yield perform(steps, first)
+        result = yield perform_all(steps, first=first)
     return result
 
 
-def _interrupt(error: BaseException) -> Steps[Any]:
+def _interrupt(error: BaseException) -> Work[Any]:
     raise error
     yield

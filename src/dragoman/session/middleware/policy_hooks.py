@@ -11,7 +11,6 @@ every attempt.
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from operator import is_
 from typing import Any
 
@@ -20,6 +19,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message, Role
+from dragoman.effects.work import Perform, Work, perform_all
 from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import drop_signed_thinking
@@ -28,10 +28,8 @@ from dragoman.policy.labels import Declassification, declassify, labels_of, with
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.pipeline import Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.runner import PolicyEffect, Steps, run, run_async
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import POST_HOOKS, StepRun
-from dragoman.session.effects import Perform
 from dragoman.session.history import first_new
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
 from dragoman.session.middleware.policy_context import (
@@ -55,11 +53,6 @@ _CARRIED = ("delegation", "custom")
 request."""
 
 _NO_EXTENSIONS = Extensions()
-
-
-def perform(steps: Steps[Any], first: PolicyEffect | None = None) -> Perform:
-    """Return the effect that runs steps of a policy; ``first`` is their first effect, if they have begun."""
-    return Perform(partial(run, steps, first), partial(run_async, steps, first))
 
 
 class PolicyHooks:
@@ -164,7 +157,7 @@ class PolicyHooks:
 
     def admit(
         self, history: list[Message], prompt: tuple[Message, ...], adapter: Adapter | None
-    ) -> Steps[tuple[Message, ...]]:
+    ) -> Work[tuple[Message, ...]]:
         """Run the input hooks on the prompt and on history messages that no hook has seen, and replace those in place.
 
         ``adapter`` is that of the model that will read them, None if it is not known yet. If a history message is
@@ -217,7 +210,7 @@ class PolicyHooks:
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
-    ) -> Steps[Sequence[Message]]:
+    ) -> Work[Sequence[Message]]:
         """Return the history as it may be sent to that model; ``filled`` is the same history with file content.
 
         It is for pipelines with a plugin that sees input."""
@@ -232,7 +225,7 @@ class PolicyHooks:
 
     def _check_each(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], unchecked: frozenset[int]
-    ) -> Steps[Sequence[Message]]:
+    ) -> Work[Sequence[Message]]:
         sent = []
         for stored, full in zip(history, filled, strict=True):
             known = self._seen.replacement(full)
@@ -254,9 +247,7 @@ class PolicyHooks:
             self._telemetry.on_headers_written(adapter.provider, names)
         return send_options
 
-    def check_calls(
-        self, calls: Sequence[ToolUseBlock]
-    ) -> Steps[tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]:
+    def check_calls(self, calls: Sequence[ToolUseBlock]) -> Work[tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]:
         """Return the calls that may run, with their final arguments, and error results for denied calls if the pipeline
         is set to answer them. All calls are checked before any runs."""
         allowed: list[ToolUseBlock] = []
@@ -270,7 +261,7 @@ class PolicyHooks:
                 refused[call.id] = error_result(call.id, f"This call was denied by policy ({error.code:.80}).")
         return allowed, refused
 
-    def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Steps[tuple[Message, ...]]:
+    def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Work[tuple[Message, ...]]:
         """Return tool results as the history stores them, labelled by the policies of their data."""
         admitted = []
         self._extensions = self._headers.begin_request(self._extensions, adapter)
@@ -299,7 +290,7 @@ class PolicyHooks:
         judged = {message.id for message in self._admitted.values()}
         return all(message.id in judged for message in messages)
 
-    def check_reply(self, adapter: Adapter, reply: Message) -> Steps[Message]:
+    def check_reply(self, adapter: Adapter, reply: Message) -> Work[Message]:
         """Return a reply as the history stores it."""
         accepted = reply
         if self.judges_replies:
@@ -321,7 +312,7 @@ class PolicyHooks:
                 self._note(message)
                 self._remember(message, message)
 
-    def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
+    def check_partial(self, adapter: Adapter, partial: Message | None) -> Work[Message | None]:
         """Check the part of a reply that arrived before it ended early; None if it is denied."""
         if partial is None:
             return None
@@ -330,7 +321,7 @@ class PolicyHooks:
         except PolicyDeniedError:
             return None
 
-    def check_piece(self, adapter: Adapter, piece: Message) -> Steps[Message]:
+    def check_piece(self, adapter: Adapter, piece: Message) -> Work[Message]:
         """Check a part of a reply that is still streaming."""
         slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
         sources = (self._extensions, *slots.values())
@@ -342,11 +333,11 @@ class PolicyHooks:
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
     ) -> Perform:
         """Return the effect that runs `check_fetch`."""
-        return perform(self.check_fetch(hook, message, require, **slots))
+        return perform_all(self.check_fetch(hook, message, require, **slots))
 
     def check_fetch(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
-    ) -> Steps[Message]:
+    ) -> Work[Message]:
         """Run one hook on a fetched message; data that comes in is labelled as its policy says.
 
         ``require`` gets the message as the plugins left it and returns the code of a refusal, or None.
@@ -363,7 +354,7 @@ class PolicyHooks:
             self._refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
         return checked
 
-    def _check_call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
+    def _check_call(self, call: ToolUseBlock) -> Work[ToolUseBlock]:
         violation = self._data.check_actions(actions_of(self._context.tool(call.name)))
         if violation is not None:
             self._refuse(Hook.TOOL_PRE_INVOKE, violation)
@@ -376,7 +367,7 @@ class PolicyHooks:
 
     def _judge_input(
         self, message: Message, adapter: Adapter | None, *, already_seen: bool = False, old: bool = False
-    ) -> Steps[Message]:
+    ) -> Work[Message]:
         visible = self._extensions_for(self._context.input_slots, message, adapter)
         return self._judge(Hook.LLM_INPUT, message, visible, already_seen=already_seen, old=old)
 
@@ -389,7 +380,7 @@ class PolicyHooks:
         already_seen: bool = False,
         partial: bool = False,
         old: bool = False,
-    ) -> Steps[Message]:
+    ) -> Work[Message]:
         """Run the plugins of a hook, and keep what they change. ``old``: the message was in the history before, and its
         labels may have been declassified."""
         step_run = self._start(hook, message, visible, partial, already_seen)
@@ -416,7 +407,7 @@ class PolicyHooks:
             self._report_denial(error)
             raise
 
-    def _wait(self, step_run: StepRun) -> Steps[None]:
+    def _wait(self, step_run: StepRun) -> Work[None]:
         try:
             yield from step_run.steps()
         except PolicyDeniedError as error:

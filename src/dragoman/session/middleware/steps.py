@@ -1,6 +1,5 @@
 """Saves a turn while it runs: each of its steps when it happens, so that a killed program loses none."""
 
-import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,26 +10,17 @@ from typing import Any, Literal, Protocol
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.extensions.message_retention import RETENTION
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
+from dragoman.effects.outcomes import Broken, Failed
+from dragoman.effects.work import Perform, call, in_thread, intercept
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
-from dragoman.session.effects import (
-    AbandonedTurnError,
-    Admit,
-    Broken,
-    Effect,
-    Failed,
-    Keep,
-    Perform,
-    RunTools,
-    Send,
-    Turn,
-    intercept,
-)
+from dragoman.session.effects import AbandonedTurnError, Admit, Effect, Keep, RunTools, Send, Turn
 from dragoman.session.history import History
 from dragoman.tools.calls import CallOutcome, PreparedCall, error_result
 from dragoman.tools.context import Later, RetryTool
 
-logger = logging.getLogger("dragoman.session")
+logger = get_logger("dragoman.session")
 
 UNCHECKED_RESULT = "The call ran, but the program ended before its result was checked. It was not run again."
 """Stored in place of a result that the policy has not judged yet."""
@@ -42,8 +32,11 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Save(Protocol):
     """Saves what is new in the session, and the step."""
 
-    def __call__(self, step: TurnStep | None = None, new: tuple[Message, ...] = ()) -> int | None:
-        """Return the version of the session in the store. ``new`` are messages that are about to be kept."""
+    def __call__(
+        self, step: TurnStep | None = None, new: tuple[Message, ...] = (), *, touch: bool = False
+    ) -> int | None:
+        """Return the version of the session in the store. ``new`` are messages that are about to be kept. ``touch``:
+        write even if nothing is new."""
         ...
 
 
@@ -100,11 +93,11 @@ class TurnSteps:
         """Take over the open turn of a session that was loaded."""
         self.turn, self._row = turn, 0 if turn is None else turn.number
 
-    def save_rest(self) -> None:
+    def save_rest(self, *, touch: bool = False) -> None:
         """Save what a step could not save, because the store failed."""
         with self._lock:
             closes = self.turn is None and self._row
-            self._save(TurnStep(state="done", number=self._row) if closes else None)
+            self._save(TurnStep(state="done", number=self._row) if closes else None, touch=touch)
             self._row = 0 if closes else self._row
 
     def __call__(self, turn: Turn) -> Turn:
@@ -158,6 +151,8 @@ class TurnSteps:
                 run.replaces = not all(message.id in asked for message in prompt)
             case Send(new_messages=None):
                 run.compacts = True
+                # A store that is gone says so before a summary is bought.
+                yield from self._checked(run, self._effect(partial(self.save_rest, touch=True)))
             case Send(new_messages=tuple(messages)):
                 run.sent = True
                 if not run.begun or self._is_new(messages):
@@ -187,8 +182,11 @@ class TurnSteps:
         return messages
 
     def _step(self, run: _Run, new: tuple[Message, ...] = (), **changes: Any) -> Generator[Effect, Any, None]:
+        yield from self._checked(run, self._effect(partial(self._write, run, new, **changes)))
+
+    def _checked(self, run: _Run, save: Perform) -> Generator[Effect, Any, None]:
         try:
-            yield self._effect(partial(self._write, run, new, **changes))
+            yield save
         except AbandonedTurnError:
             raise
         except Exception:
@@ -255,7 +253,7 @@ class TurnSteps:
                 self.turn = replace(changed, number=self._row)
 
     def _effect(self, save: Callable[[], object]) -> Perform:
-        return Perform(save, partial(_save_in_thread if self._in_thread else _save_here, save))
+        return in_thread(save) if self._in_thread else call(save)
 
     def _note(self, progress: Mapping[str, CallProgress]) -> None:
         if self.turn is not None:
@@ -276,16 +274,6 @@ class TurnSteps:
         """Return how long the data of these messages may be kept, as the policy has recorded it."""
         kept = {message.id: (self._history.extensions.get(message.id) or {}).get(RETENTION) for message in prompt}
         return {name: retention for name, retention in kept.items() if retention is not None}
-
-
-async def _save_in_thread(save: Callable[[], object]) -> None:
-    import asyncio  # sync programs do not need it
-
-    await asyncio.to_thread(save)
-
-
-async def _save_here(save: Callable[[], object]) -> None:
-    save()
 
 
 def _failed_attempt(send: Send, outcome: Failed | Broken) -> FailedAttempt:

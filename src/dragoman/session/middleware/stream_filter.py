@@ -25,7 +25,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.policy.runner import Steps
+from dragoman.effects.work import Work
 from dragoman.session.middleware.policy_hooks import PolicyHooks
 
 Events = Sequence[StreamEvent]
@@ -86,7 +86,7 @@ class StreamFilter:
             case _:
                 return None
 
-    def apply(self, event: StreamEvent) -> Steps[Events]:
+    def apply(self, event: StreamEvent) -> Work[Events]:
         """Return the events to release if `try_fast` returned None. Raises PolicyDeniedError, which ends the stream."""
         match event:
             case MessageComplete():
@@ -98,7 +98,7 @@ class StreamFilter:
                 return (replace(event, partial=remains),)
         return (yield from self._filter_event(event))
 
-    def _filter_event(self, event: StreamEvent) -> Steps[Events]:
+    def _filter_event(self, event: StreamEvent) -> Work[Events]:
         released: list[StreamEvent] = []
         index = getattr(event, "content_block_index", None)
         for piece in list(self._pieces.values()):
@@ -133,7 +133,7 @@ class StreamFilter:
         window = self._window or 0
         self._pieces[event.content_block_index] = _Piece(type(event), event.content_block_index, 2 * window)
 
-    def _release_prefix(self, piece: _Piece) -> Steps[Events]:
+    def _release_prefix(self, piece: _Piece) -> Work[Events]:
         """Release what no later text can change: all but the last window, split at a point that changes nothing."""
         window = self._window or 0
         checked = yield from self._run_policy(piece, piece.buffer)
@@ -150,13 +150,13 @@ class StreamFilter:
         piece.check_at = len(piece.buffer) + window
         return self._emit(piece, first)
 
-    def _finish_piece(self, piece: _Piece) -> Steps[Events]:
+    def _finish_piece(self, piece: _Piece) -> Work[Events]:
         """Release the rest of a complete block."""
         checked = yield from self._run_policy(piece, piece.buffer)
         piece.buffer, piece.ended = "", True
         return self._emit(piece, checked)
 
-    def _run_policy(self, piece: _Piece, text: str) -> Steps[str]:
+    def _run_policy(self, piece: _Piece, text: str) -> Work[str]:
         if not text:
             return ""
         kind = TextBlock if piece.kind is TextDelta else ThinkingBlock
@@ -169,7 +169,7 @@ class StreamFilter:
         piece.released += text
         return (piece.kind(self._message_id, piece.index, text),)
 
-    def _filter_call(self, event: ToolUseEnd) -> Steps[Events]:
+    def _filter_call(self, event: ToolUseEnd) -> Work[Events]:
         buffered = self._calls.pop(event.tool_use_id, [])
         start = next((each for each in buffered if isinstance(each, ToolUseStart)), None)
         if start is None:
@@ -180,7 +180,7 @@ class StreamFilter:
             return (*buffered, event)
         return tuple(each for use in checked.tool_uses for each in call_events(self._message_id, start, use))
 
-    def _finish(self, message: Message) -> Steps[Events]:
+    def _finish(self, message: Message) -> Work[Events]:
         final = yield from self.policy_hooks.check_reply(self.adapter, message)
         done = MessageComplete(final)
         unchanged = final.content == message.content

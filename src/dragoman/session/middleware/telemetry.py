@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.errors import EventOverflowError, ProviderError, RequestCancelledError
+from dragoman.adapter.errors import EventOverflowError, RequestCancelledError
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import CostStatus
+from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
+from dragoman.effects.work import intercept
 from dragoman.events.bus import EventBus
 from dragoman.events.catalogue import (
     LlmCallCompleted,
@@ -32,21 +34,7 @@ from dragoman.events.catalogue import (
 from dragoman.events.event import Event, Payload
 from dragoman.routing.events import own_model_event, to_event
 from dragoman.session import cost
-from dragoman.session.effects import (
-    Abandoned,
-    AbandonedTurnError,
-    Admit,
-    Choose,
-    Effect,
-    Keep,
-    Replied,
-    RunTools,
-    Send,
-    SendOutcome,
-    ToolRun,
-    Turn,
-    intercept,
-)
+from dragoman.session.effects import AbandonedTurnError, Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
 from dragoman.session.history import History
 from dragoman.session.preview import Preview
 from dragoman.session.routes import Route
@@ -182,7 +170,11 @@ class Telemetry:
         try:
             outcome = yield send
         except Exception as error:
-            self._emit(partial(_llm_failure_payload, send, error, self._latency_ms(send)))
+            from dragoman.policy.errors import PolicyDeniedError  # imported late: few sessions have a policy
+
+            if isinstance(error, PolicyDeniedError):  # the labels may not go to this model
+                self.on_denial(error)
+            self._emit(self._failure(send, error))
             raise
         match outcome:
             case Replied():
@@ -191,9 +183,9 @@ class Telemetry:
             case Abandoned():
                 self._abandoned = 1
                 cancelled = RequestCancelledError("the caller left")
-                self._emit(partial(_llm_failure_payload, send, cancelled, self._latency_ms(send)))
+                self._emit(self._failure(send, cancelled))
             case _:
-                self._emit(partial(_llm_failure_payload, send, outcome.error, self._latency_ms(send)))
+                self._emit(self._failure(send, outcome.error))
         return outcome
 
     def _report_calls(self, effect: RunTools) -> Generator[Effect, Any, Sequence[ToolRun]]:
@@ -233,6 +225,9 @@ class Telemetry:
             estimated_input_tokens=send.adapter.estimate_input_tokens(send.messages, send.tools),
             request_id=send.context.request_id,
         )
+
+    def _failure(self, send: Send, error: Exception) -> Callable[[], Payload]:
+        return partial(LlmCallFailed.of, str(send.adapter.model_id), error, latency_ms=self._latency_ms(send))
 
     def _latency_ms(self, send: Send) -> int | None:
         """Return the milliseconds since the request was sent; None if it was not."""
@@ -282,18 +277,6 @@ def _route_payload(route: Route) -> Payload:
 
 def _invalid_input_payload(run: ToolRun) -> Payload:
     return ToolInputInvalid(tool_name=run.call.name, validation_errors=(run.refusal,))
-
-
-def _llm_failure_payload(send: Send, error: Exception, latency_ms: int | None) -> Payload:
-    """Return the payload. An error that is not a ProviderError, such as a missing key, is reported by its class name
-    only."""
-    model, provider = str(send.adapter.model_id), send.adapter.provider
-    if isinstance(error, ProviderError):
-        return LlmCallFailed.of(model, error, latency_ms=latency_ms)
-    kind = type(error).__name__
-    return LlmCallFailed(
-        model=model, provider=provider, error_class="other", error_message_redacted=kind, latency_ms=latency_ms
-    )
 
 
 def _tool_cancelled_payload(call_id: str) -> Payload:

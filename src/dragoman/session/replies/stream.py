@@ -9,8 +9,7 @@ from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import TextDelta
 from dragoman.session.events import SessionEvent
-from dragoman.session.replies.record import TurnRecord
-from dragoman.session.replies.reply import OutputT, Reply
+from dragoman.session.replies.reply import OutputT, Reply, TurnRecord
 
 if TYPE_CHECKING:
     import asyncio

@@ -41,15 +41,18 @@ class Persistence:
         team_id: str | None,
         may_save: Callable[[Sequence[Message]], bool],
         step: TurnStep | None = None,
+        touch: bool = False,
     ) -> int | None:
         """Save what is new, if anything is, and if ``may_save`` accepts it. Return the session's version in the store.
+        ``touch``: write to a session that is stored even if nothing is new, which a store that is gone refuses.
 
         Raises ConflictError if another program added to the session meanwhile: nothing is overwritten, and this session
         keeps what it has. Raises StoreError.
         """
         with self._lock:
             messages, attempts = snapshot.messages[self._messages :], snapshot.attempts[self._attempts :]
-            if not (messages or attempts or step) or not may_save(messages):
+            is_due = messages or attempts or step or (touch and self._version is not None)
+            if not is_due or not may_save(messages):
                 return self._version
             self._write(snapshot, messages, attempts, user_id, team_id, step)
             self._messages, self._attempts = len(snapshot.messages), len(snapshot.attempts)

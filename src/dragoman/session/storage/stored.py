@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
-from dragoman.open_turns import TurnStep
+from dragoman.open_turns import OpenTurn, TurnStep
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.validation import check_store
 from dragoman.session.config import SessionConfig, SessionSettings
@@ -18,7 +19,9 @@ from dragoman.session.middleware.no_policy import NoPolicy
 from dragoman.session.preview import Preview
 from dragoman.session.storage import snapshot
 from dragoman.session.storage.snapshot import Snapshot
-from dragoman.session.turn.waiting import WaitingCalls
+from dragoman.session.turn.answers import pending_calls, unanswered_calls
+from dragoman.session.turn.run import TurnRun
+from dragoman.session.turn.unfinished import UnfinishedTurn, describe_turn
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
@@ -38,8 +41,8 @@ class NoStore:
         """Save nothing."""
 
 
-class StoredConversation(WaitingCalls):
-    """What a session leaves behind, and how a later program continues it."""
+class StoredConversation:
+    """What a session leaves behind, what it waits for, and how a later program continues it."""
 
     config: SessionConfig
     session_id: str
@@ -48,6 +51,8 @@ class StoredConversation(WaitingCalls):
     _factory: MessageFactory
     _policy: "PolicyHooks | NoPolicy"
     _persistence: "Persistence | NoStore"
+    _steps: "TurnSteps | None"
+    _running: TurnRun | None = None
 
     if TYPE_CHECKING:
 
@@ -60,6 +65,32 @@ class StoredConversation(WaitingCalls):
         def labels(self) -> frozenset[str]: ...
 
         def swap(self, model: str) -> Preview: ...
+
+    @property
+    def pending(self) -> tuple[ToolUseBlock, ...]:
+        """The calls of the last reply that wait for their results. A new prompt gives them up."""
+        return tuple(unanswered_calls(self._history.messages, self._open_turn))
+
+    @property
+    def pending_reasons(self) -> Mapping[str, str]:
+        """Why the calls wait, by call id, as tools and ``approve`` said in this process. Reasons are not stored."""
+        reasons = self._history.reasons_to_wait
+        return {call.id: reasons[call.id] for call in self.pending if call.id in reasons}
+
+    @property
+    def unfinished(self) -> UnfinishedTurn | None:
+        """The turn that a killed program has left in the store, or that a failing store has interrupted.
+
+        ``ask(None)`` goes on with it; a new prompt gives it up. It is None while a turn runs.
+        """
+        turn = self._open_turn
+        if turn is None or self._running is not None:
+            return None
+        return describe_turn(turn, self._history, pending_calls(self._history.messages))
+
+    @property
+    def _open_turn(self) -> OpenTurn | None:
+        return None if self._steps is None else self._steps.turn
 
     def dump(self) -> bytes:
         """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
@@ -122,7 +153,7 @@ class StoredConversation(WaitingCalls):
         messages = [*history.messages, *new] if new else history.messages
         return Snapshot(self.session_id, self.model, messages, self.tool_ids, history.attempts.all, history.extensions)
 
-    def _save(self, step: TurnStep | None = None, new: tuple[Message, ...] = ()) -> int | None:
+    def _save(self, step: TurnStep | None = None, new: tuple[Message, ...] = (), *, touch: bool = False) -> int | None:
         """Save what is new, if there is a store, and if the policy has judged it."""
         return self._persistence.save(
             self._snapshot(new),
@@ -130,6 +161,7 @@ class StoredConversation(WaitingCalls):
             team_id=self._factory.team_id,
             may_save=self._policy.has_judged,
             step=step,
+            touch=touch,
         )
 
     def _save_rest(self) -> None:
@@ -160,7 +192,7 @@ class StoredConversation(WaitingCalls):
 
         every_step = config.durability == "step" and getattr(config.store, "stores_steps", False)
         return TurnSteps(
-            lambda step=None, new=(): self._save(step, new),
+            lambda step=None, new=(), *, touch=False: self._save(step, new, touch=touch),
             self._history,
             lambda: self.labels,
             every_step=every_step,

@@ -3,31 +3,22 @@
 No I/O: `follow` yields effects, as a turn does. They pass through no middleware, because all of it is one attempt.
 """
 
-import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, ProviderError, RequestCancelledError, RequestTimeoutError
 from dragoman.adapter.replies.message_events import message_events
-from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.canonical.events import BackgroundProgress, MessageComplete, StreamEvent, UsageUpdate
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.events import BackgroundProgress, MessageComplete, UsageUpdate
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman.session.effects import (
-    Abandoned,
-    AbandonedTurnError,
-    Broken,
-    Effect,
-    Perform,
-    Replied,
-    Send,
-    SendOutcome,
-    Stage,
-    Wait,
-)
+from dragoman.effects.outcomes import Abandoned, Broken, Replied, SendOutcome
+from dragoman.effects.work import call
+from dragoman.session.effects import AbandonedTurnError, Effect, Send, Wait, apply_stages
 
-logger = logging.getLogger("dragoman.transport")
+logger = get_logger("dragoman.transport")
 
 FIRST_WAIT, MAX_WAIT, GROWTH = 1.0, 10.0, 1.5
 """Seconds between two requests, and how they grow."""
@@ -35,7 +26,6 @@ MAX_FAILURES = 5
 """Requests for the state that may fail in a row: the reply goes on without them."""
 
 GetTransport = Callable[[Adapter], Any]
-Steps = Generator[Effect, Any, SendOutcome]
 
 
 def is_unfinished(send: Send, outcome: SendOutcome) -> bool:
@@ -47,7 +37,7 @@ def is_unfinished(send: Send, outcome: SendOutcome) -> bool:
     )
 
 
-def follow(send: Send, first: Replied, get_transport: GetTransport) -> Steps:
+def follow(send: Send, first: Replied, get_transport: GetTransport) -> Generator[Effect, Any, SendOutcome]:
     """Yield effects until the reply has ended. If the caller leaves, or the deadline passes, it is cancelled."""
     timing, reply = send.retries.timing, first.message
     started, wait, failures = timing.clock(), FIRST_WAIT, 0
@@ -68,7 +58,7 @@ def follow(send: Send, first: Replied, get_transport: GetTransport) -> Steps:
         try:
             yield Wait(wait_now, timing, (progress,))
             waited, wait = waited + wait_now, min(wait * GROWTH, MAX_WAIT)
-            response: WireResponse = yield _request(send.adapter, request, get_transport)
+            response: WireResponse = yield call(get_transport(send.adapter).send, send.adapter, request)
         except AbandonedTurnError:
             yield from _cancel(send.adapter, reply, get_transport)
             return Abandoned(response=first.response)
@@ -87,9 +77,10 @@ def follow(send: Send, first: Replied, get_transport: GetTransport) -> Steps:
     if reply.metadata.status is not MessageStatus.COMPLETE:
         return _broken(send, reply, RequestCancelledError(f"the reply ended as {reply.metadata.status}"))
     try:
-        judged = yield from _apply_stages(send.stages, reply)
+        events = yield from apply_stages(send.stages, MessageComplete(reply))
     except Exception as error:
         return Broken(error, reply, True, first.response)
+    judged = next(event for event in reversed(events) if isinstance(event, MessageComplete)).message
     usage = () if judged.usage is None else (UsageUpdate(judged.id, judged.usage),)
     yield Wait(0.0, timing, (*usage, *message_events(judged)))
     return replace(first, message=judged)
@@ -108,32 +99,12 @@ def _broken(send: Send, reply: Message, error: DragomanError) -> Broken:
     return Broken(error, reply, True)
 
 
-def _request(adapter: Adapter, request: WireRequest, get_transport: GetTransport) -> Perform:
-    async def send_async() -> Any:
-        return await get_transport(adapter).send(adapter, request)
-
-    return Perform(lambda: get_transport(adapter).send(adapter, request), send_async)
-
-
 def _cancel(adapter: Adapter, reply: Message, get_transport: GetTransport) -> Generator[Effect, Any, None]:
     """Ask the provider to stop. A failure is logged: the caller does not wait for the reply any more."""
     request = adapter.cancel_request(reply)
     if request is None:
         return
     try:
-        yield _request(adapter, request, get_transport)
+        yield call(get_transport(adapter).send, adapter, request)
     except Exception as error:
         logger.warning("%s: the reply could not be cancelled: %s", adapter.provider, error)
-
-
-def _apply_stages(stages: Sequence[Stage], reply: Message) -> Generator[Effect, Any, Message]:
-    """Return the reply as the stages leave it."""
-    events: Sequence[StreamEvent] = (MessageComplete(reply),)
-    for stage in stages:
-        results: list[StreamEvent] = []
-        for event in events:
-            result = stage(event)
-            results += (yield result) if isinstance(result, Perform) else result
-        events = results
-    complete = next(event for event in reversed(events) if isinstance(event, MessageComplete))
-    return complete.message

@@ -3,9 +3,9 @@
 No I/O: `run_turn` yields effects (`dragoman.session.effects`) and receives their outcomes.
 """
 
-import logging
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
@@ -16,23 +16,20 @@ from dragoman.adapter.errors import (
     ProviderError,
     TurnLimitError,
 )
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
+from dragoman.effects.work import Perform
 from dragoman.session.effects import (
-    Abandoned,
     AbandonedTurnError,
     Admit,
-    Broken,
     Choose,
     Effect,
-    Failed,
     Keep,
-    Perform,
     Read,
-    Replied,
     RunTools,
     Send,
-    SendOutcome,
     ToolRun,
     Turn,
     Wait,
@@ -41,7 +38,7 @@ from dragoman.session.routes import Route
 from dragoman.session.turn.answers import Answers, has_calls_to_run
 from dragoman.transport.retry import RetryState
 
-logger = logging.getLogger("dragoman.transport")
+logger = get_logger("dragoman.transport")
 
 _ROUNDS_WITHOUT_TOOLS = 2
 """How often calls are answered if there are no tools: a model may recover once."""
@@ -95,7 +92,7 @@ def run_turn(plan: TurnPlan) -> Turn:
     """
     rounds, calls_left = plan.max_rounds, plan.max_rounds if plan.requests.tools else _ROUNDS_WITHOUT_TOOLS
     prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
-    route: Route = yield Choose(lambda: plan.choose(prompt))
+    route: Route = yield Choose(partial(plan.choose, prompt))
     if plan.answers is not None and not (yield from _keep_answers(plan.answers(), plan.save, route)):
         return
     requests, new_messages = plan.requests, route.prompt
@@ -222,10 +219,9 @@ def _request_with_retries(
                 raise AbandonedTurnError
             case Broken(error=error, seen=seen):
                 requests.record_billed(outcome.partial, error)
-                may_retry = isinstance(error, ProviderError) and not seen
-                wait = retries.record_unusable(error) if may_retry and isinstance(error, ProviderError) else None
             case Failed(error=error):
-                seen, wait = False, retries.next_wait if isinstance(error, ProviderError) else None
+                seen = False
+        wait = retries.wait_after(outcome)
         if wait is None:
             if not seen and options is requests.options and (lost := _lost_reference(error, route.adapter, requests)):
                 logger.warning("%s: the %s is gone: asked again without it", route.adapter.provider, lost)

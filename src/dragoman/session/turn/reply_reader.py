@@ -9,8 +9,9 @@ from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.session.effects import Abandoned, Broken, Failed, Replied, Send, SendOutcome
-from dragoman.session.replies.response import ResponseDetails
+from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
+from dragoman.effects.response import ResponseDetails
+from dragoman.session.effects import Send
 from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 

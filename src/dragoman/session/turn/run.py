@@ -1,6 +1,6 @@
 """What both drivers share: the state of a running turn, and the effects that they carry out alike."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,12 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.message import Message, MessageStatus, Role
-from dragoman.session.effects import Effect, Failed, Keep, Replied, Send, SendOutcome, ToolRun, Turn, advance
+from dragoman.effects.outcomes import Failed, Replied, SendOutcome
+from dragoman.session.effects import Effect, Keep, Send, ToolRun, Turn
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
-from dragoman.session.replies.record import TurnRecord
+from dragoman.session.replies.reply import TurnRecord
 from dragoman.session.turn.answers import pending_calls
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.tools.call_runner import CallRunner
@@ -44,6 +45,8 @@ class TurnRun:
     """Runs the tool calls of the turn; None before the first one."""
     validator: "AnswerValidator | None" = field(default=None, init=False)
     """Ends the turn at an answer that is no valid message body."""
+    is_left: bool = field(default=False, init=False)
+    """Whether the caller has left: nobody receives events any more."""
     answers_with_text: bool = field(default=False, init=False)
     """Whether the caller asked for a text as the typed answer."""
 
@@ -60,11 +63,6 @@ class TurnRun:
     _following: Generator[Effect, Any, SendOutcome] | None = field(default=None, init=False)
     """Follows a reply that its provider still works on; its effects come before the turn's."""
 
-    def begin(self) -> None:
-        """Run the turn to its first effect."""
-        self.record.begin()
-        self.advance(None)
-
     def finish(self) -> None:
         """Raise the error of the turn, or that of an answer which is no valid message body."""
         if self.error is not None:
@@ -72,10 +70,23 @@ class TurnRun:
         if self.validator is not None and not pending_calls(self.record.history.messages):
             self.validator.finish()
 
+    def release(self, events: Sequence[SessionEvent]) -> Sequence[SessionEvent]:
+        """Return the events for a caller who reads them. For one who does not, check the answer: raises
+        MessageBodyError."""
+        if self.is_left:
+            return ()
+        if self.events is not None:
+            return events
+        if self.validator is not None:
+            for event in events:
+                self.validator.check_event(event)
+        return ()
+
     def finish_attempt(self, reader: ReplyReader) -> None:
         """Send the turn the outcome of a `Send`. A reply that its provider still works on is followed first."""
         outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
-        self.record.note(outcome)
+        if not isinstance(outcome, Failed) and outcome.response is not None:
+            self.record.response = outcome.response
         if isinstance(outcome, Replied) and outcome.message.metadata.status is MessageStatus.PARTIAL:
             from dragoman.session.turn import background  # imported late: few replies come later
 
@@ -93,10 +104,13 @@ class TurnRun:
                 return
             except StopIteration as ended:
                 self._following, outcome = None, ended.value
+        turn, self.effect = self.turn, None
         try:
-            self.effect = advance(self.turn, outcome)
+            self.effect = turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
+        except StopIteration:
+            pass
         except Exception as error:
-            self.effect, self.error = None, error
+            self.error = error
         if self.effect is None:
             self.record.end()
             if self.record.check is not None:
@@ -108,14 +122,15 @@ def encode(send: Send, record: TurnRecord) -> WireRequest:
     send.context.started_at = send.context.clock()
     request = send.adapter.to_wire(send.messages, send.tools, send.options.with_context(send.context))
     new = tuple(loss for loss in request.losses if loss not in record.losses)
-    log_losses(new, session_id=send.context.session_id, adapter=send.adapter.provider)
-    record.add_losses(new)
+    if new:
+        log_losses(new, session_id=send.context.session_id, adapter=send.adapter.provider)
+        record.losses.update(dict.fromkeys(new))
     return request
 
 
 def keep(effect: Keep, history: History) -> list[SessionEvent]:
     """Add the messages to the history. Return the events of the replies and of the tool results among them."""
-    history.messages += effect.messages
+    history.add(effect.messages)
     names = {call.id: call.name for call in effect.calls}
     events: list[SessionEvent] = []
     for message in effect.messages:

@@ -54,6 +54,7 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("provider", "model", "user_id", "team_id", "status", "stop_reason"), "VARCHAR"),
     **dict.fromkeys(COUNTS, "BIGINT"),
     "server_tools": "MAP(VARCHAR, BIGINT)",
+    "terms": "MAP(VARCHAR, VARCHAR)",
     **dict.fromkeys(("service_tier", "speed"), "VARCHAR"),
     "unread": "VARCHAR[]",
     "raw": "VARCHAR",
@@ -251,7 +252,7 @@ def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
 
 
 _COPIED_FIELDS = (
-    *COUNTS, "server_tools", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
+    *COUNTS, "server_tools", "terms", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
     "pricing_mode", "latency_ms",
 )  # fmt: skip
 

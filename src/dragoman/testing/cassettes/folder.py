@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.private_files import create_private_folder, open_private
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
 from dragoman.testing.cassettes.file import RESPONSE_HEADERS, dumps, loads, new_recording
 from dragoman.testing.cassettes.replay import Cassette
@@ -25,8 +26,9 @@ class CassetteWriter:
     """Writes exchanges into a folder, whose files are numbered. Several processes may write into one folder."""
 
     def __init__(self, folder: Path, *, server: str) -> None:
-        """``server`` is the name of the server that answers. The folder is made if there is none."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """``server`` is the name of the server that answers. The folder is made if there is none.
+        Only their owner can read the files."""
+        create_private_folder(folder)
         self._folder = folder
         self._server = server
         self._lock = threading.Lock()
@@ -63,7 +65,8 @@ class CassetteWriter:
             if any(self._folder.glob(f"{number}-*.yaml")):
                 return False
             try:
-                with (self._folder / f"{number}-{operation}.yaml").open("x", encoding="utf-8", newline="\n") as file:
+                path = self._folder / f"{number}-{operation}.yaml"
+                with open(path, "x", encoding="utf-8", newline="\n", opener=open_private) as file:
                     file.write(text)
             except FileExistsError:
                 return False

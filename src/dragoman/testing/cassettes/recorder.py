@@ -4,6 +4,7 @@ vcrpy patches the clients; this module decides what is replayed, recorded and ke
 """
 
 import os
+import stat
 import tempfile
 import threading
 import warnings
@@ -20,6 +21,7 @@ with warnings.catch_warnings():
     import vcr.cassette  # type: ignore[import-untyped]
     import vcr.filters  # type: ignore[import-untyped]
 
+from dragoman.private_files import create_private_folder
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
 from dragoman.testing.cassettes.file import Recording, dumps, loads, new_recording
 from dragoman.testing.cassettes.replay import Cassette, CassetteMissError
@@ -110,17 +112,21 @@ class Recorder:
             self._hosts.append(host)
 
     def write(self) -> None:
-        """Write the new exchanges atomically. Raises SecretFoundError."""
+        """Write the new exchanges atomically: for their owner only, or with the rights of the file that is replaced.
+
+        Raises SecretFoundError.
+        """
         if not self.recorded:
             return
         kept = self.cassette.exchanges
         server = self.cassette.server or ", ".join(dict.fromkeys(self._hosts))
         text = dumps(new_recording([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(self.path.parent)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
-        Path(name).chmod(0o644)
+        if self.path.exists():
+            Path(name).chmod(stat.S_IMODE(self.path.stat().st_mode))
         Path(name).replace(self.path)
 
 

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError, RequestTimeoutError
-from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
 from dragoman.testing.doubles import scripted_embeddings, scripted_wire
 from dragoman.testing.sample_reply import SampleReply
-from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
+from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 
-_OK = (Attempt(1, 200, None),)
+_OK = (AttemptRecord(1, 200, None),)
 _JSON = {"content-type": "application/json"}
 _LINES = Headers({"content-type": "application/x-ndjson"})
 
@@ -63,7 +63,7 @@ def _embed(source: ReplySource, request: WireRequest) -> WireResponse:
 def _complete_error(error: Exception, adapter: Adapter) -> Exception:
     if isinstance(error, ProviderError):
         error.provider = error.provider or adapter.provider
-        error.attempts = (Attempt(1, error.status, error.error_class),)
+        error.attempts = (AttemptRecord(1, error.status, error.error_class),)
     return error
 
 

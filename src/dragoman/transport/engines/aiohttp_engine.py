@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
-from dragoman.transport.call import AsyncResponse, Call
+from dragoman.transport.call import AsyncResponse, Call, ConnectError
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.network import open_connections
 from dragoman.transport.engines.pool import IDLE_SECONDS
@@ -117,7 +117,7 @@ class AiohttpClient:
                 **self._proxy,
             )
         except aiohttp.ClientConnectorError as error:
-            raise ConnectionError(_describe_failure(error)) from None
+            raise ConnectError(_describe_failure(error)) from None
         except BaseException:
             _abort(_transport_in_use.get())
             raise

@@ -5,12 +5,12 @@ cookies, redirects and hooks that no request of ours has. A caller's own client 
 """
 
 import importlib
-import logging
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.log import get_logger
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
 from dragoman.transport.engines.engine import (
     AsyncClient,
@@ -26,7 +26,7 @@ from dragoman.transport.engines.proxies import find_proxies, proxy_server
 if TYPE_CHECKING:
     import httpx
 
-_log = logging.getLogger("dragoman.transport")
+_log = get_logger("dragoman.transport")
 
 _CONNECTIONS_PER_CLIENT = 2
 """Connections per HTTP/1.1 client."""

@@ -12,7 +12,6 @@ ClientT = TypeVar("ClientT")
 
 IDLE_SECONDS = 30.0
 """Seconds that an unused connection is kept."""
-ALL_IN_USE = "no connection became free in time: raise max_connections, or close streams sooner"
 
 
 class Slot(Generic[ClientT]):
@@ -177,6 +176,13 @@ class _ThreadWaiter(Generic[ClientT]):
             return self._slot
 
 
+def all_in_use() -> RequestTimeoutError:
+    """Return the error of a call that found no free connection in its time."""
+    error = RequestTimeoutError("no connection became free in time: raise max_connections, or close streams sooner")
+    error.sent = False
+    return error
+
+
 def acquire(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
     """Return a client for one call. Raises RequestTimeoutError if no connection becomes free in these seconds."""
     slot = pool.take()
@@ -185,5 +191,5 @@ def acquire(pool: Pool[ClientT], seconds: float | None) -> Slot[ClientT]:
         pool.enqueue(waiter)
         slot = waiter.wait(seconds)
     if slot is None:
-        raise RequestTimeoutError(ALL_IN_USE)
+        raise all_in_use()
     return slot

@@ -3,8 +3,7 @@
 import asyncio
 from typing import Generic
 
-from dragoman.adapter.errors import RequestTimeoutError
-from dragoman.transport.engines.pool import ALL_IN_USE, ClientT, Pool, Slot
+from dragoman.transport.engines.pool import ClientT, Pool, Slot, all_in_use
 
 
 class _TaskWaiter(Generic[ClientT]):
@@ -38,5 +37,5 @@ async def wait_for_slot(pool: Pool[ClientT], seconds: float | None) -> Slot[Clie
             pool.put_back(waiter.future.result())
         waiter.future.cancel()
         if isinstance(error, TimeoutError):
-            raise RequestTimeoutError(ALL_IN_USE) from None
+            raise all_in_use() from None
         raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.private_files import create_private_folder, open_private
 from dragoman.transport.keys.api_key import ApiKey, validate_key
 
 _FORMAT = 1
@@ -111,8 +112,8 @@ def _lock(path: Path) -> Iterator[None]:
     A folder that cannot be written raises ConfigurationError. A file system without locks is used without one.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = path.with_suffix(".lock").open("ab")
+        create_private_folder(path.parent)
+        file = open(path.with_suffix(".lock"), "ab", opener=open_private)  # noqa: SIM115
     except OSError as error:
         raise ConfigurationError(f"the keys file {path} cannot be written: {error.strerror}") from None
     with file:
@@ -157,7 +158,7 @@ def _write_file(path: Path, content: _Content) -> str | None:
     keys = {name: key.reveal() for name, key in sorted(content.keys.items())}
     text = json.dumps({"format": _FORMAT, "keys": keys, "keyring": sorted(content.in_keyring)}, indent=1)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private_folder(path.parent)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".keys-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

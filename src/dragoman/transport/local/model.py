@@ -7,7 +7,6 @@ is hidden during the import.
 
 import importlib
 import json
-import logging
 import random
 import re
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.replies.stream_decoder import wrap_malformed
 from dragoman.canonical.forks import reset_after_fork
+from dragoman.canonical.log import get_logger
 from dragoman.transport.local.compute import runtime_properties
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length
@@ -28,7 +28,7 @@ from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
 from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
 from dragoman.transport.local.special_tokens import SpecialTokenFilter, special_tokens
 
-logger = logging.getLogger("dragoman.transport.local")
+logger = get_logger("dragoman.transport.local")
 
 DEFAULT_MAX_TOKENS = 512
 """The maximum of output tokens if a request sets no limit: a small model can repeat itself endlessly."""

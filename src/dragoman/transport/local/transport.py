@@ -5,7 +5,6 @@ A generation runs in its own thread and passes on its lines as they are written;
 
 import asyncio
 import contextlib
-import logging
 import math
 import queue
 import sys
@@ -17,17 +16,18 @@ from typing import Self
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
+from dragoman.canonical.log import get_logger, one_line
 from dragoman.transport.call import validate_timeout
-from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
+from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.local.model import get_model
 from dragoman.transport.local.reply import Json, LocalRequestError, encode_line, merge_lines
 
-logger = logging.getLogger("dragoman.transport.local")
+logger = get_logger("dragoman.transport.local")
 
 Notify = Callable[[str], None]
 
-_OK = (Attempt(1, 200, None),)
+_OK = (AttemptRecord(1, 200, None),)
 _NDJSON = Headers({"content-type": "application/x-ndjson"})
 _JSON = {"content-type": "application/json"}
 
@@ -36,7 +36,7 @@ def notify_terminal(text: str) -> None:
     """Log a slow step, and print it to standard error if that is a terminal."""
     logger.info("%s", text)
     if sys.stderr.isatty():
-        print(f"dragoman: {text} …", file=sys.stderr)
+        print(f"dragoman: {one_line(text)} …", file=sys.stderr)
 
 
 class _LocalCall:
@@ -76,7 +76,7 @@ class _LocalCall:
             error = self.adapter.error(error.status, wirejson.dumps(error.line), _JSON)
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
-            error.attempts = (Attempt(1, error.status, error.error_class),)
+            error.attempts = (AttemptRecord(1, error.status, error.error_class),)
         return error
 
     def response(self) -> WireResponse:

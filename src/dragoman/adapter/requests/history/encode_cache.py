@@ -177,15 +177,11 @@ def _begins_stretch(turn: Turn, previous: Turn) -> bool:
         turn.message is not previous.message
         and turn.role is turn.message.role
         and SYNTHETIC not in turn.origins[:1]
-        and _is_assistant(turn.role) != _is_assistant(previous.role)
+        and (turn.role is Role.ASSISTANT) != (previous.role is Role.ASSISTANT)
         and not previous.has_calls
         and _has_content(turn)
         and _has_content(previous)
     )
-
-
-def _is_assistant(role: Role) -> bool:
-    return role is Role.ASSISTANT
 
 
 def _has_content(turn: Turn) -> bool:

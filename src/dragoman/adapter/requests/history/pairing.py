@@ -4,6 +4,7 @@ Calls are distinguished by occurrence: if a provider repeats an id, in one turn 
 The second call of an id gets the key ``<id>~2``, which becomes a separate id on every wire.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -60,22 +61,15 @@ def pair_calls(
 
 
 @dataclass(slots=True)
-class _OpenCall:
-    """A call without a result so far; ``key`` is its id, made unique in the history."""
-
-    message: Message
-    id: str
-    key: str
-
-
-@dataclass(slots=True)
 class _Pairing:
     losses: list[Loss]
     keep_orphans: bool
     keys: CallKeys
     paired: list[Turn] = field(default_factory=list)
-    open_calls: list[_OpenCall] = field(default_factory=list)
-    """The calls of the latest assistant turn that have no result yet."""
+    open_calls: dict[str, Message] = field(default_factory=dict)
+    """The messages of the calls without a result in the latest assistant turn, by the key of the call, in order."""
+    open_keys: dict[str, deque[str]] = field(default_factory=dict)
+    """The keys of the open calls of each id. A client may send thousands of calls, and results that fit none."""
     deferred: list[Turn] = field(default_factory=list)
     """Turns that must move after the results that are still to come."""
 
@@ -136,22 +130,24 @@ class _Pairing:
             self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins)))
 
     def _pop_call(self, tool_use_id: str) -> str | None:
-        for position, call in enumerate(self.open_calls):
-            if call.id == tool_use_id:
-                del self.open_calls[position]
-                return call.key
-        return None
+        keys = self.open_keys.get(tool_use_id)
+        if not keys:
+            return None
+        key = keys.popleft()
+        del self.open_calls[key]
+        return key
 
     def _close_calls(self) -> None:
         """Add results for the calls that are still open."""
-        for call in self.open_calls:
+        for key, message in self.open_calls.items():
             reason = "a call without a result: answered as interrupted"
             self.losses.append(
-                Loss(LossKind.INTERRUPTED_CALL, call.message.id, SYNTHETIC, reason, Severity.INFO, "tool_use")
+                Loss(LossKind.INTERRUPTED_CALL, message.id, SYNTHETIC, reason, Severity.INFO, "tool_use")
             )
-            result = ToolResultBlock(tool_use_id=call.key, content=(TextBlock(text=INTERRUPTED_RESULT),), is_error=True)
-            self.paired.append(Turn.synthetic(call.message, Role.TOOL, (result,)))
+            result = ToolResultBlock(tool_use_id=key, content=(TextBlock(text=INTERRUPTED_RESULT),), is_error=True)
+            self.paired.append(Turn.synthetic(message, Role.TOOL, (result,)))
         self.open_calls.clear()
+        self.open_keys.clear()
         self.paired += self.deferred
         self.deferred.clear()
 
@@ -161,7 +157,8 @@ class _Pairing:
         for block, origin in turn.iter_blocks():
             if isinstance(block, ToolUseBlock):
                 key = self.keys.next_key(block.id)
-                self.open_calls.append(_OpenCall(turn.message, block.id, key))
+                self.open_calls[key] = turn.message
+                self.open_keys.setdefault(block.id, deque()).append(key)
                 if key != block.id:
                     reason = f"the tool id {block.id[:_MAX_SHOWN_ID]!r} occurs again: sent under an id of its own"
                     self._record_loss(turn, origin, LossKind.DUPLICATE_TOOL_ID, reason)

@@ -4,6 +4,7 @@ A made name depends on the tool's name alone, so it is the same in every process
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from dragoman.adapter.facts.capabilities import ToolNameRule
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
@@ -27,7 +28,7 @@ class ToolNames:
         """Give each call in the events its tool's own name."""
         for event in events:
             if isinstance(event, ToolUseStart) and (own := self._own.get(event.tool_name)):
-                yield ToolUseStart(event.message_id, event.content_block_index, event.tool_use_id, own)
+                yield replace(event, tool_name=own)
             else:
                 yield event
 

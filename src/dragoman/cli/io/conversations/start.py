@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.guard import one_line
+from dragoman.canonical.log import one_line
 from dragoman.cli.io.client import conversation_client, names_model
+from dragoman.cli.io.console import show_line
 from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.cli.io.tool_names import load_tools
 from dragoman.session import Session
@@ -34,7 +34,7 @@ class OpenConversation:
             if self.log.problem:
                 hint = "log = false in dragoman.toml turns the log off"
                 notes.print(
-                    f"[yellow]the conversation is not kept:[/] {escape(self.log.problem)} ({hint})", soft_wrap=True
+                    f"[yellow]the conversation is not kept:[/] {show_line(self.log.problem)} ({hint})", soft_wrap=True
                 )
 
 
@@ -49,11 +49,13 @@ def open_conversation(
     system: str | None = None,
     tools: Sequence[str] = (),
     base_url: str | None = None,
+    mentions: bool = False,
 ) -> OpenConversation:
     """Return a new conversation, the last one of the log if ``continued``, or the one that was ``dumped``.
 
     If a command ``takes_prompt`` and the model may be left out, its only argument is the model if it names one, else
-    the prompt. Raises ConfigurationError if there is no model or nothing to continue, and as `Session` does.
+    the prompt. With ``mentions``, the router reads those of the prompts. Raises ConfigurationError if there is no model
+    or nothing to continue, and as `Session` does.
     """
     client, log = conversation_client(command)
     router = client.config.router
@@ -65,6 +67,8 @@ def open_conversation(
             f"name a model, such as: dragoman {command} local:smollm2-135m; or set default_model in dragoman.toml"
         )
     settings: SessionSettings = {"tools": load_tools(tools), "base_url": base_url}
+    if router is not None:  # a stored conversation may have no model of its own
+        settings["router"] = router.with_mentions() if mentions else router
     session: Any
     if not (continued or dumped is not None):
         session = client.session(model, system=system, **settings)
@@ -75,7 +79,6 @@ def open_conversation(
     elif log is None:
         raise ConfigurationError("conversations are not kept here: the configuration has log = false")
     else:
-        settings["router"] = router  # a stored conversation may have no model of its own
         session = client.resume(log.last(), model=model, **settings)
     return OpenConversation(session, prompt, log)
 

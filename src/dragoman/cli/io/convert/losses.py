@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.losses import Loss, Severity
+from dragoman.cli.io.console import show_line
 
 _MAX_SHOWN = 12
 _MAX_REASONS = 4096
@@ -38,7 +38,7 @@ class LossCounts:
         table.columns[1].justify = "right"
         for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
             style = "yellow" if severity is Severity.WARNING else "dim"
-            table.add_row(escape(kind), f"{times:,}", escape(reason), style=style)
+            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
         console.print(table)
         if len(rows) > _MAX_SHOWN:
             rest = sum(times for _, times in rows[_MAX_SHOWN:])

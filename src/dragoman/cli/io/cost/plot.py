@@ -142,7 +142,8 @@ def _label(key: _Key) -> str:
 
 
 def _format_figures(line: CostLine) -> tuple[str, ...]:
-    return f"{line.replies:,}", f"{line.prompt_tokens:,}", f"{line.output_tokens:,}", str(line)
+    tokens = line.describe_tokens
+    return f"{line.replies:,}", tokens(line.prompt_tokens), tokens(line.output_tokens), str(line)
 
 
 def _cost_of(line: CostLine) -> Decimal:

@@ -45,7 +45,10 @@ def from_autogen(document: Any) -> list[Conversation]:
 
 def _lists(data: Any, path: str, name: str) -> list[tuple[str, Any, str]]:
     """Return the lists of messages in a document, with their names and paths."""
-    if not isinstance(data, dict) or data.get("type") in TYPES:
+    if not isinstance(data, dict):
+        return [(name, data, path)]
+    kind = data.get("type")
+    if isinstance(kind, str) and kind in TYPES:
         return [(name, data, path)]
     fields = Fields(data, path, FORMAT)
     fields.ignore("type", "version", "stop_reason", "current_turn", "next_speaker_index", "previous_speaker")

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
@@ -213,7 +213,7 @@ def _event(event: _Snake, turns: Turns) -> None:
     if role is not Role.ASSISTANT:
         turns.add(role, blocks, event.path, created_at=time)
         return
-    _ground(blocks, grounding)
+    _ground(blocks, grounding, f"{event.path}.grounding_metadata")
     signed = {index: text for index, text in signatures.items() if index < len(blocks)}
     stop = _STOP_REASONS.get((word or "").rpartition(".")[2])
     metadata = {
@@ -274,11 +274,12 @@ def _response(response: _Snake, turns: Turns) -> ContentBlock:
     return turns.result(native_id, name, content, is_error=failed)
 
 
-def _ground(blocks: list[ContentBlock], grounding: Any) -> None:
+def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> None:
     """Put the sources of a search on the last text of the reply."""
     grounding = grounding if isinstance(grounding, dict) else {}
-    chunks = grounding.get("groundingChunks", grounding.get("grounding_chunks"))
-    sources = [each["web"] for each in chunks or () if isinstance(each, dict) and isinstance(each.get("web"), dict)]
+    name = "groundingChunks" if "groundingChunks" in grounding else "grounding_chunks"
+    chunks = read_list(grounding.get(name), f"{path}.{name}")
+    sources = [each["web"] for each in chunks if isinstance(each, dict) and isinstance(each.get("web"), dict)]
     position = next((index for index in reversed(range(len(blocks))) if isinstance(blocks[index], TextBlock)), None)
     if sources and position is not None:
         found = tuple(read_citation({"type": "grounding_chunk", **source}) for source in sources)

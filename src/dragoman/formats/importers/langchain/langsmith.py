@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
-from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.langchain.messages import from_langchain
@@ -69,7 +69,7 @@ def _sent(run: Fields) -> Iterator[Native]:
     inputs.ignore("invocation_params", "options")
     messages = inputs.take("messages", "input")
     if isinstance(messages, list):
-        yield from (each for each in _flat(messages) if isinstance(each, dict))
+        yield from (each for each in _flat(messages, f"{inputs.path}.messages") if isinstance(each, dict))
         return
     prompts = inputs.take("prompts", "prompt")
     for prompt in prompts if isinstance(prompts, list) else [prompts]:
@@ -79,8 +79,9 @@ def _sent(run: Fields) -> Iterator[Native]:
             yield from _read_text(prompt)
 
 
-def _flat(items: Sequence[Any]) -> Iterator[Any]:
-    for item in items:
+def _flat(items: Any, path: str) -> Iterator[Any]:
+    """Yield the entries of a list of lists. Raises FormatError if it is something else."""
+    for item in read_list(items, path):
         if isinstance(item, list):
             yield from item
         else:
@@ -129,7 +130,8 @@ def _replies(run: Fields) -> list[Native]:
     if outputs is None:
         return []
     outputs.ignore("llm_output", "run", "type")
-    generations = [each for each in _flat(outputs.take("generations") or []) if isinstance(each, dict)]
+    answers = _flat(outputs.take("generations"), f"{outputs.path}.generations")
+    generations = [each for each in answers if isinstance(each, dict)]
     if len(generations) > 1:
         reason = "a conversation has one continuation: the other answers are left out"
         source_losses().add(f"{outputs.path}.generations", reason, kind=LossKind.EMPTY_MESSAGE)
@@ -142,7 +144,7 @@ def _replies(run: Fields) -> list[Native]:
     messages = outputs.take("messages", "output")
     if isinstance(messages, dict):
         messages = [messages]
-    return found or [each for each in _flat(messages or []) if isinstance(each, dict)]
+    return found or [each for each in _flat(messages, f"{outputs.path}.messages") if isinstance(each, dict)]
 
 
 def _kind(message: Native) -> str:

@@ -16,7 +16,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import iter_entries, parse, validating
+from dragoman.formats.document import iter_entries, parse, read_list, validating
 from dragoman.formats.importers.blocks import (
     build_messages,
     build_usage,
@@ -129,7 +129,7 @@ def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[M
     blocks = reader.blocks(message.content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
-    thinking = list(_outer_thinking(message, blocks))
+    thinking = list(_outer_thinking(message, blocks, reader))
     blocks = [
         *thinking,
         *blocks,
@@ -179,14 +179,21 @@ def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdRead
     if message.tool_calls or message.invalid_tool_calls or reader.seen_calls:
         return
     older = message.additional_kwargs.get("tool_calls")
-    natives = [(each.get("id"), each.get("function")) for each in older if isinstance(each, dict)] if older else []
+    entries = read_list(older, f"{_kwargs_path(reader)}.tool_calls")
+    natives = [(each.get("id"), each.get("function")) for each in entries if isinstance(each, dict)]
     for native, function in [*natives, (None, legacy)]:
         if isinstance(function, dict) and isinstance(function.get("name"), str):
             known = native if isinstance(native, str) else None
             yield tool_call(ids, known, function["name"], function.get("arguments"))
 
 
-def _outer_thinking(message: LangChainMessage, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
+def _kwargs_path(reader: BlockReader) -> str:
+    return f"{reader.path.removesuffix('.content')}.additional_kwargs"
+
+
+def _outer_thinking(
+    message: LangChainMessage, blocks: list[ContentBlock], reader: BlockReader
+) -> Iterator[ContentBlock]:
     """Yield the thinking next to the content, if there is none in the content."""
     if any(isinstance(block, ThinkingBlock) for block in blocks):
         return
@@ -195,7 +202,8 @@ def _outer_thinking(message: LangChainMessage, blocks: list[ContentBlock]) -> It
         yield ThinkingBlock(text=thinking)
     item = message.additional_kwargs.get("reasoning")
     if isinstance(item, dict):  # an item of Responses, in the older form
-        summary = [each.get("text") for each in item.get("summary") or () if isinstance(each, dict)]
+        parts = read_list(item.get("summary"), f"{_kwargs_path(reader)}.reasoning.summary")
+        summary = [each.get("text") for each in parts if isinstance(each, dict)]
         sealed = item.get("encrypted_content")
         text = "\n\n".join(each for each in summary if isinstance(each, str))
         yield ThinkingBlock(text=text, signature=sealed if isinstance(sealed, str) and sealed else None)

@@ -104,7 +104,8 @@ def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
     if "lc" in native:
         return _read_constructed(native, path)
     kind = native.get("type")
-    if "type" not in native and native.get("role") in _ROLES:
+    role = native.get("role")
+    if "type" not in native and isinstance(role, str) and role in _ROLES:
         return _read_chat(native), path
     if not isinstance(kind, str):
         raise FormatError("a message of LangChain must have a type", path=f"{path}.type")

@@ -1,26 +1,22 @@
-"""The two drivers of a pipeline: `run` and `run_async`.
-
-A pipeline is a generator of the plugin calls that have to wait. The driver runs each call and sends the result back; an
-exception is a result too.
-"""
+"""Calls plugins that have to be awaited, with their time limits: one, several at once, or in the background."""
 
 import asyncio
 import inspect
-import logging
 import threading
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.log import get_logger
+from dragoman.effects.work import Perform
 from dragoman.policy.plugin import PluginDeclaration
 from dragoman.policy.step import Step
 
-logger = logging.getLogger("dragoman.policy")
-
-ResultT = TypeVar("ResultT")
+logger = get_logger("dragoman.policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,67 +34,37 @@ class PluginCall:
         return self.declared.judge(self.step) if self.pending is None else self.pending
 
 
-@dataclass(frozen=True, slots=True)
-class ConcurrentCalls:
-    """Call all of these plugins at once; the result is a list of their answers, in the same order."""
-
-    calls: tuple[PluginCall, ...]
+def call(plugin_call: PluginCall) -> Perform:
+    """Return the effect that calls one plugin. Its outcome is the answer, or the exception that the plugin raised."""
+    return Perform(partial(_call_plugin, plugin_call), partial(_call_plugin_async, plugin_call))
 
 
-@dataclass(frozen=True, slots=True)
-class BackgroundCalls:
-    """Start these plugins and do not wait for them. There is no result."""
+def call_all(calls: Sequence[PluginCall]) -> Perform:
+    """Return the effect that calls all of these plugins at once. Its outcome is a list of their answers, in the same
+    order."""
 
-    calls: tuple[PluginCall, ...]
+    def work() -> list[Any]:
+        threads = [_run_in_thread(each, _call_plugin) for each in calls]
+        return [_result_or_error(thread) for thread in threads]
 
+    async def work_async() -> list[Any]:
+        return await asyncio.gather(*map(_call_plugin_async, calls))
 
-PolicyEffect = PluginCall | ConcurrentCalls | BackgroundCalls
-Steps = Generator[PolicyEffect, Any, ResultT]
-
-
-def run(steps: Steps[ResultT], first: PolicyEffect | None = None) -> ResultT:
-    """Run the steps to the end. Raises what they raise. ``first`` is their first effect, if they have begun."""
-    answer: Any = None
-    work = first
-    while True:
-        try:
-            work = work or steps.send(answer)
-        except StopIteration as end:
-            result: ResultT = end.value
-            return result
-        match work:
-            case PluginCall():
-                answer = _call_plugin(work)
-            case ConcurrentCalls(calls):
-                threads = [_run_in_thread(call, _call_plugin) for call in calls]
-                answer = [_result_or_error(thread) for thread in threads]
-            case BackgroundCalls(calls):
-                answer = None
-                for call in calls:
-                    _run_in_thread(call, _call_and_log)
-        work = None
+    return Perform(work, work_async)
 
 
-async def run_async(steps: Steps[ResultT], first: PolicyEffect | None = None) -> ResultT:
-    """As `run`, for an event loop."""
-    answer: Any = None
-    work = first
-    while True:
-        try:
-            work = work or steps.send(answer)
-        except StopIteration as end:
-            result: ResultT = end.value
-            return result
-        match work:
-            case PluginCall():
-                answer = await _call_plugin_async(work)
-            case ConcurrentCalls(calls):
-                answer = await asyncio.gather(*map(_call_plugin_async, calls))
-            case BackgroundCalls(calls):
-                answer = None
-                for call in calls:
-                    _start_task(call)
-        work = None
+def start_all(calls: Sequence[PluginCall]) -> Perform:
+    """Return the effect that starts these plugins and does not wait for them. It has no outcome."""
+
+    def work() -> None:
+        for each in calls:
+            _run_in_thread(each, _call_and_log)
+
+    async def work_async() -> None:
+        for each in calls:
+            _start_task(each)
+
+    return Perform(work, work_async)
 
 
 def _call_plugin(call: PluginCall) -> Any:

@@ -11,21 +11,21 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.runtime.attempts import Admitted
-from dragoman.runtime.direct_request import DirectRequest
-from dragoman.runtime.pass_through import PassThrough
+from dragoman.answers.provider_request import ProviderRequest
+from dragoman.attempt.attempt import Attempt
+from dragoman.effects.work import drive_async
 
 __all__ = [
-    "Admitted",
+    "Attempt",
     "ClientToolIds",
-    "DirectRequest",
     "LossKind",
-    "PassThrough",
+    "ProviderRequest",
     "Relay",
     "Severity",
     "StateKeys",
     "StateMemory",
     "StateSealer",
     "StateStore",
+    "drive_async",
     "holds_state",
 ]

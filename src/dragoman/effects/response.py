@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dragoman.adapter.replies.error_context import REQUEST_ID_HEADERS
-from dragoman.adapter.wire import Headers
-from dragoman.limits.rate_limit_headers import read_remaining
-from dragoman.transport import Attempt
+from dragoman.adapter.replies.rate_limit_headers import read_remaining
+from dragoman.adapter.wire import AttemptRecord, Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class ResponseDetails:
 
     status: int
     headers: Mapping[str, str] = field(default_factory=Headers, repr=False)
-    attempts: tuple[Attempt, ...] = field(default=(), repr=False)
+    attempts: tuple[AttemptRecord, ...] = field(default=(), repr=False)
     first_event_seconds: float | None = None
     seconds: float | None = None
 

@@ -9,8 +9,9 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Literal
 
-from dragoman.limits.limit import Unit
+Unit = Literal["requests", "tokens"]
 
 _REMAINING: dict[Unit, tuple[str, ...]] = {
     "requests": ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests"),

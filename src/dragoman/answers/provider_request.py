@@ -1,0 +1,368 @@
+"""One request to a provider, without a session (docs/answers.md#relays)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn
+
+from dragoman.adapter.context import RequestContext, bundled_prices
+from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
+from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError
+from dragoman.adapter.losses import Loss, log_losses
+from dragoman.adapter.replies.stream_decoder import decode_batches_async
+from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.attempt.attempt import Attempt, exchange_whole
+from dragoman.attempt.retrying import run_attempts
+from dragoman.canonical.blocks import assemble
+from dragoman.canonical.events import MessageComplete, StreamEvent
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.usage import Usage
+from dragoman.effects.outcomes import Failed, Replied, SendOutcome
+from dragoman.effects.response import ResponseDetails
+from dragoman.effects.work import Perform, Work, drive_async, iterate_async
+from dragoman.limits.reservation import Governor, Observe, Stage
+from dragoman.limits.settlement import usage_of
+from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.runtime.config import ClientConfig
+from dragoman.runtime.transports import Transports
+from dragoman.session.effects import Send, apply_stages
+from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.transport import AsyncTransport
+from dragoman.transport.retry import RetryState
+
+Encode = Callable[[RequestContext], WireRequest]
+"""Returns the request of one attempt, with the context in which its reply is read."""
+Read = Callable[[WireResponse, RequestContext], Message]
+"""Returns what a whole reply means; raises ProviderError."""
+
+_WHOLE, _STREAMED = AdapterOptions(), AdapterOptions(stream=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """The effect of an attempt whose reply is streamed. Its outcome is a `SendOutcome`."""
+
+    observers: tuple[Observe, ...]
+    stages: tuple[Stage, ...]
+
+
+class ProviderRequest:
+    """One request, with one reply. It is retried, governed and read as in a session.
+
+    What else a session does is left out: it runs no tools, reads no files, follows no reply in the background, and does
+    not ask again without a reference that has expired.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        adapter: Adapter,
+        encode: Encode,
+        *,
+        read: Read | None = None,
+        governors: Iterable[Governor] = (),
+        measure: MeasureUse | None = None,
+        session_id: str = "",
+        tool_ids: ToolIdMap | None = None,
+    ) -> None:
+        """``config`` is that of the client that sends. ``read`` is `Adapter.from_wire_response` if it is not given.
+        ``governors`` let each attempt start, and ``measure`` estimates for them what it may use. ``session_id`` and
+        ``tool_ids`` are those of the reply.
+
+        Raises ConfigurationError if the client is closed, if its settings need a session (`is_possible`), or if there
+        are governors without a measure.
+        """
+        if not self.is_possible(config, adapter):
+            raise ConfigurationError(
+                "the adapter or the client's settings have to read the conversation: use a session"
+            )
+        config.lifetime.check()
+        self._governors = tuple(governors)
+        if self._governors and measure is None:
+            raise ConfigurationError("governors need to know what a request may use: give measure=")
+        self._measure = measure or _measure_nothing
+        self._prices = config.prices if config.prices is not None else bundled_prices()
+        self._transports: Transports[AsyncTransport] = config.connections.transports(asynchronous=True)
+        self._adapter = adapter
+        self._encode = encode
+        self._read = read or adapter.from_wire_response
+        self._skims = self._passes = False
+        self._session_id = session_id
+        self._tool_ids = tool_ids
+        self._received: list[bytes] = []
+        self.response: WireResponse | None = None
+        """The whole reply, as it arrived."""
+        self.headers: Mapping[str, str] = {}
+        """The headers of the reply."""
+        self.usages: list[Usage] = []
+        """What was used, also by replies that broke off or could not be read."""
+        self.losses: tuple[Loss, ...] = ()
+        """What the request lost."""
+        self.complete = False
+        """Whether a stream has its end. It is set before the last of it is yielded."""
+
+    @classmethod
+    def of_bytes(
+        cls,
+        config: ClientConfig,
+        adapter: Adapter,
+        body: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        stream: bool = False,
+        governors: Iterable[Governor] = (),
+        measure: MeasureUse | None = None,
+    ) -> "ProviderRequest":
+        """Return a request that sends a body as it is, which has the name of the adapter's model. ``headers`` are sent
+        as well. ``stream``: the body asks for a stream.
+
+        Of the reply, its errors, its end and its usage are read, and of a stream the text too if something governs it.
+        """
+        path = adapter.request_path(_STREAMED if stream else _WHOLE) if isinstance(adapter, WireAdapter) else ""
+        request = WireRequest("POST", path, body, headers or {}, stream)
+        made = cls(
+            config,
+            adapter,
+            lambda context: replace(request, terms=context.terms),
+            read=partial(_read_receipt, adapter),
+            governors=governors,
+            measure=measure,
+        )
+        made._skims = not made._governors
+        return made
+
+    @staticmethod
+    def is_possible(config: ClientConfig, adapter: Adapter) -> bool:
+        """Whether nothing in the settings of a client reads conversations, and the wire is one of JSON bodies."""
+        return isinstance(adapter, WireAdapter) and not (
+            config.budgets
+            or config.policy is not None
+            or config.limits is not None
+            or config.events is not None
+            or config.store is not None
+            or config.router is not None
+        )
+
+    async def send(self) -> Message:
+        """Return the whole reply. That of a request from `of_bytes` has no content, only its usage.
+
+        Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what governors raise.
+        """
+        retries = self._transports.new_retries(self._adapter)
+        attempt = Attempt(self._governors, self._measure)
+        outcome = await drive_async(run_attempts(retries, partial(attempt.run, partial(self._exchange, retries))))
+        assert isinstance(outcome, Replied)  # who leaves it, cancels it
+        return outcome.message
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a streamed reply as they arrive. After the end of the reply, it waits a moment for the
+        connection. Leaving it earlier cancels the reply.
+
+        Raises as `send` does, after the bytes before the error. As long as no content has arrived, nothing is yielded,
+        and the request is retried.
+        """
+        self._passes = True
+        async with aclosing(self.batches()) as batches:
+            async for events in batches:
+                del events  # a stream that pauses holds none
+                if self._received:
+                    data = self._received[0] if len(self._received) == 1 else b"".join(self._received)
+                    self._received.clear()
+                    yield data
+                    del data
+
+    async def batches(self) -> AsyncGenerator[Sequence[StreamEvent], None]:
+        """Yield the events of a streamed reply as they arrive together, as `stream` yields its bytes."""
+        retries = self._transports.new_retries(self._adapter)
+        attempt = Attempt(self._governors, self._measure)
+        async with aclosing(iterate_async(run_attempts(retries, partial(attempt.run, _stream)))) as work:
+            effect: _Stream | None = await anext(work)
+            while effect is not None:
+                self._received.clear()
+                context = self._new_context()
+                reader = self._new_reader(context, retries, joins_text=not (effect.stages or self._skims))
+                begun = False
+                try:
+                    transport = self._transports.get(self._adapter)
+                    sending = transport.stream(
+                        self._adapter,
+                        self._encode_attempt(context),
+                        **self._transports.arguments(self._adapter, retries),
+                    )
+                    async with sending as response:
+                        self.headers = response.headers
+                        reader.begin(response)
+                        for observe in effect.observers:
+                            await observe(response.headers).work_async()
+                        if self._passes:
+                            reader.decoder.listener = self._received.append
+                        if self._skims:
+                            reader.decoder.skim()
+                        async with aclosing(
+                            decode_batches_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
+                        ) as batches:
+                            async for arrived in batches:
+                                reader.receive(arrived)
+                                if effect.stages:
+                                    events = await _filter(effect.stages, arrived, reader)
+                                else:
+                                    events = reader.feed(arrived)
+                                if isinstance(reader.outcome, Replied):
+                                    self._note(reader.outcome)
+                                    # Settled before its last bytes leave: their reader may go away with them.
+                                    await _send_outcome(work, reader.outcome)
+                                    self.complete = True
+                                    yield [*events, MessageComplete(reader.outcome.message)]
+                                    break
+                                if events and not begun:
+                                    begun, self._encode = True, _encode_again  # it may be long, and is not sent again
+                                if begun:
+                                    yield events
+                                if reader.outcome is not None:
+                                    break
+                                del arrived, events
+                except (GeneratorExit, asyncio.CancelledError):
+                    if not isinstance(reader.outcome, Replied):  # it may have broken in the bytes that nobody takes
+                        left = reader.outcome or reader.abandon()
+                        self._note(left)
+                        with suppress(DragomanError):
+                            await _send_outcome(work, left)
+                    raise
+                except Exception as error:
+                    if self.complete:
+                        return  # the connection broke behind the reply
+                    if reader.outcome is None:
+                        reader.fail(error)
+                if self.complete:
+                    return
+                outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
+                self._note(outcome)
+                effect = await _send_outcome(work, outcome)
+
+    def _exchange(
+        self, retries: RetryState, observers: tuple[Observe, ...], stages: tuple[Stage, ...]
+    ) -> Work[SendOutcome]:
+        """Send one attempt for a whole reply. Its stages have nothing to filter."""
+        context = self._new_context()
+        try:
+            request = self._encode_attempt(context)
+        except DragomanError as error:
+            return Failed(error)
+        send = Perform(_refuse_sync, partial(self._send, request, retries))
+        del request
+        outcome = yield from exchange_whole(send, partial(self._read_whole, context, retries), observers)
+        self._note(outcome)
+        return outcome
+
+    async def _send(self, request: WireRequest, retries: RetryState) -> WireResponse:
+        transport = self._transports.get(self._adapter)
+        arguments = self._transports.arguments(self._adapter, retries)
+        self.response = response = await transport.send(self._adapter, request, **arguments)
+        self.headers = response.headers
+        return response
+
+    def _read_whole(self, context: RequestContext, retries: RetryState, response: WireResponse) -> SendOutcome:
+        try:
+            message = self._read(response, context)
+        except ProviderError as error:
+            reader = self._new_reader(context, retries)
+            reader.begin(response)
+            reader.fail_unreadable(error)
+            assert reader.outcome is not None
+            return reader.outcome
+        return Replied(message, ResponseDetails(response.status, response.headers, response.attempts))
+
+    def _new_context(self) -> RequestContext:
+        """Return the context of an attempt that begins now."""
+        context = RequestContext(
+            model=str(self._adapter.model_id),
+            session_id=self._session_id,
+            request_id="",
+            tool_ids=ToolIdMap() if self._tool_ids is None else self._tool_ids,
+            prices=self._prices,
+        )
+        context.started_at = context.clock()
+        return context
+
+    def _new_reader(self, context: RequestContext, retries: RetryState, *, joins_text: bool = False) -> ReplyReader:
+        return ReplyReader(
+            Send(
+                adapter=self._adapter,
+                context=context,
+                history=(),
+                messages=(),
+                tools=(),
+                options=_WHOLE,
+                retries=retries,
+                joins_text=joins_text,
+            )
+        )
+
+    def _encode_attempt(self, context: RequestContext) -> WireRequest:
+        try:
+            request = self._encode(context)
+        except DragomanError as error:
+            error.sent = False
+            raise
+        if request.losses:
+            new = tuple(loss for loss in request.losses if loss not in self.losses)
+            log_losses(new, session_id=self._session_id, adapter=self._adapter.provider)
+            self.losses += new
+        return request
+
+    def _note(self, outcome: SendOutcome) -> None:
+        usage = outcome.message.metadata.usage if isinstance(outcome, Replied) else usage_of(outcome)
+        if usage is not None:
+            self.usages.append(usage)
+
+
+async def _send_outcome(work: AsyncGenerator[_Stream, Any], outcome: SendOutcome) -> _Stream | None:
+    """Return the effect of the next attempt; None if there is none."""
+    try:
+        return await work.asend(outcome)
+    except StopAsyncIteration:
+        return None
+
+
+def _stream(observers: tuple[Observe, ...], stages: tuple[Stage, ...]) -> Generator[Any, Any, SendOutcome]:
+    outcome: SendOutcome = yield _Stream(observers, stages)
+    return outcome
+
+
+async def _filter(
+    stages: Sequence[Stage], arrived: Sequence[StreamEvent], reader: ReplyReader
+) -> Sequence[StreamEvent]:
+    """Return the events that may be passed on, up to the one at which a stage ends the reply."""
+    passed: list[StreamEvent] = []
+    try:
+        for event in arrived:
+            passed += reader.feed(await drive_async(apply_stages(stages, event)))
+    except Exception as error:
+        reader.fail(error)
+    return passed
+
+
+_RECEIPT = Message(role=Role.ASSISTANT, content=())
+
+
+def _read_receipt(adapter: Adapter, response: WireResponse, context: RequestContext) -> Message:
+    """Return a message that has the usage of a reply, and no content."""
+    usage = adapter.read_usage(response, context)
+    # Validation would take as long as reading the usage.
+    metadata = assemble(MessageMetadata, {**_RECEIPT.metadata.__dict__, "usage": usage}, {"usage"})
+    return assemble(Message, {**_RECEIPT.__dict__, "metadata": metadata}, {"role", "content", "metadata"})
+
+
+def _measure_nothing() -> MaxUse:
+    raise AssertionError("nothing governs the request")
+
+
+def _encode_again(context: RequestContext) -> NoReturn:
+    raise AssertionError("a stream that has begun is not asked again")
+
+
+def _refuse_sync() -> NoReturn:
+    raise RuntimeError("the request is sent in an event loop")

@@ -1,0 +1,90 @@
+"""One attempt of a request: what governs it lets it start, and counts how it ended."""
+
+from collections.abc import Callable, Generator, Iterable
+from functools import cache
+from typing import Any, Protocol
+
+from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.wire import WireResponse
+from dragoman.effects.outcomes import Abandoned, Failed, SendOutcome
+from dragoman.effects.work import Perform, Work
+from dragoman.limits.reservation import Governor, Observe, Reservation, Stage
+from dragoman.limits.use import MeasureUse
+
+
+class Exchange(Protocol):
+    """Sends the request, and returns how that ended. ``observers`` are for the headers of the response, as soon as
+    they are there, and ``stages`` for the events of a stream."""
+
+    def __call__(
+        self, observers: tuple[Observe, ...], stages: tuple[Stage, ...], /
+    ) -> Generator[Any, Any, SendOutcome]: ...
+
+
+class Attempt:
+    """``governors`` reserve one after the other, and are settled in the same order."""
+
+    __slots__ = ("_governors", "_measure")
+
+    def __init__(self, governors: Iterable[Governor], measure: MeasureUse) -> None:
+        self._governors = governors
+        self._measure = cache(measure)
+
+    def run(self, exchange: Exchange) -> Generator[Any, Any, SendOutcome]:
+        """Yield the effects of the attempt, and return how it ended.
+
+        If a governor raises a ProviderError, such as a limit that is reached, the attempt has `Failed`: nothing was
+        sent, and another model may have room. Raises what else a governor raises, before anything is sent. An interrupt
+        ends the attempt as `Abandoned`, and is raised.
+        """
+        reservations: list[Reservation] = []
+        outcome: SendOutcome = Abandoned(sent=False)
+        interrupt: BaseException | None = None
+        is_under_way = False
+        try:
+            try:
+                for governor in self._governors:
+                    reserved = governor.reserve(self._measure)
+                    reservations.append((yield reserved) if isinstance(reserved, Perform) else reserved)
+            except ProviderError as error:
+                outcome = Failed(error)
+            else:
+                is_under_way = True
+                outcome = yield from exchange(
+                    tuple(each.observe for each in reservations if each.observe is not None),
+                    tuple(each.stage for each in reservations if each.stage is not None),
+                )
+        except GeneratorExit:  # nothing can be yielded any more
+            for each in reservations:
+                each.release()
+            raise
+        except BaseException as error:
+            interrupt = error
+            if is_under_way and not isinstance(error, Exception):  # the caller left, and the provider may answer
+                outcome = Abandoned()
+        refusal = outcome.error if isinstance(outcome, Failed) else None
+        try:
+            for each in reservations:
+                if each.observe is not None and isinstance(refusal, ProviderError):
+                    yield each.observe(refusal)
+                if (effect := each.settle(outcome)) is not None:
+                    yield effect
+        finally:
+            for each in reservations:
+                each.release()
+        if interrupt is not None:
+            raise interrupt
+        return outcome
+
+
+def exchange_whole(
+    send: Perform, read: Callable[[WireResponse], SendOutcome], observers: Iterable[Observe]
+) -> Work[SendOutcome]:
+    """Send a request for a whole reply; ``read`` returns what the response means."""
+    try:
+        response: WireResponse = yield send
+    except DragomanError as error:
+        return Failed(error)
+    for observe in observers:
+        yield observe(response.headers)
+    return read(response)

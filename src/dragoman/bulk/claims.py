@@ -1,0 +1,185 @@
+"""The rows of one model, and the claim of a row in the manifest: written before each request, and settled after it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+
+from dragoman.adapter.contract import Prices
+from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
+from dragoman.bulk.budget import CostEstimator
+from dragoman.bulk.concurrency import ConcurrencyController
+from dragoman.bulk.progress import ProgressTracker
+from dragoman.bulk.prompt import prompt_digest
+from dragoman.bulk.requester import Requester, WorkerLostError
+from dragoman.bulk.state.manifest import now_micros
+from dragoman.bulk.state.records import (
+    Claim,
+    KnownRow,
+    LostRequest,
+    Outcome,
+    RowUsage,
+    State,
+    answered_outcome,
+    failed_outcome,
+    sum_known,
+)
+from dragoman.bulk.state.write_batcher import WriteBatcher
+from dragoman.canonical.message import Message
+from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
+from dragoman.effects.work import Perform
+from dragoman.limits import Limits
+from dragoman.limits.budget import Budgets
+from dragoman.limits.reservation import Reservation
+from dragoman.limits.settlement import is_billed, usage_of
+from dragoman.limits.use import MeasureUse
+from dragoman.output.answer_type import AnswerForm
+from dragoman.output.check import AnswerCheck
+from dragoman.transport.retry import RetryState
+
+
+class PendingRow(NamedTuple):
+    """A row to send; ``error`` says why it cannot be sent."""
+
+    row_no: int
+    texts: tuple[str, ...]
+    labels: frozenset[str]
+    error: DragomanError | None
+    previous: KnownRow | None
+
+    @property
+    def invalid_answer(self) -> KnownRow | None:
+        """The row as a batch left it, if its answer there was not valid and it is to be asked again."""
+        return self.previous if self.previous is not None and self.previous.state is State.INVALID else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRun:
+    """One model of a run. All models share ``tracker`` and ``estimator``."""
+
+    requester: Requester
+    model_no: int
+    write_batcher: WriteBatcher
+    controller: ConcurrencyController
+    tracker: ProgressTracker
+    estimator: CostEstimator
+    new_budgets: Callable[[], Budgets]
+    """Returns the budgets of the run and of its client for one row, with all its requests: the run counts as a session,
+    and a row as a turn."""
+    prices: Prices
+    limits: Limits | None
+    form: AnswerForm[Any] | None = None
+    """What each answer has to be; None: any text."""
+    output_retries: int = 1
+    """How often a row is asked again if its answer is not valid."""
+
+    def new_check(self, tries: int = 0) -> AnswerCheck[Any] | None:
+        """Return the check of a row's answers, of which ``tries`` were not valid; None if any text is one."""
+        return None if self.form is None else AnswerCheck(self.form, max(0, self.output_retries - tries))
+
+    def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
+        return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
+
+    def previous_loss(self, pending: PendingRow) -> LostRequest | None:
+        """Return the cost of an earlier failed request for this row."""
+        previous = pending.previous
+        if previous is None or previous.paid.cost_usd is None:
+            return None
+        return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.paid.cost_usd)
+
+
+class ClaimGovernor(Reservation):
+    """Claims a row before each of its requests, one at a time. `answered`, `failed` or `leave` ends the row.
+
+    ``retries`` have decided about a failed request before its claim is settled: the last claim waits for the outcome.
+    """
+
+    def __init__(self, run: ModelRun, pending: PendingRow, retries: RetryState) -> None:
+        self._run, self._pending, self._retries = run, pending, retries
+        self._claim: Claim | None = None
+        """The row as it is in the manifest, in flight."""
+        self._lost = run.previous_loss(pending)
+        """A loss that is not recorded yet."""
+        self._usages: list[RowUsage] = []
+        """Of the replies so far."""
+        self._requests = 0
+        self._started_at = 0.0
+        self._ms: int | None = None
+
+    def reserve(self, measure: MeasureUse) -> Perform:
+        """Return the effect that writes the claim."""
+        work = partial(self._claim_request, measure)
+        return Perform(work, work)
+
+    async def _claim_request(self, measure: MeasureUse) -> Reservation:
+        claim = self._run.new_claim(self._pending, self._run.estimator.estimate(measure()))
+        await self._write(replace(claim, paid=self._paid, tries=self._requests))
+        self._requests, self._started_at, self._ms = self._requests + 1, time.monotonic(), None
+        return self
+
+    def settle(self, outcome: SendOutcome) -> Perform:
+        """Return the effect that settles the claim of a request that was sent, or should have been.
+
+        What was answered is paid, and a refusal is free. A request without an end may have been billed if it was sent:
+        it is lost, with its estimated cost. If the claim is only released, the request stays in flight.
+        """
+        work = partial(self._settle, outcome)
+        return Perform(work, work)
+
+    async def _settle(self, outcome: SendOutcome) -> None:
+        claim, retries = self._claim, self._retries
+        if claim is None or isinstance(outcome, Abandoned):  # its end is unknown: it stays in flight
+            return
+        usage, error = usage_of(outcome), None if isinstance(outcome, Replied) else outcome.error
+        self._ms = None if isinstance(error, WorkerLostError) else int(1000 * (time.monotonic() - self._started_at))
+        if not isinstance(error, ProviderError) and isinstance(outcome, (Replied, Broken)):
+            self._usages.append(RowUsage.of(usage))
+            if usage is not None:
+                self._run.estimator.observe_output_tokens(self._run.requester.model, usage.output_tokens)
+        elif usage is not None or is_billed(outcome):
+            self._usages.append(RowUsage.of(None if usage is None else usage.as_lower_bound()))
+        elif isinstance(outcome, Failed) and isinstance(error, NetworkError) and error.sent is not False:
+            if retries.next_wait is not None or isinstance(error, WorkerLostError):
+                self._lost = LostRequest.from_claim(claim, "killed" if self._ms is None else "network")
+                self._run.tracker.add_lost_cost(claim.estimate_usd)
+        elif isinstance(outcome, Broken) or retries.next_wait is not None:
+            if self._usages:  # the claim keeps what the row cost before
+                await self._write(replace(claim, estimate_usd=None))
+            else:
+                await self._run.write_batcher.discard_claim(claim)
+                self._claim = None
+
+    def answered(self, reply: Message) -> Outcome:
+        """Return the outcome of a row that has its answer."""
+        assert self._claim is not None
+        return answered_outcome(self._claim, reply, self._ms, self._requests, self._paid)
+
+    async def failed(self, error: DragomanError, text: str | None = None) -> Outcome:
+        """Return the outcome of a row that failed, with ``text`` in place of the error's own."""
+        claim = self._claim or self._run.new_claim(self._pending, None)
+        if self._claim is None or self._lost is not None:
+            await self._write(claim)
+        return failed_outcome(claim, error, self._ms, self._requests, text=text, usages=self._usages)
+
+    async def leave(self) -> None:
+        """End the row without an outcome: the next run sends it again. What it cost so far is recorded as lost."""
+        claim, lost, paid_usd = self._claim, self._lost, self._paid.cost_usd
+        if claim is None:
+            return
+        self._run.tracker.add_lost_cost(paid_usd)
+        if lost is None and not self._usages:
+            await self._run.write_batcher.discard_claim(claim)
+            return
+        lost = lost or LostRequest.from_claim(replace(claim, estimate_usd=None), "failed")
+        usd = sum_known(paid_usd, lost.estimate_usd)
+        await self._run.write_batcher.save_loss(claim, replace(lost, estimate_usd=usd))
+
+    async def _write(self, claim: Claim) -> None:
+        await self._run.write_batcher.save_claim(claim, self._lost)
+        self._claim, self._lost = claim, None
+
+    @property
+    def _paid(self) -> RowUsage:
+        return RowUsage.total(self._usages)

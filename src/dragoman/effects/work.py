@@ -1,0 +1,195 @@
+"""Work without I/O, and the drivers that carry it out: `drive` for work with a result, `iterate` for work that yields
+values too, and the async twin of each."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+EffectT = TypeVar("EffectT")
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Do work that may wait: a driver calls one of the two functions. The outcome is its result."""
+
+    work: Callable[[], Any]
+    work_async: Callable[[], Awaitable[Any]]
+
+
+Work = Generator[Perform, Any, ResultT]
+"""Work whose only effects are `Perform`."""
+
+
+class CallerLeft(BaseException):  # it is not an error, as GeneratorExit is not
+    """Raised in the work of `iterate` where it yielded a value, if the caller wants no more of them."""
+
+
+def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Perform:
+    """Return the effect that calls a function; on an event loop the function may return an awaitable."""
+    work = partial(function, *arguments, **named)
+    return Perform(work, partial(_call_async, work))
+
+
+def in_thread(function: Callable[..., Any], *arguments: Any) -> Perform:
+    """Return the effect that calls a function which may block: on an event loop it runs in a thread."""
+    work = partial(function, *arguments)
+    return Perform(work, partial(_run_in_thread, work))
+
+
+def next_of(values: Any) -> Perform:
+    """Return the effect whose outcome is the next value of a sync or an async iterator, or None at its end. It may be
+    yielded again."""
+    return Perform(lambda: next(values, None), lambda: anext(values, None))
+
+
+def within(
+    context: Any, use: Callable[[Any], Generator[EffectT, Any, ResultT]]
+) -> Generator[EffectT | Perform, Any, ResultT]:
+    """Do the work that ``use`` returns in a context manager, which is async for an async driver."""
+    value = yield Perform(lambda: context.__enter__(), lambda: context.__aenter__())
+    try:
+        result = yield from use(value)
+    except GeneratorExit:  # nothing can be yielded any more
+        raise
+    except BaseException as error:
+        raised = [type(error), error, error.__traceback__]
+        try:
+            yield _leave(context, raised)
+        finally:
+            raised.clear()  # else the error would refer to itself, through the frames that it has passed
+        raise
+    yield _leave(context, (None, None, None))
+    return result
+
+
+def _leave(context: Any, error: Sequence[Any]) -> Perform:
+    return Perform(lambda: context.__exit__(*error), lambda: context.__aexit__(*error))
+
+
+async def _call_async(work: Callable[[], Any]) -> Any:
+    result = work()
+    return await result if isawaitable(result) else result
+
+
+async def _run_in_thread(work: Callable[[], Any]) -> Any:
+    import asyncio  # sync programs do not need it
+
+    return await asyncio.to_thread(work)
+
+
+def drive(
+    work: Generator[EffectT, Any, ResultT],
+    carry_out: Callable[[EffectT], Any] | None = None,
+    first: EffectT | None = None,
+) -> ResultT:
+    """Run the work to its end, and return its result. Raises what it raises.
+
+    ``carry_out`` returns the outcome of an effect; without it, each is a `Perform`. What an effect raises is raised in
+    the work, where the work yielded it: an interrupt too, so that nothing stays reserved. ``first`` is the first effect
+    of work that has begun.
+    """
+    try:
+        effect: Any = next(work) if first is None else first
+        while True:
+            try:
+                outcome = effect.work() if carry_out is None else carry_out(effect)
+            except BaseException as error:
+                effect = work.throw(error)
+            else:
+                effect = work.send(outcome)
+    except StopIteration as done:
+        result: ResultT = done.value
+        return result
+
+
+async def drive_async(
+    work: Generator[EffectT, Any, ResultT],
+    carry_out: Callable[[EffectT], Awaitable[Any]] | None = None,
+    first: EffectT | None = None,
+) -> ResultT:
+    """`drive`, for an event loop. A cancellation is raised in the work, as any other exception is."""
+    try:
+        effect: Any = next(work) if first is None else first
+        while True:
+            try:
+                outcome = await (effect.work_async() if carry_out is None else carry_out(effect))
+            except BaseException as error:
+                effect = work.throw(error)
+            else:
+                effect = work.send(outcome)
+    except StopIteration as done:
+        result: ResultT = done.value
+        return result
+
+
+def iterate(work: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
+    """Carry out the effects of the work, and yield everything else that it yields.
+
+    A caller who closes this generator is raised in the work as `CallerLeft`; effects that follow are carried out.
+    """
+    try:
+        yielded = next(work)
+        while True:
+            try:
+                outcome = yielded.work() if isinstance(yielded, Perform) else (yield yielded)
+            except GeneratorExit as left:
+                yielded = work.throw(CallerLeft().with_traceback(left.__traceback__))
+            except BaseException as error:
+                yielded = work.throw(error)
+            else:
+                yielded = work.send(outcome)
+    except (StopIteration, CallerLeft):
+        return
+
+
+async def iterate_async(work: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
+    """The async twin of `iterate`."""
+    try:
+        yielded = next(work)
+        while True:
+            try:
+                outcome = (await yielded.work_async()) if isinstance(yielded, Perform) else (yield yielded)
+            except GeneratorExit as left:
+                yielded = work.throw(CallerLeft().with_traceback(left.__traceback__))
+            except BaseException as error:
+                yielded = work.throw(error)
+            else:
+                yielded = work.send(outcome)
+    except (StopIteration, CallerLeft):
+        return
+
+
+def perform_all(
+    work: Generator[EffectT, Any, Any], carry_out: Callable[[EffectT], Any] | None = None, first: EffectT | None = None
+) -> Perform:
+    """Return one effect that carries out all of the work; its outcome is the result. The arguments are as for `drive`,
+    and for `drive_async` on an event loop."""
+    return Perform(partial(drive, work, carry_out, first), partial(drive_async, work, carry_out, first))
+
+
+def intercept(
+    work: Generator[EffectT, Any, ResultT], handle: Callable[[EffectT], Generator[EffectT, Any, Any] | None]
+) -> Generator[EffectT, Any, ResultT]:
+    """Wrap work: each of its effects goes through ``handle``.
+
+    ``handle`` yields the effect, changed or not, and returns its outcome, changed or not. It may yield other effects
+    first, or return an outcome without yielding any. Its exceptions are raised in the work, where the work yielded the
+    effect. If it returns None in place of a generator, the effect passes as it is.
+    """
+    outcome: Any = None
+    with closing(work):
+        while True:
+            try:
+                effect = work.throw(outcome) if isinstance(outcome, Exception) else work.send(outcome)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            try:
+                handling = handle(effect)
+                outcome = (yield effect) if handling is None else (yield from handling)
+            except Exception as error:
+                outcome = error

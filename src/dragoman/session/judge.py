@@ -1,0 +1,105 @@
+"""Judges what no session sends: by the client's policy, and its labels by the client's router."""
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.canonical.extensions.message_labels import with_message_labels
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.effects.work import Work
+from dragoman.runtime import ClientConfig
+
+if TYPE_CHECKING:
+    from dragoman.session.middleware.policy_hooks import PolicyHooks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a request is about to send."""
+
+    session_id: str
+    messages: tuple[Message, ...]
+    tools: Sequence[ToolDefinition] = ()
+    options: AdapterOptions
+    labels: frozenset[str] = frozenset()
+
+
+PromptT = TypeVar("PromptT", bound=Prompt)
+
+
+class Judge:
+    """Every method returns work that runs the plugins of a client. A client without a policy changes nothing."""
+
+    def __init__(self, client: ClientConfig, adapter: Adapter) -> None:
+        self._client = client
+        self._adapter = adapter
+
+    def prompt(self, prompt: PromptT) -> Work[PromptT]:
+        """Return the prompt as it may be sent, with the labels of its content. Raises PolicyDeniedError, and
+        ConfigurationError if nothing in the client reads its labels."""
+        policy, router = self._client.policy, self._client.router
+        if policy is None and router is None and prompt.labels:
+            raise ConfigurationError("labels are for a policy or a router: use a client that has one")
+        if policy is not None:
+            hooks = self._hooks(prompt.session_id, prompt.labels)
+            history = list(prompt.messages[:-1])
+            admitted = yield from hooks.admit(history, prompt.messages[-1:], self._adapter)
+            messages = yield from hooks.check_input(self._adapter, full := [*history, *admitted], full)
+            prompt = replace(
+                prompt,
+                messages=tuple(messages),
+                options=hooks.add_headers(self._adapter, prompt.options),
+                labels=prompt.labels | hooks.labels,
+            )
+        if router is not None:
+            from dragoman.attempt.labels import LabelGovernor  # what is not configured is not imported
+
+            LabelGovernor(
+                router=router,
+                adapter=self._adapter,
+                messages=prompt.messages,
+                tools=prompt.tools,
+                options=prompt.options,
+                labels=prompt.labels,
+            ).check()
+        return prompt
+
+    def reply(self, session_id: str, labels: Iterable[str], reply: Message) -> Work[Message]:
+        """Return a reply as the caller may receive it, with its labels. Raises PolicyDeniedError."""
+        if self._client.policy is None:
+            return reply
+        hooks = self._hooks(session_id, labels)
+        judged = yield from hooks.check_reply(self._adapter, reply)
+        return with_message_labels(judged, hooks.labels)
+
+    def error(self, session_id: str, labels: Iterable[str], error: ProviderError) -> Work[ProviderError]:
+        """Judge the provider's words: they may quote the conversation. Raises PolicyDeniedError."""
+        if self._client.policy is None:
+            return error
+        hooks = self._hooks(session_id, labels)
+        judged = copy.copy(error)
+        judged.partial = None
+        judged.message = yield from _judge_text(hooks, error.message)
+        judged.args = (judged.message,)
+        judged.code = None if error.code is None else (yield from _judge_text(hooks, error.code))
+        return judged
+
+    def _hooks(self, session_id: str, labels: Iterable[str]) -> "PolicyHooks":
+        from dragoman.policy.extensions import Extensions, SecurityExtension
+        from dragoman.session.middleware.policy_hooks import PolicyHooks
+        from dragoman.tools.toolbox import Toolbox
+
+        assert self._client.policy is not None
+        extensions = Extensions(security=SecurityExtension(labels=frozenset(labels)))
+        return PolicyHooks(self._client.policy, extensions, session_id, Toolbox(), {}, None)
+
+
+def _judge_text(hooks: "PolicyHooks", text: str) -> Work[str]:
+    from dragoman.policy.plugin import Hook
+
+    checked = yield from hooks.check_fetch(Hook.LLM_OUTPUT, Message.assistant(text), None)
+    return checked.text

@@ -1,0 +1,276 @@
+"""Carries out the effects of a turn: what `Session` and `AsyncSession` share.
+
+Everything here is work (`dragoman.effects.work`): it yields each step that may wait, and one of two drivers waits.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import aclosing, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic
+
+from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.events import MessageComplete, ToolProgress
+from dragoman.canonical.message import Message
+from dragoman.effects.work import Perform, Work, call, in_thread, next_of, within
+from dragoman.runtime.transports import TransportT
+from dragoman.session.config import TurnOptions, UserInput
+from dragoman.session.conversation import Conversation
+from dragoman.session.effects import (
+    AbandonedTurnError,
+    Admit,
+    Choose,
+    Keep,
+    Read,
+    RunTools,
+    Send,
+    ToolRun,
+    Wait,
+    apply_stages,
+)
+from dragoman.session.events import SessionEvent
+from dragoman.session.replies.reply import Reply
+from dragoman.session.turn.answers import CallResults, prepare_calls
+from dragoman.session.turn.reply_reader import ReplyReader
+from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
+from dragoman.tools.call_runner import TimedResult
+from dragoman.tools.calls import PreparedCall, apply_decision
+
+if TYPE_CHECKING:
+    from dragoman.policy import Declassification
+
+TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
+
+_LONG_HISTORY = 2_000
+"""Messages. Encoding so many takes longer than a change of the thread, and than other tasks should wait."""
+
+_ENDS = (GeneratorExit, SystemExit)
+"""Nothing can be yielded any more, or the program ends: a later one goes on with the turn as it is in the store."""
+
+Steps = Generator[Any, Any, None]
+"""Work that also yields the events of a turn, as they arrive together."""
+
+
+class TurnDriver(Conversation[TransportT], Generic[TransportT]):
+    """A conversation that runs its turns."""
+
+    def _ask(
+        self,
+        prompt: UserInput | None,
+        options: TurnOptions,
+        output: Any,
+        model: str | None,
+        results: CallResults | None = None,
+    ) -> Work[Reply[Any]]:
+        run = self._start_turn(prompt, options, output, stream=False, model=model, results=results)
+        yield from self._run(run)
+        return run.record.to_reply()
+
+    def _compact(self, model: str | None, keep_last: int | None, instructions: str | None) -> Work[Message]:
+        yield from self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
+        return self.messages[-1]
+
+    def _remove_labels(
+        self, labels: Iterable[str], actor: str, reason: str, audit: Any
+    ) -> Work["Declassification | None"]:
+        if self._running is not None:
+            raise ConfigurationError(TURN_IN_PROGRESS)
+        arguments = labels, actor, reason, audit
+        if self.config.store is None:
+            return self._declassify(*arguments)
+        removed: Declassification | None = yield in_thread(self._declassify, *arguments)
+        return removed
+
+    def _check_fetched(self, hook: str, message: Message, require: Any, slots: dict[str, Any]) -> Work[Message]:
+        checked = self._policy.fetch_check(hook, self._factory.adopt(message), require, **slots)
+        result: Message = (yield checked) if isinstance(checked, Perform) else checked
+        return result
+
+    def _close(self) -> Work[None]:
+        if self._running is not None:
+            yield from self._end_turn(self._running)
+        if self.config.store is not None:
+            yield in_thread(self._save_rest)
+        if self.config.own_providers:
+            for transport in self._transports.take_all():
+                yield call(transport.close)  # type: ignore[attr-defined]
+
+    def _end_turn(self, running: TurnRun) -> Work[None]:
+        """Close a stream that is still open. Raises ConfigurationError if called from inside a turn."""
+        events: Any = None if running.events is None else running.events()
+        is_inside = getattr(events, "gi_running", False) or getattr(events, "ag_running", False)
+        if running.events is None or is_inside:
+            raise ConfigurationError(TURN_IN_PROGRESS)
+        self._running = None
+        if events is not None:
+            yield Perform(lambda: events.close(), lambda: events.aclose())
+
+    def _run(self, run: TurnRun) -> Steps:
+        """Run a turn to its end. Of a stream, yield the events that arrive together, too."""
+        if self._running is not None:
+            yield from self._end_turn(self._running)
+        self._running = run
+        try:
+            with closing(run.turn):
+                run.record.begin()
+                run.advance(None)
+                while run.effect is not None:
+                    yield from self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._step(run)
+            run.finish()
+        finally:
+            run.record.ended = True
+            if self._running is run:
+                self._running = None
+
+    def _step(self, run: TurnRun) -> Steps:
+        """Carry out one effect, other than a `Send`, release its events, and send the turn its outcome."""
+        try:
+            outcome, events = yield from self._carry_out(run)
+            if events := run.release(events):
+                yield events
+        except _ENDS:
+            raise
+        except BaseException:  # an interrupt, a caller who left, or an answer that violates its schema
+            yield from self._abandon(run, AbandonedTurnError())
+            raise
+        run.advance(outcome)
+
+    def _carry_out(self, run: TurnRun) -> Generator[Any, Any, tuple[Any, Sequence[SessionEvent]]]:
+        """Return the outcome of an effect, and events for the caller."""
+        effect = run.effect
+        outcome: Any = None
+        events: Sequence[SessionEvent] = ()
+        try:
+            match effect:
+                case Admit():
+                    outcome = effect.prompt
+                case Choose():
+                    outcome = effect.choose()
+                case Read():
+                    read = self._read_files, effect.adapter, effect.history
+                    outcome = (yield in_thread(*read)) if self._files.can_fetch else self._read_files(*read[1:])
+                case RunTools():
+                    outcome = yield from self._run_tools(run, effect)
+                case Keep():
+                    outcome, events = effect.messages, keep(effect, self._history)
+                case Wait():
+                    timing, seconds = effect.timing, effect.seconds
+                    yield Perform(partial(timing.sleep, seconds), partial(timing.sleep_async, seconds))
+                    events = effect.events
+                case Perform():
+                    outcome = yield effect
+        except Exception as error:  # the turn handles what it can, and raises the rest
+            outcome = error
+        return outcome, events
+
+    def _abandon(self, run: TurnRun, outcome: Any) -> Steps:
+        """Send the turn the outcome for a caller who left, and carry out its last effects without events."""
+        run.is_left = True
+        if run.calls is not None:
+            run.calls.leave()
+        run.advance(outcome)
+        while run.effect is not None:
+            yield from self._step(run)
+        if run.error is not None:
+            if not isinstance(run.error, AbandonedTurnError):
+                raise run.error
+            run.error.__traceback__ = run.error.__context__ = None  # their frames refer to the run and the error
+
+    def _attempt(self, run: TurnRun, send: Send) -> Steps:
+        """Make one attempt of a request. Of a stream, yield what the caller may see of the reply, as it arrives."""
+        reader = ReplyReader(send)
+        try:
+            is_long = len(send.messages) >= _LONG_HISTORY
+            request = (yield in_thread(encode, send, run.record)) if is_long else encode(send, run.record)
+            transport: Any = self._transports.get(send.adapter)
+            arguments = self._transports.arguments(send.adapter, send.retries)
+            if request.stream:
+                exchange = transport.stream(send.adapter, request, **arguments)
+                yield from within(exchange, partial(self._read_stream, run, reader))
+            else:
+                response: WireResponse = yield call(transport.send, send.adapter, request, **arguments)
+                yield from self._read_whole(reader, response)
+        except _ENDS:
+            raise
+        except Exception as error:
+            if run.effect is not send:
+                raise
+            reader.fail(error)
+        except BaseException:
+            if run.effect is send:
+                yield from self._abandon(run, reader.abandon())
+            raise
+        if run.effect is send:
+            run.finish_attempt(reader)
+
+    def _read_whole(self, reader: ReplyReader, response: WireResponse) -> Work[None]:
+        send = reader.send
+        reader.begin(response)
+        for observe in send.observers:
+            yield observe(response.headers)
+        try:
+            event = MessageComplete(send.adapter.from_wire_response(response, send.context))
+        except ProviderError as error:
+            reader.fail_unreadable(error)
+            return
+        reader.receive((event,))
+        reader.feed((yield from apply_stages(send.stages, event)) if send.stages else (event,))
+
+    def _read_stream(self, run: TurnRun, reader: ReplyReader, response: Any) -> Steps:
+        reader.begin(response)
+        for observe in reader.send.observers:
+            yield observe(response.headers)
+        decode: Any = decode_batches_async if self._asynchronous else decode_batches
+        batches = decode(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
+        closed: Any = aclosing(batches) if self._asynchronous else closing(batches)
+        yield from within(closed, partial(self._release_batches, run, reader))
+        # Kept before the connection is released: that may take a while, and other tasks run meanwhile.
+        run.finish_attempt(reader)
+        while isinstance(run.effect, (Keep, Perform)):
+            yield from self._step(run)
+
+    def _release_batches(self, run: TurnRun, reader: ReplyReader, batches: Any) -> Steps:
+        """Yield what the caller may see of each batch of events, if anybody reads them."""
+        following, stages = next_of(batches), reader.send.stages
+        while (batch := (yield following)) is not None:
+            reader.receive(batch)
+            for arrived in ((event,) for event in batch) if stages else (batch,):
+                events = reader.feed((yield from apply_stages(stages, arrived[0])) if stages else arrived)
+                if events and run.events is not None:
+                    yield events
+
+    def _run_tools(self, run: TurnRun, effect: RunTools) -> Generator[Any, Any, list[ToolRun]]:
+        """Return the runs of the calls that have a result. Yield their progress, if the caller may see it."""
+        prepared = list(prepare_calls(effect, self.toolbox))
+        for index, each in enumerate(prepared):
+            prepared[index] = yield from self._approve_call(each)
+        runner = self._call_runner(run)
+        if run.events is None or not self._may_report(effect):
+            timed = yield Perform(partial(runner.run, prepared), partial(runner.run_async, prepared))
+        else:
+            reported: Any = (
+                aclosing(runner.report_async(prepared)) if self._asynchronous else closing(runner.report(prepared))
+            )
+            timed = yield from within(reported, _yield_progress)
+        runs = []
+        for ready, (result, seconds) in zip(prepared, timed, strict=True):
+            if isinstance(result, ToolResultBlock):
+                arguments = ready, result, seconds, self._files, effect.adapter, self._factory.tool_message
+                runs.append((yield in_thread(tool_run, *arguments)) if self._files.can_fetch else tool_run(*arguments))
+        return runs
+
+    def _approve_call(self, prepared: PreparedCall) -> Work[PreparedCall]:
+        if self.config.approve is None or prepared.tool is None:
+            return prepared
+        return apply_decision(prepared, (yield call(self.config.approve, prepared.call, prepared.tool.definition)))
+
+
+def _yield_progress(reports: Any) -> Generator[Any, Any, list[TimedResult]]:
+    """Yield the progress of calls, and return their results, which come last."""
+    following = next_of(reports)
+    while isinstance(report := (yield following), ToolProgress):
+        yield (report,)
+    results: list[TimedResult] = report
+    return results
