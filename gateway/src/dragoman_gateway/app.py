@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman import AsyncClient
 from dragoman_gateway import vendors
 from dragoman_gateway.access import Access, Caller
-from dragoman_gateway.configuration import read_generation
+from dragoman_gateway.configuration import read_generation, read_settings
 from dragoman_gateway.endpoints import dashboard, pages
 from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
@@ -20,9 +20,11 @@ from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.services import check_caller
+from dragoman_gateway.running.shares import Share, name_holder
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
+from dragoman_gateway.turn.body import read_headers
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import WIRES, messages, responses
 
@@ -66,7 +68,7 @@ def app_from_configuration() -> Starlette:
     With a folder to replay, it asks no provider; with one to record, all that passes is written there.
     """
     if (folder := recording.folder_to_replay()) is not None:
-        return recording.replay_app(folder)
+        return recording.replay_app(folder, read_settings())
     app = build_app(Gateway(read_generation(), read_generation))
     if (folder := recording.folder_to_record()) is not None:
         app.add_middleware(recording.Recorder, folder=folder)
@@ -101,11 +103,13 @@ def build_app(gateway: Gateway) -> Starlette:
 
 def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of stored responses."""
+    services = gateway.services
 
-    async def identify(headers: Mapping[str, str]) -> Caller:
-        caller = await gateway.current.access.authenticate(headers)
+    async def enter(scope: Scope) -> tuple[Caller, Share]:
+        generation = gateway.current
+        caller = await generation.access.authenticate(read_headers(scope))
         check_caller(caller, responses.WIRE.name)
-        return caller
+        return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
 
     def fail(error: Exception) -> Response:
         written = error_response(responses.WIRE, error, "", new_request_id())
@@ -113,5 +117,4 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
         reply.raw_headers += written.headers
         return reply
 
-    services = gateway.services
-    return StoredEndpoints(services.responses, services.background, identify, fail).routes()
+    return StoredEndpoints(services.responses, services.background, enter, fail).routes()

@@ -55,6 +55,17 @@ class ThreadNotFoundError(ClientError):
         return NotFoundError(str(self), status=404)
 
 
+class LoopError(ClientError):
+    """The request has passed this gateway already."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the request has passed this gateway already, or too many others: the base_url of a provider leads back to "
+            "the gateway. Set it to the provider's own address, in dragoman.toml or in the variable that it is from, "
+            "such as OPENAI_BASE_URL"
+        )
+
+
 class SlowClientError(ClientError):
     """The request did not arrive in time."""
 
@@ -62,13 +73,9 @@ class SlowClientError(ClientError):
 
 
 class BodyTooLargeError(ClientError):
-    """The body is larger than the limit."""
+    """The body, or what its references stand for, is larger than a limit."""
 
     status = 413
-
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
-        super().__init__(f"the body is larger than {cap} bytes")
 
 
 class ContentTypeError(ClientError):
@@ -101,6 +108,8 @@ class EndedError(UnavailableError):
 class UncountedError(OverloadedError):
     """A budget or a limit cannot be counted now, and is closed meanwhile."""
 
+    sent = False
+
     def __init__(self, message: str) -> None:
         super().__init__(message, status=503, retry_after=_COUNTED_AGAIN)
 
@@ -124,6 +133,8 @@ class DeniedError(PermissionDeniedError, OwnCodeError):
 
 class ModelDeniedError(DeniedError):
     """The caller may not use this model."""
+
+    sent = False
 
     def __init__(self, model: str) -> None:
         super().__init__(f"this key may not use the model {model}")

@@ -24,6 +24,10 @@ class GatewaySettings(BaseModel):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    allowed_hosts: tuple[str, ...] = ()
+    """Names or patterns of names under which clients reach a gateway without keys, besides those of this computer."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins or patterns of origins, such as ``https://notes.example``, whose pages may ask a gateway without keys."""
     workers: int = Field(default=1, ge=1)
     """The number of processes that answer requests."""
     database: str | None = Field(default=None, repr=False)
@@ -59,8 +63,20 @@ class GatewaySettings(BaseModel):
     telemetry: Literal["off", "spans", "content"] = "off"
     """Whether requests become spans of OpenTelemetry, which join the trace of the client; ``content`` writes what was
     said into them."""
-    body_cap: int = Field(default=64 * 1024 * 1024, ge=1)
-    """The most bytes of a request's body, decompressed."""
+    body_cap: int = Field(default=32 * 1024 * 1024, ge=1)
+    """The most bytes of a request's body, decompressed and with what its references stand for."""
+    max_inflation: float = Field(default=100.0, ge=1)
+    """How many times its size a compressed body may grow to. Each may grow to 8 MiB."""
+    max_values: int = Field(default=200_000, ge=1)
+    """The most values in a request, with what its references stand for: each object, array, text and number."""
+    max_name: int = Field(default=500, ge=1)
+    """The most characters in the name of a model."""
+    max_bodies: int = Field(default=192 * 1024 * 1024, ge=1)
+    """The most bytes of bodies that are held at the same time, in one process."""
+    share: float = Field(default=0.5, gt=0, le=1)
+    """The part of ``max_requests`` and ``max_bodies`` that one key may hold; without keys, one address."""
+    max_connections: int = Field(default=10_000, ge=1)
+    """The most connections at the same time, in one process. Above, the one that was idle longest is closed."""
     first_event_seconds: float = Field(default=5.0, gt=0)
     """How long the status of a stream waits for the first event of the provider."""
     ping_seconds: float = Field(default=10.0, gt=0)

@@ -1,6 +1,7 @@
 """Who may use the gateway."""
 
-from dragoman_gateway.access.contract import Access, AttemptMiddleware, Caller, Middleware, Prices, Question
+from dragoman_gateway.access.contract import Access, Caller, Prices
 from dragoman_gateway.access.open_access import OpenAccess
+from dragoman_gateway.access.page_rules import PageRules
 
-__all__ = ["Access", "AttemptMiddleware", "Caller", "Middleware", "OpenAccess", "Prices", "Question"]
+__all__ = ["Access", "Caller", "OpenAccess", "PageRules", "Prices"]

@@ -1,42 +1,16 @@
 """Who may use the gateway: what a caller is, and what checks a request's key."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-from dragoman import Adapter, AdapterOptions, Message, ToolDefinition
-from dragoman.answers import Admitted
-from dragoman.limits import Budget, Limit
+from dragoman.limits import Budget, Governor, Limit, MeasureUse
 from dragoman.messages import TokenUsage, Usage
-
-Middleware = Callable[[Generator[Any, Any, None]], Generator[Any, Any, None]]
-"""Wraps a turn of a session, as `dragoman.session.effects` describes."""
-Question = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
 
 
 class Prices(Protocol):
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage: ...
-
-
-class AttemptMiddleware(ABC):
-    """A `Middleware` that also admits requests that go through without a session."""
-
-    @abstractmethod
-    def __call__(self, turn: Generator[Any, Any, None], /) -> Generator[Any, Any, None]: ...
-
-    @property
-    @abstractmethod
-    def watches_streams(self) -> bool:
-        """Whether a stream has to be read event by event, which only a session does."""
-
-    @abstractmethod
-    async def admit(self, adapter: Adapter, read: Callable[[], Question], prices: Prices) -> Admitted:
-        """Admit one attempt. ``read`` returns what is asked; reading costs time, so it is called only if that counts.
-
-        Raises what the client gets as an error.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +48,12 @@ class Access(Protocol):
         """Return the budgets and limits of the caller that are counted in this process."""
         ...
 
-    def middleware(self, caller: Caller) -> Middleware | None:
-        """Return what admits each attempt of the caller's requests and counts what it used; None for nothing."""
+    def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
+        """Return what lets each attempt of the caller's requests start and counts what it used; None for nothing."""
+        ...
+
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+        """Raise what the governor would refuse now, and count nothing: something is about to be stored for the attempt
+        that ``measure`` measures. Without a measure, the request is not read yet: refuse a caller who has nothing left
+        for any request."""
         ...

@@ -1,21 +1,31 @@
-"""Access without keys, for a gateway that only this computer can reach."""
+"""Access without keys, for a gateway that only programs of this computer can reach."""
 
 from collections.abc import Mapping
 
-from dragoman.limits import Budget, Limit
-from dragoman_gateway.access.contract import Caller, Middleware
+from dragoman.limits import Budget, Governor, Limit, MeasureUse
+from dragoman_gateway.access.contract import Caller, Prices
+from dragoman_gateway.access.page_rules import PageRules
 
 _ANYONE = Caller()
 
 
 class OpenAccess:
-    """Lets everyone in. `dragoman serve` refuses to listen on other addresses than loopback with it."""
+    """Lets every program in, and no web page of another site, which ``rules`` recognize. `dragoman serve` refuses to
+    listen on other addresses than loopback with it.
+    """
+
+    def __init__(self, rules: PageRules | None = None) -> None:
+        self.rules = rules or PageRules()
 
     async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+        self.rules.check(headers)
         return _ANYONE
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
         return ()
 
-    def middleware(self, caller: Caller) -> Middleware | None:
+    def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
         return None
+
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+        """Refuse nothing."""

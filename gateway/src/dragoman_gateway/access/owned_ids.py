@@ -10,17 +10,20 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import CompoundSelect, Connection, Select, select, union
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.errors import InvalidRequestError
 from dragoman_gateway.access.contract import Caller
+from dragoman_gateway.access.owned_items import referring_ids
+from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.database import Database
-from dragoman_gateway.database.tables import owners
+from dragoman_gateway.database.tables import owners, response_items
 from dragoman_gateway.errors import ThreadNotFoundError
 from dragoman_gateway.json import loads
 from dragoman_gateway.keys.records import to_microseconds
 
+_ITEM = "item"
 _THREAD = "thread"
 _KINDS = {
     "file_id": "file",
@@ -45,12 +48,10 @@ _MADE = ("file", "container", "audio")
 _GOOGLE_FILE = re.compile(
     r"\s*(?:files/|(?:[a-z]+:)?//[^/]*generativelanguage\.(?:[a-z]+\.)?googleapis\.com)", re.IGNORECASE
 )
+_MAX_IDS = 10_000
+"""Databases take only so many values at once, and answer nobody for a while after an error."""
 _ID = re.compile(r"[!-~]{1,190}")
 """What an id may be. Any other text is one of nobody."""
-_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
-"""Blocks whose input is of a tool, and names what it likes."""
-_UNREAD = frozenset(("parameters", "input_schema", "schema", "arguments", "args", "response", "metadata", "headers"))
-"""Fields in which a client, a tool or a model chooses the names."""
 
 
 class OwnedIds:
@@ -73,21 +74,29 @@ class OwnedIds:
         self.dropped = 0
         """Ids that are not remembered, because the database did not answer: they do not work again."""
 
-    async def check(self, caller: Caller, fields: dict[str, Any]) -> None:
-        """Raise InvalidRequestError or ThreadNotFoundError if the request names an id that this caller did not make.
-        The answer is the same for an id of another key and for one that does not exist.
+    def find(self, fields: dict[str, Any], items: Any = None) -> dict[str, str]:
+        """Return the ids that a request names, and their kinds. ``items`` are the input of a request to Responses,
+        whose ids count too.
 
         The fields are read and not the bytes, which can write a name in many ways. It takes no longer.
         """
-        if caller.key_id is None:
-            return
-        named = {
-            each: kind for each, kind in _find_ids(fields) if not any(fnmatchcase(each, glob) for glob in self._shared)
-        }
+        found = (*_find_ids(fields), *((each, _ITEM) for each in referring_ids(items)))
+        return {each: kind for each, kind in found if not any(fnmatchcase(each, glob) for glob in self._shared)}
+
+    async def check(self, caller: Caller, named: Mapping[str, str]) -> None:
+        """Raise InvalidRequestError or ThreadNotFoundError if a request names an id that this caller did not make. The
+        answer is the same for an id of another key and for one that does not exist.
+        """
         if not named:
             return
+        if len(named) > _MAX_IDS:
+            raise InvalidRequestError(f"the request names more than {_MAX_IDS} files and other ids", status=400)
         asked = [each for each in named if _ID.fullmatch(each)]
+        query: Select[tuple[str]] | CompoundSelect[tuple[str]]
         query = select(owners.c.id).where(owners.c.id.in_(asked), owners.c.owner == caller.owner)
+        if _ITEM in named.values():
+            stored, own = response_items.c.item_id, response_items.c.owner == caller.owner
+            query = union(query, select(stored).where(stored.in_(asked), own))
         owned = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
         for each in sorted(named.keys() - owned):
             if named[each] == _THREAD:
@@ -112,21 +121,30 @@ class OwnedIds:
         await self._database.write(work)
 
 
-def may_name_ids(data: bytes) -> bool:
+def may_name_ids(data: bytes, *, threads: bool = False, items: bool = False) -> bool:
     """Whether bytes of a reply may name ids that `find_made_ids` finds. It is asked for each piece of each stream."""
+    if (threads and b'"message"' in data) or (items and (b'"output"' in data or b'"item"' in data)):
+        return True
     return b"file_id" in data or b"container_id" in data or b'"container"' in data or b'"audio"' in data
 
 
-def find_made_ids(data: bytes, *, threads: bool = False) -> dict[str, str]:
+def find_made_ids(data: bytes, *, threads: bool = False, items: bool = False) -> dict[str, str]:
     """Return the ids that a reply, or whole events of one, names, and their kinds. What a client or a model wrote into
-    it is none. ``threads``: whether the reply's message can be continued by its id.
+    it is none. ``threads``: whether the reply's message can be continued by its id. ``items``: whether its items can be
+    named by theirs.
     """
     found: dict[str, str] = {}
     for reply in _parse(data):
         message = reply.get("message", reply)
         if threads and isinstance(message, dict) and message.get("type") == "message":
             found[str(message.get("id"))] = _THREAD
-        found |= {each: kind for each, kind in _find_ids(reply.get("response", reply)) if kind in _MADE}
+        response = reply.get("response", reply)
+        found |= {each: kind for each, kind in _find_ids(response) if kind in _MADE}
+        if items:
+            output = response.get("output") if isinstance(response, dict) else None
+            found |= dict.fromkeys(
+                referring_ids([*(output if isinstance(output, list) else ()), reply.get("item")]), _ITEM
+            )
     return {each: kind for each, kind in found.items() if _ID.fullmatch(each)}
 
 
@@ -144,21 +162,9 @@ def _parse(data: bytes) -> list[dict[str, Any]]:
 
 def _find_ids(fields: Any) -> Iterator[tuple[str, str]]:
     """Yield each id that a request or a reply names, and its kind."""
-    left = [fields]
-    while left:
-        value = left.pop()
-        if type(value) is list:
-            left += [each for each in value if type(each) is dict or type(each) is list]
-        elif type(value) is dict:
-            if not _NAMES.isdisjoint(value):
-                yield from _ids_of(value)
-            is_call = value is not fields and value.get("type") in _CALLS
-            for name, each in value.items():
-                if (type(each) is dict or type(each) is list) and name not in _UNREAD:
-                    if name == "variables" and type(each) is dict:  # named by the client, with files as values
-                        left.append(list(each.values()))
-                    elif not ((is_call and name == "input") or (name == "annotations" and type(each) is dict)):
-                        left.append(each)
+    for each in wire_objects(fields):
+        if not _NAMES.isdisjoint(each):
+            yield from _ids_of(each)
 
 
 def _ids_of(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,8 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.pool import StaticPool
 
 from dragoman.errors import ConfigurationError, DragomanError, MissingExtraError
+from dragoman.private_files import create_private_folder
+from dragoman.sqlite_files import create_private_database
 from dragoman_gateway.database.tables import HEAD, OLDEST, VERSION_TABLE, counters
 
 Result = TypeVar("Result")
@@ -156,6 +158,7 @@ class Database:
             connect_args={"timeout": self._timeout, "check_same_thread": False},
             **pool,
         )
+        event.listen(engine, "do_connect", create_private_database)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -195,7 +198,7 @@ async def retry_for(seconds: float, work: Callable[[], Awaitable[None]]) -> None
 
 def _create_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create_private_folder(folder)
     except OSError as error:
         message = f"the gateway cannot create the folder {folder} for its database ({error.strerror}): "
         raise ConfigurationError(message + "set `database` under [gateway] to a file that it may write") from error

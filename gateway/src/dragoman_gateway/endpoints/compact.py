@@ -14,10 +14,9 @@ from dragoman_gateway.endpoints.compaction import compaction_item, user_message
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps, loads
-from dragoman_gateway.turn.heads import named
-from dragoman_gateway.turn.means import Means
-from dragoman_gateway.turn.replies import Response
+from dragoman_gateway.turn.replies import Response, named
 from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.whole import ask_watched, ask_whole
 
@@ -35,8 +34,8 @@ class CompactEndpoint(Endpoint):
     """The endpoint that shortens a conversation."""
 
     async def respond(self, exchange: Exchange) -> None:
-        request, means = await self.read(exchange)
-        own = Turn(request, means, path=PATH)
+        request, resources = await self.read(exchange)
+        own = Turn(request, resources, path=PATH)
         if own.may_pass:
             try:
                 response = await ask_whole(own)
@@ -46,27 +45,27 @@ class CompactEndpoint(Endpoint):
                 own.note_end()
                 await exchange.reply(response)
                 return
-        await self._summarize(exchange, request, means)
+        await self._summarize(exchange, request, resources)
 
-    async def _summarize(self, exchange: Exchange, request: ClientRequest, means: Means) -> None:
+    async def _summarize(self, exchange: Exchange, request: ClientRequest, resources: RequestResources) -> None:
         given = request.fields.get("input")
         items = given if isinstance(given, list) else [user_message(str(given or ""))]
         fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
         asked = replace(request, fields=fields, body=dumps(fields))
-        turn = Turn(asked, means)
+        turn = Turn(asked, resources)
         response = await ask_watched(turn, exchange.receive)
         turn.note_end()
         if response is None:
             return
         if response.status == 200:
             head = [*named(request.wire, request.request_id), _JSON]
-            response = Response(200, head, dumps(_compaction(turn, means.state_sealer)))
+            response = Response(200, head, dumps(_compaction(turn, resources.state_sealer)))
         await exchange.reply(response)
 
 
 def _compaction(turn: Turn, sealer: StateSealer | None) -> dict[str, Any]:
-    message = turn.reply
-    written = turn.adapter.to_wire_response(message, turn.context)
+    message, read = turn.way.reply, turn.read
+    written = read.adapter.to_wire_response(message, read.context)
     return {
         "id": f"resp_{message.id}",
         "object": "response.compaction",

@@ -6,11 +6,12 @@ from typing import Any
 
 from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.answers import ClientToolIds
+from dragoman_gateway.access import Caller
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps
-from dragoman_gateway.turn.heads import named
-from dragoman_gateway.turn.replies import Headers, Response
+from dragoman_gateway.running.services import check_caller
+from dragoman_gateway.turn.replies import Headers, Response, named
 from dragoman_gateway.wires import responses
 
 _MARGIN = 1.1
@@ -21,12 +22,15 @@ _ESTIMATED = (b"x-dragoman-estimated", b"input_tokens")
 class CountEndpoint(Endpoint):
     """The endpoint of one wire that counts. Nothing is billed, and budgets do not count it."""
 
+    async def admit(self, exchange: Exchange, caller: Caller) -> None:
+        check_caller(caller, self._wire.name)
+
     async def respond(self, exchange: Exchange) -> None:
-        request, means = await self.read(exchange)
-        place = means.places()[0]
-        context = RequestContext(model=place.model, tool_ids=ClientToolIds(), state_sealer=means.state_sealer)
+        request, resources = await self.read(exchange)
+        deployment = resources.in_order()[0]
+        context = RequestContext(model=deployment.model, tool_ids=ClientToolIds(), state_sealer=resources.state_sealer)
         read = request.wire.adapter(request.model).from_wire_request(request.fields, context)
-        tokens, headers = await _count(means.client_for(place.client), place.model, *read)
+        tokens, headers = await _count(resources.client_for(deployment.client), deployment.model, *read)
         head = [*named(request.wire, exchange.request_id), *headers, (b"content-type", b"application/json")]
         await exchange.reply(Response(200, head, dumps(self.write_count(tokens))))
 

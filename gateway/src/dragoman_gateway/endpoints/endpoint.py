@@ -2,25 +2,29 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dragoman_gateway.access import Caller
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.errors import EndedError
 from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
 from dragoman_gateway.running.behind import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.running.hops import mark_hop
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.running.services import RequestServices
+from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn.body import parse_body
+from dragoman_gateway.turn.body import parse_body, read_body
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.replies import Departure
 from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.streamed import answer_streamed
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.whole import answer_whole
@@ -38,15 +42,21 @@ class Endpoint:
         request_id = new_request_id()
         PRESENT_REQUEST.set(request_id)
         record, generation = RequestRecord(self._wire.name, request_id), None
+        services = RequestServices(self._gateway.services)
         self._gateway.activity.begin(record)
         try:
             generation = self._gateway.enter()
-            services = RequestServices(self._gateway.services)
-            await self.respond(
-                Exchange(
-                    scope=scope, receive=receive, send=send, record=record, generation=generation, services=services
-                )
+            exchange = Exchange(
+                wire=self._wire,
+                scope=scope,
+                receive=receive,
+                send=send,
+                record=record,
+                generation=generation,
+                services=services,
             )
+            mark_hop(exchange.headers, self._gateway.mark)
+            await self.respond(exchange)
         except ClientDisconnect:
             record.broken = True
         except asyncio.CancelledError:
@@ -59,6 +69,7 @@ class Endpoint:
             await self._fail(error, record, send)
         finally:
             self._gateway.finish(record)
+            services.close()
             if generation is not None:
                 await generation.leave()
 
@@ -70,10 +81,10 @@ class Endpoint:
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error."""
         services = exchange.services
-        request, means = await self.read(exchange)
-        turn = Turn(request, means)
+        request, resources = await self.read(exchange)
+        turn = await exchange.share.work(len(request.body), partial(Turn, request, resources))
         if services.state is not None and await services.load_state(request.caller):
-            turn = Turn(request, means)
+            turn = await exchange.share.work(len(request.body), partial(Turn, request, resources))
         if services.stored is not None and services.stored.background:
             await self._start(exchange, services.stored, turn)
             return
@@ -91,17 +102,20 @@ class Endpoint:
 
     async def _start(self, exchange: Exchange, stored: StoredTurn, turn: Turn) -> None:
         """Run the turn in the background, and answer with its response as it is now, or with its events."""
+        await turn.check()
         background, generation = self._gateway.services.background, exchange.generation
         turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
         turn.request.record.key_id = exchange.record.key_id
         turn.request.record.model = turn.request.model
         self._gateway.activity.begin(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
+        share = exchange.services.hand_over()
 
         async def run(receive: Receive, send: Send) -> None:
             try:
                 await self._answer(exchange, turn, receive, exchange.services.recording(turn.request, send))
             finally:
+                share.close()
                 self._gateway.finish(turn.request.record)
                 await generation.leave()
 
@@ -109,6 +123,7 @@ class Endpoint:
             response = await background.start(stored, run)
         except BaseException:
             generation.in_flight -= 1
+            share.close()
             self._gateway.activity.running.discard(turn.request.record)
             raise
         exchange.record.status = 200
@@ -117,22 +132,40 @@ class Endpoint:
         if stored.streamed:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
-        await reply(exchange.scope, exchange.receive, exchange.send)
+        departure = Departure(exchange.receive)
+        departure.watch()
+        try:
+            await reply(exchange.scope, exchange.receive, exchange.send)
+        except asyncio.CancelledError:
+            if not departure.seen:
+                raise
+            exchange.record.broken = True
+        finally:
+            departure.stop()
 
-    async def read(self, exchange: Exchange) -> tuple[ClientRequest, Means]:
+    async def read(self, exchange: Exchange) -> tuple[ClientRequest, RequestResources]:
         """Return the request, and what it is asked with. Raises what its client gets as an error."""
         record, headers = exchange.record, exchange.headers
         caller = await exchange.authenticate()
-        body = await exchange.read_body()
-        request = self.read_request(
-            exchange.scope, caller=caller, request_id=exchange.request_id, headers=headers, body=body, record=record
+        await self.admit(exchange, caller)
+        body = await read_body(exchange.receive, headers, exchange.generation.settings, exchange.share)
+        known: dict[str, Any] = {"caller": caller, "request_id": record.request_id, "record": record}
+        request = await exchange.share.work(
+            len(body), partial(self.read_request, exchange.scope, headers=headers, body=body, **known)
         )
-        record.model = request.model
+        record.model = exchange.generation.known_name(request.model)
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
-        means = await exchange.generation.means_for(request.requested_model, caller)
-        request = await exchange.services.prepare(expand_compactions(request, means.state_sealer))
-        means.state_store = exchange.services.state
-        return request, means
+        resources = await exchange.generation.resources_for(request.requested_model, caller)
+        request = await exchange.services.prepare(expand_compactions(request, resources.state_sealer))
+        resources.state_store = exchange.services.state
+        return request, resources
+
+    async def admit(self, exchange: Exchange, caller: Caller) -> None:
+        """Check all that can be checked before the body is read. Raises PermissionDeniedError, and what the access
+        raises if nothing is left for any request.
+        """
+        check_caller(caller, self._wire.name)
+        await exchange.generation.access.check(caller, exchange.generation.prices)
 
     def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
         """Return the request as its wire writes it. Raises ClientError if it cannot be read."""

@@ -7,14 +7,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
+from dragoman_gateway.access import OpenAccess
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.openapi import openapi
-from dragoman_gateway.errors import ClientError, NoAddressError, UnavailableError
+from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.keys.spend_page import spend_page
 from dragoman_gateway.models.listing import find_model, list_models
 from dragoman_gateway.running import metrics
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.turn.body import read_headers
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import Wire, wire_of
 
@@ -33,13 +35,21 @@ def routes(gateway: Gateway) -> list[Route]:
         return PlainTextResponse("ready")
 
     async def counts(request: Request) -> Response:
-        page = gateway.metrics.page(gateway.in_flight, gateway.dropped, gateway.services.available())
+        access = gateway.current.access
+        if isinstance(access, OpenAccess):
+            try:
+                access.rules.check(read_headers(request.scope))
+            except (ClientError, DeniedError) as error:
+                return _error(wire_of(request.headers), error)
+        page = gateway.metrics.page(
+            gateway.in_flight, gateway.dropped, gateway.services.available(), gateway.services.admission.estimated
+        )
         return Response(page, media_type=metrics.CONTENT_TYPE)
 
     async def spend(request: Request) -> Response:
         services = gateway.services
         try:
-            caller = await gateway.current.access.authenticate(request.headers)
+            caller = await gateway.current.access.authenticate(read_headers(request.scope))
             return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
         except DatabaseUnavailableError:
             busy = UnavailableError("spend cannot be read at the moment: ask again", retry_after=5)
@@ -64,7 +74,7 @@ def routes(gateway: Gateway) -> list[Route]:
     async def _answer(request: Request, page: Callable[..., Mapping[str, Any]]) -> Response:
         generation = gateway.current
         try:
-            caller = await generation.access.authenticate(request.headers)
+            caller = await generation.access.authenticate(read_headers(request.scope))
             return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
         except Exception as error:
             return _error(wire_of(request.headers), error)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from dragoman.errors import AuthenticationError, InvalidRequestError, OverloadedError
-from dragoman.limits import Budget, Limit
-from dragoman_gateway.access import Caller, Middleware, OpenAccess
+from dragoman.limits import Budget, Governor, Limit, MeasureUse
+from dragoman_gateway.access import Caller, OpenAccess, PageRules, Prices
 from dragoman_gateway.keys import secrets
 from dragoman_gateway.keys.admission import Admission
 from dragoman_gateway.keys.key_cache import KeyCache
@@ -44,11 +44,14 @@ class KeyAccess:
         )
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
-        """Return nothing: what a key, a user and a team may spend is counted for all replicas, by the middleware."""
+        """Return nothing: what a key, a user and a team may spend is counted for all replicas, by the governor."""
         return ()
 
-    def middleware(self, caller: Caller) -> Middleware | None:
-        return self._admission.middleware(caller)
+    def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
+        return self._admission.governor(caller, prices)
+
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+        await self._admission.check(caller, prices, measure)
 
     def _is_valid(self, key: VirtualKey | None, secret: str) -> bool:
         digest, now = secrets.digest(secret), self._clock()
@@ -64,7 +67,8 @@ class OpenUntilKeys(OpenAccess):
     A database that does not answer closes nothing here: no key can be created meanwhile.
     """
 
-    def __init__(self, cache: KeyCache, keyed: KeyAccess) -> None:
+    def __init__(self, cache: KeyCache, keyed: KeyAccess, rules: PageRules | None = None) -> None:
+        super().__init__(rules)
         self._cache = cache
         self._keyed = keyed
 
@@ -77,8 +81,12 @@ class OpenUntilKeys(OpenAccess):
             return await self._keyed.authenticate(headers)
         return await super().authenticate(headers)
 
-    def middleware(self, caller: Caller) -> Middleware | None:
-        return None if caller.key_id is None else self._keyed.middleware(caller)
+    def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
+        return None if caller.key_id is None else self._keyed.governor_for(caller, prices)
+
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+        if caller.key_id is not None:
+            await self._keyed.check(caller, prices, measure)
 
 
 def presented_secret(headers: Mapping[str, str]) -> str | None:

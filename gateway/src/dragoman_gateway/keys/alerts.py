@@ -1,7 +1,6 @@
-"""Alerts: a webhook is called when a share of a budget is spent, behind the answers."""
+"""Alerts: a webhook is called when a share of a budget is spent or a price is unknown, behind the answers."""
 
 import asyncio
-import logging
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
@@ -9,9 +8,12 @@ from uuid import uuid4
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from dragoman.logs import get_logger
+from dragoman_gateway.keys.admission import UnknownPrice
+from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Crossing
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _MAX_WAITING = 1000
 _PAUSES = (1.0, 5.0)
@@ -53,12 +55,12 @@ class Alerts:
         self._waiting: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
-    def send(self, crossing: Crossing) -> None:
+    def send(self, cause: Crossing | UnknownPrice) -> None:
         """Send an alert behind the answers. This never waits."""
         if len(self._waiting) >= _MAX_WAITING:
             self.dropped += 1
             return
-        task = asyncio.create_task(self._deliver(_describe(crossing)))
+        task = asyncio.create_task(self._deliver(_describe(cause)))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
@@ -79,7 +81,7 @@ class Alerts:
             if pause is not None:
                 await asyncio.sleep(pause)
         self.dropped += 1
-        logger.error("an alert of the budget of %s could not be delivered", alert["scope"])
+        logger.error("an alert of %s could not be delivered", alert["scope"])
 
     async def _post(self, alert: dict[str, Any]) -> bool:
         """Return whether the webhook took the alert."""
@@ -94,13 +96,19 @@ class Alerts:
         return reply.is_success
 
 
-def _describe(crossing: Crossing) -> dict[str, Any]:
+def _describe(cause: Crossing | UnknownPrice) -> dict[str, Any]:
+    alert = {"id": f"alert_{uuid4().hex}", "scope": cause.scope}
+    if isinstance(cause, UnknownPrice):
+        return {"object": "price.alert", **alert, "model": cause.model, "estimated": _to_json(cause.amount)}
     return {
         "object": "budget.alert",
-        "id": f"alert_{uuid4().hex}",
-        "scope": crossing.scope,
-        "budget": str(crossing.budget),
-        "share": format(crossing.share, "f"),
-        "spent": {"usd": format(crossing.spent.usd, "f"), "tokens": crossing.spent.tokens},
-        "reset_at": None if crossing.reset_at is None else crossing.reset_at.isoformat(),
+        **alert,
+        "budget": str(cause.budget),
+        "share": format(cause.share, "f"),
+        "spent": _to_json(cause.spent),
+        "reset_at": None if cause.reset_at is None else cause.reset_at.isoformat(),
     }
+
+
+def _to_json(amount: Amount) -> dict[str, Any]:
+    return {"usd": format(amount.usd, "f"), "tokens": amount.tokens}

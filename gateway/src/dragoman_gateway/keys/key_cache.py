@@ -1,17 +1,17 @@
 """The keys in memory: each request is checked without the database, and a change is seen within seconds."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 
 from dragoman.errors import ConfigurationError, OverloadedError
+from dragoman.logs import get_logger
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.key_store import Changes, read_changes
 from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _REFRESH_AFTER = 1.0
 """Seconds. An older copy is refreshed while the request goes on."""

@@ -5,7 +5,6 @@ money. What was spent is written behind the answers, in batches; until then the 
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +12,18 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
 
-from sqlalchemy import Connection, delete, func, insert, null, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, null, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.errors import BudgetExceededError, LimitReachedError
+from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
 from dragoman_gateway.database.tables import booked, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.bookings import Amount, Batch, Booking, Bookings
 from dragoman_gateway.keys.records import to_microseconds
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 Result = TypeVar("Result")
 
@@ -39,6 +39,8 @@ _MAX_QUEUED = 10_000
 _LOCK_DAY = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO = Decimal(0)
+LEAST = Amount(tokens=1)
+"""What each request needs, whatever it asks."""
 _NO_CONCURRENCY: Mapping[str, Concurrency] = {}
 _ROOM_AFTER = 1.0
 """Seconds after which a request that found no room may try again. When one ends is not known."""
@@ -92,25 +94,25 @@ class SpentBudgetError(BudgetExceededError):
                  reset_at: datetime | None) -> None:  # fmt: skip
         unit = "usd" if budget.usd is not None and spent.usd + reserved.usd + needed.usd > budget.usd else "tokens"
         amounts = [getattr(each, unit) for each in (spent, reserved, needed)]
-        super().__init__(scope.partition(":")[0], unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2])
+        super().__init__(
+            scope.partition(":")[0], unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2], amounts[1]
+        )
         self.reset_at = reset_at
         shown = [f"${each:.4f}" if unit == "usd" else f"{each:,} tokens" for each in amounts]
         again = f"; it begins again at {reset_at:%Y-%m-%d %H:%M} UTC" if reset_at else ""
         message = (
             f"the budget of {_owner(scope)} is {budget}: {shown[0]} are spent, {shown[1]} are reserved for requests in"
-            f" flight, and this request could take {shown[2]}{again}"
+            f" flight{'' if needed == LEAST else f', and this request could take {shown[2]}'}{again}"
         )
         self.args = (message,)
 
 
 class NoRoomError(LimitReachedError):
-    """A key, a user or a team has as many requests in flight as it may."""
+    """A key, a user or a team has as many requests in flight as it may, or they have reserved what is left of a
+    budget."""
 
-    def __init__(self, scope: str, concurrency: Concurrency) -> None:
-        message = (
-            f"{_owner(scope)} may have {concurrency}, and has as many requests in flight: ask again when one has ended"
-        )
-        super().__init__(message, status=429, retry_after=_ROOM_AFTER)
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: ask again when one has ended", status=429, retry_after=_ROOM_AFTER)
 
 
 def _owner(scope: str) -> str:
@@ -173,6 +175,25 @@ class Ledger:
             await self._transact(work, locks=scopes)
         self._active.add(request_id)
         self._start_flushing()
+
+    async def check(
+        self,
+        budgets: Mapping[str, Sequence[PeriodBudget]],
+        needed: Amount = LEAST,
+        concurrency: Mapping[str, Concurrency] = _NO_CONCURRENCY,
+    ) -> None:
+        """Raise what `reserve` would raise now, and reserve nothing."""
+        now = self._clock()
+
+        def work(connection: Connection) -> None:
+            _check(connection, budgets, concurrency, needed, now)
+
+        try:
+            await self._database.read(work)
+        except (SpentBudgetError, NoRoomError):  # what has ended makes room, and may not be stored yet
+            if storing := [*self._storing]:
+                await asyncio.wait(storing)
+            await self._transact(work)
 
     def book(self, request_id: str, scopes: Iterable[str], amount: Amount, *, requests: int = 1) -> None:
         """Store what a request spent, behind the answer, and end its reservation."""
@@ -336,21 +357,7 @@ def _reserve(
         delete(reservations).where(reservations.c.scope.in_(scopes), reservations.c.expires_at <= to_microseconds(now))
     )
     is_new = not connection.execute(delete(reservations).where(reservations.c.id == request_id)).rowcount
-    for scope in scopes:
-        if is_new and scope in concurrency and _count_in_flight(connection, scope) >= concurrency[scope].requests:
-            raise NoRoomError(scope, concurrency[scope])
-        first_days = [(budget, budget.period.first_day(now)) for budget in budgets.get(scope, ())]
-        if not first_days:
-            continue
-        balance = _read_balance(connection, scope, min(day for _, day in first_days))
-        for budget, first_day in first_days:
-            spent, reserved = balance.spend_since(first_day), balance.reserved
-            total = spent + reserved + needed
-            over = (budget.usd is not None and total.usd > budget.usd) or (
-                budget.tokens is not None and total.tokens > budget.tokens
-            )
-            if over:
-                raise SpentBudgetError(scope, budget, spent, reserved, needed, budget.period.reset_at(now))
+    _check(connection, budgets, concurrency if is_new else _NO_CONCURRENCY, needed, now)
     until = to_microseconds(now + _LEASE)
     connection.execute(
         insert(reservations),
@@ -358,6 +365,36 @@ def _reserve(
             {"id": request_id, "scope": scope, "usd": needed.usd, "tokens": needed.tokens, "expires_at": until}
             for scope in scopes
         ],
+    )
+
+
+def _check(
+    connection: Connection,
+    budgets: Mapping[str, Sequence[PeriodBudget]],
+    concurrency: Mapping[str, Concurrency],
+    needed: Amount,
+    now: datetime,
+) -> None:
+    """Check an amount and places for scopes. Raises SpentBudgetError and NoRoomError."""
+    for scope in sorted({*budgets, *concurrency}):
+        if scope in concurrency and _count_in_flight(connection, scope, now) >= concurrency[scope].requests:
+            raise NoRoomError(f"{_owner(scope)} may have {concurrency[scope]}, and has as many requests in flight")
+        first_days = [(budget, budget.period.first_day(now)) for budget in budgets.get(scope, ())]
+        if not first_days:
+            continue
+        balance = _read_balance(connection, scope, now, min(day for _, day in first_days))
+        for budget, first_day in first_days:
+            spent, reserved = balance.spend_since(first_day), balance.reserved
+            if _fits(budget, spent + reserved + needed):
+                continue
+            if _fits(budget, spent + needed):
+                raise NoRoomError(str(SpentBudgetError(scope, budget, spent, reserved, needed, None)))
+            raise SpentBudgetError(scope, budget, spent, reserved, needed, budget.period.reset_at(now))
+
+
+def _fits(budget: PeriodBudget, amount: Amount) -> bool:
+    return (budget.usd is None or amount.usd <= budget.usd) and (
+        budget.tokens is None or amount.tokens <= budget.tokens
     )
 
 
@@ -385,7 +422,7 @@ def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:
 
 
 def _statement(connection: Connection, scope: str, budgets: Sequence[PeriodBudget], now: datetime) -> Statement:
-    balance = _read_balance(connection, scope)
+    balance = _read_balance(connection, scope, now)
     periods = [(each, balance.spend_since(each.period.first_day(now)), each.period.reset_at(now)) for each in budgets]
     return Statement(balance.spend_since(), balance.reserved, tuple(periods))
 
@@ -437,17 +474,22 @@ def _read_spend(connection: Connection, scope: str, first_day: int = 1) -> Amoun
     return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))
 
 
-def _count_in_flight(connection: Connection, scope: str) -> int:
-    query = select(func.count()).select_from(reservations).where(reservations.c.scope == scope)
+def _is_held(scope: str, now: datetime) -> ColumnElement[bool]:
+    """Whether a reservation is one of a scope, and has not expired."""
+    return (reservations.c.scope == scope) & (reservations.c.expires_at > to_microseconds(now))
+
+
+def _count_in_flight(connection: Connection, scope: str, now: datetime) -> int:
+    query = select(func.count()).select_from(reservations).where(_is_held(scope, now))
     return connection.execute(query).scalar_one()
 
 
-def _read_balance(connection: Connection, scope: str, first_day: int = 1) -> _Balance:
+def _read_balance(connection: Connection, scope: str, now: datetime, first_day: int = 1) -> _Balance:
     """Read what is spent since a day, and what is reserved, in one statement. PostgreSQL shows each statement what was
     committed before it: a reservation that became spend between two of them would count twice, or not at all.
     """
     spent = select(spend.c.day, spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= first_day)
-    reserved = select(null(), reservations.c.usd, reservations.c.tokens).where(reservations.c.scope == scope)
+    reserved = select(null(), reservations.c.usd, reservations.c.tokens).where(_is_held(scope, now))
     amounts = [(row.day, Amount(row.usd, row.tokens)) for row in connection.execute(spent.union_all(reserved))]
     return _Balance(
         tuple((day, amount) for day, amount in amounts if day is not None),

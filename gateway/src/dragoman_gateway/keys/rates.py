@@ -1,7 +1,6 @@
 """The limits of keys, users and teams: counters in this process, or in Redis for all replicas."""
 
 import asyncio
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -9,11 +8,12 @@ from dataclasses import dataclass, field
 
 from dragoman.errors import LimitsUnavailableError
 from dragoman.limits import Grant, Limits
+from dragoman.logs import get_logger
 from dragoman.messages import TokenUsage
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import KeyLimit, OnOutage
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _MAX_SCOPES = 50_000
 
@@ -77,8 +77,10 @@ class Rates:
         for limits, grant in held:
             try:
                 async with asyncio.timeout(self._timeout):
-                    await limits.settle_async(grant, usage, requests=requests)
-            except (LimitsUnavailableError, TimeoutError):
+                    counted = await limits.settle_async(grant, usage, requests=requests)
+            except TimeoutError:
+                counted = False
+            if not counted:
                 self._note_failure()
 
     async def close(self) -> None:

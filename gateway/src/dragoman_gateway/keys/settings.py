@@ -23,6 +23,6 @@ class KeySettings(BaseModel):
     reserve_output: int | None = Field(default=None, ge=1)
     """The output tokens that a budget reserves at first; None reserves the most that the request allows."""
     charge_failed: bool = True
-    """Whether a stream that failed is charged what is known of its use."""
+    """Whether a stream that its provider broke is charged what had arrived. What a client left always is."""
     shared_ids: tuple[str, ...] = ()
     """Patterns of files, containers and conversations that every key may use."""

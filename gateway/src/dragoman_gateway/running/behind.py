@@ -1,6 +1,5 @@
 """A store that takes notes, and writes them behind the answers, many requests in one transaction."""
 
-import logging
 import threading
 import time
 from collections import deque
@@ -11,9 +10,10 @@ from typing import Any
 
 from dragoman import Message, Role
 from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreError
+from dragoman.logs import get_logger
 from dragoman.store import Store
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
 """Who asks, of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""

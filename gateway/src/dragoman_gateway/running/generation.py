@@ -1,36 +1,40 @@
 """What all requests share: one generation of settings and client, which a reload replaces as a whole."""
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
 from dragoman import AsyncClient
 from dragoman.errors import DragomanError
+from dragoman.logs import get_logger
+from dragoman.pricing import price_table
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
-from dragoman_gateway.access import Access, Caller, OpenAccess
-from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
+from dragoman.transport.retry import retry_within
+from dragoman_gateway.access import Access, Caller, OpenAccess, Prices
+from dragoman_gateway.errors import RETRY_SECONDS, ClientError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.callers import CallerClients
+from dragoman_gateway.running.hops import new_mark
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.preload import missing_keys, preload
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.means import Means
+from dragoman_gateway.turn.resources import RequestResources
 
 if TYPE_CHECKING:
     from dragoman_gateway.running.tracing import Tracing
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.01
 _CUT_SECONDS = 5.0
@@ -54,6 +58,7 @@ class Generation:
     """Makes spans; None if the settings want none, or if the client has an event bus of its own."""
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
+    prices: Prices = field(init=False)
     quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
     in_flight: int = field(default=0, init=False)
     """The requests that are being answered."""
@@ -69,6 +74,7 @@ class Generation:
             self.tracing = Tracing(self.settings.telemetry)
         self.models = Models(self.settings.models, self._asking_client())
         self.callers = CallerClients(self.client.config.limits)
+        self.prices = self.client.config.prices or price_table()
 
     def _asking_client(self) -> AsyncClient:
         """Return the client that asks: it stores behind the answers, and no text of a client chooses its model."""
@@ -79,19 +85,31 @@ class Generation:
             asking = asking.with_(events=self.tracing.bus)
         return asking if router is None else asking.with_(router=router.without_mentions())
 
-    async def means_for(self, model: str, caller: Caller) -> Means:
-        """Return what a request of the caller is asked with. Raises NotFoundError and PermissionDeniedError."""
+    async def resources_for(self, model: str, caller: Caller) -> RequestResources:
+        """Return what a request of the caller is asked with. From now on, its retries wait no longer than the gateway
+        may hold the head of the answer. Raises NotFoundError, PermissionDeniedError, and ClientError for a name that is
+        too long."""
+        self.known_name(model)
+        retry_within(self.settings.first_event_seconds)
         bounds = await self.access.limits_for(caller)
-        return Means(
+        governor = self.access.governor_for(caller, self.prices)
+        return RequestResources(
             deployments=self.models.resolve(model, caller),
-            client_for=lambda client: self.callers.client_for(client, bounds),
+            client_for=partial(self.callers.client_for, bounds=bounds),
             quota=self.quota,
             may_ask=self.models.rule_for(model, caller),
-            admit=self.access.middleware(caller),
+            governors=() if governor is None else (governor,),
+            check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
             strict=self.settings.strict,
             other_wire=self.settings.other_wire,
         )
+
+    def known_name(self, model: str) -> str:
+        """Return the name of a model. Raises ClientError if it is too long for any: it would be in each error."""
+        if len(model) > self.settings.max_name:
+            raise ClientError(f"model: a name has at most {self.settings.max_name} characters")
+        return model
 
     def warn_of_missing_keys(self) -> None:
         """Log what requests to the models of the settings lack: a key may still be stored while the gateway runs."""
@@ -102,11 +120,6 @@ class Generation:
     def may_store(self) -> bool:
         """Whether requests may begin, as far as the store is concerned."""
         return self.settings.store_outage == "open" or self.behind is None or self.behind.is_available
-
-    def follow_trace(self, headers: Mapping[str, str]) -> None:
-        """Let the spans of this task join the trace of the client."""
-        if self.tracing is not None:
-            self.tracing.follow(headers)
 
     async def leave(self) -> None:
         """Note the end of a request. The last one of a replaced generation closes its client."""
@@ -137,6 +150,8 @@ class Gateway:
         self.metrics = Metrics()
         self.activity = Activity()
         self.draining = False
+        self.mark = new_mark()
+        """Stands in each request that leaves, so that none comes back."""
         self._load = load
         self._old: WeakSet[Generation] = WeakSet()
         self.running.add(self)
@@ -155,14 +170,10 @@ class Gateway:
         return {**self.services.dropped(), "request": stored}
 
     def enter(self) -> Generation:
-        """Begin a request. Raises UnavailableError while the gateway ends, above its limit, and without a store that it
-        needs.
-        """
+        """Begin a request. Raises UnavailableError while the gateway ends, and without a store that it needs."""
         current = self.current
         if self.draining:
             raise UnavailableError("the gateway is about to end: ask again", retry_after=RETRY_SECONDS)
-        if self.in_flight >= current.settings.max_requests:
-            raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=1)
         if not current.may_store:
             raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=RETRY_SECONDS)
         current.in_flight += 1

@@ -34,10 +34,10 @@ class Metrics:
         self._whole = _Durations("dragoman_request_seconds", "Until the end of a reply.", "wire")
         self._models: set[str] = set()
 
-    def page(self, in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool]) -> bytes:
+    def page(self, in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool], estimated: int) -> bytes:
         """Return all counts in Prometheus's text format."""
         registry = CollectorRegistry()
-        registry.register(_Page([*self._families(), *_present(in_flight, dropped, available)]))
+        registry.register(_Page([*self._families(), *_present(in_flight, dropped, available, estimated)]))
         return generate_latest(registry)
 
     def count(self, record: "RequestRecord") -> None:
@@ -120,9 +120,12 @@ class _Durations:
         return family
 
 
-def _present(in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool]) -> Iterator[Metric]:
+def _present(
+    in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool], estimated: int
+) -> Iterator[Metric]:
     """Yield what holds at this moment."""
     yield GaugeMetricFamily("dragoman_requests_in_flight", "Requests that are being answered.", value=in_flight)
+    yield GaugeMetricFamily("dragoman_estimated", "Replies that were charged an estimate.", value=estimated)
     lost = "What was not stored or counted because a server did not answer."
     yield _gauges("dragoman_dropped", lost, "kind", dropped)
     yield _gauges("dragoman_service_available", "Whether a shared server answers.", "service", available)

@@ -3,14 +3,16 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, select
 from starlette.types import Message, Send
 
 from dragoman.limits import Limits
-from dragoman_gateway.access import Access, Caller, OpenAccess
+from dragoman_gateway.access import Access, Caller, OpenAccess, PageRules
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
+from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table
 from dragoman_gateway.errors import DeniedError, UnavailableError
@@ -22,13 +24,15 @@ from dragoman_gateway.keys.amounts import Concurrency
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
+from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.call_state import CallState, RequestState
 from dragoman_gateway.stored.recorder import Recorder
-from dragoman_gateway.stored.response_store import ResponseStore
-from dragoman_gateway.stored.turn import StoredTurn, read_turn
+from dragoman_gateway.stored.response_store import ResponseStore, Room
+from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
 from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.values import count_values
 
 _IN_MEMORY = "sqlite://"
 
@@ -44,19 +48,25 @@ class Services:
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
         self.alerts: Alerts | None = None
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
+        ledger = Ledger(database, watch=self._watch(settings))
         self.admission = Admission(
             self.cache,
-            Ledger(database, watch=self._watch(settings)),
+            ledger,
             Rates(limits),
             output_cap=keys.reserve_output,
             charges_failures=keys.charge_failed,
             concurrency=None if keys.concurrency is None else Concurrency(keys.concurrency),
+            report=None if self.alerts is None else self.alerts.send,
         )
+        self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
         self.keeps = responses.keep
         self.background = Background(
-            self.responses, max_runs=responses.max_background, ping_seconds=settings.ping_seconds
+            self.responses,
+            max_runs=responses.max_background,
+            share=settings.share,
+            ping_seconds=settings.ping_seconds,
         )
         self.states = (
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
@@ -74,7 +84,8 @@ class Services:
         keyed = KeyAccess(self.cache, self.admission)
         if settings.keys.required or (settings.database is not None and has_keys(self.database)):
             return keyed
-        return OpenAccess() if settings.database is None else OpenUntilKeys(self.cache, keyed)
+        rules = page_rules(settings)
+        return OpenAccess(rules) if settings.database is None else OpenUntilKeys(self.cache, keyed, rules)
 
     def dropped(self) -> dict[str, int]:
         """Return what could not be stored or counted because a server did not answer, by kind."""
@@ -95,6 +106,7 @@ class Services:
 
     async def close(self) -> None:
         """Store what waits, and close what was opened. All requests and background runs have ended."""
+        self.shares.close()
         await self.responses.close()
         await self.admission.ledger.close()
         if self.alerts is not None:
@@ -106,32 +118,62 @@ class Services:
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_made", "_services", "_threads", "state", "stored")
+    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "state", "stored")
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._share: Share | None = None
         self.stored: StoredTurn | None = None
         self.state: RequestState | None = None
         self._made: frozenset[str] = frozenset()
-        self._threads = False
+        self._threads = self._items = False
+
+    def enter(self, caller: str, settings: GatewaySettings) -> Share:
+        """Begin to count the request. Raises what `Shares.enter` raises."""
+        self._share = self._services.shares.enter(caller, settings)
+        return self._share
+
+    def hand_over(self) -> Share:
+        """Return what counts the request, which goes on behind its answer. Who has it closes it."""
+        assert self._share is not None
+        share, self._share = self._share, None
+        return share
+
+    def close(self) -> None:
+        """Count the request no longer."""
+        if self._share is not None:
+            self._share.close()
 
     async def prepare(self, request: ClientRequest) -> ClientRequest:
-        """Return the request as the model gets it. Raises PermissionDeniedError, InvalidRequestError for an id of
-        another key, and UnavailableError if that cannot be checked.
+        """Return the request as the model gets it. Raises InvalidRequestError for an id of another key, and
+        UnavailableError if that cannot be checked.
         """
-        check_caller(request.caller, request.wire.name)
-        services, caller, fields = self._services, request.caller, request.fields
+        services, caller, fields, share = self._services, request.caller, request.fields, self._share
+        assert share is not None
+        settings = share.settings
         self._threads = "thread" in fields
-        try:
-            await services.owned.check(caller, fields)
-        except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
-        if request.wire.name == "chat" and services.states is not None:
+        is_responses = request.wire.name == "responses"
+        if caller.key_id is not None:
+            named = await share.work(len(request.body), partial(_find_names, request, services.owned))
+            try:
+                await services.owned.check(caller, named)
+            except DatabaseUnavailableError:
+                raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+        if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
-        if request.wire.name == "responses" and _is_stored(fields, keeps=services.keeps):
-            self.stored = await read_turn(fields, caller.owner, services.responses, keeps=services.keeps)
-            if self.stored.is_changed:
-                return replace(request, fields=self.stored.fields, body=dumps(self.stored.fields))
+        if is_responses and _is_stored(fields, keeps=services.keeps):
+            room = Room()
+            if _refers(fields):
+                own = await share.work(len(request.body), lambda: count_values(request.body))
+                room = Room(max(0, settings.body_cap - len(request.body)), max(0, settings.max_values - own))
+            stored = self.stored = await read_turn(
+                fields, caller.owner, services.responses, keeps=services.keeps, room=room
+            )
+            if stored.is_changed:
+                body = await share.work(settings.body_cap, lambda: dumps(stored.fields))
+                share.hold(len(body))
+                request = replace(request, fields=stored.fields, body=body)
+        self._items = is_responses and (self.stored is None or not self.stored.store)
         return request
 
     async def load_state(self, caller: Caller) -> bool:
@@ -162,9 +204,10 @@ class RequestServices:
 
     def _noting_ids(self, caller: Caller, send: Send) -> Send:
         """Return what notes the owner of the ids that the reply names before its bytes are sent."""
+        threads, items = self._threads, self._items
 
         async def note_and_send(message: Message) -> None:
-            made = find_made_ids(message["body"], threads=self._threads)
+            made = find_made_ids(message["body"], threads=threads, items=items)
             if new := {each: kind for each, kind in made.items() if each not in self._made}:
                 self._made |= new.keys()
                 try:
@@ -173,8 +216,13 @@ class RequestServices:
                     self._services.owned.dropped += len(new)
             await send(message)
 
-        may_name = (lambda body: b'"message"' in body or may_name_ids(body)) if self._threads else may_name_ids
+        may_name = partial(may_name_ids, threads=threads, items=items) if threads or items else may_name_ids
         return lambda message: note_and_send(message) if may_name(message.get("body", b"")) else send(message)
+
+
+def page_rules(settings: GatewaySettings) -> PageRules:
+    """Return the rules by which a gateway without keys recognizes pages of other sites."""
+    return PageRules((settings.host, *settings.allowed_hosts), settings.allowed_origins)
 
 
 def requires_keys(settings: GatewaySettings) -> bool:
@@ -207,15 +255,17 @@ def check_caller(caller: Caller, endpoint: str) -> None:
 
 def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:
     """Whether a request to `/v1/responses` reads or writes stored responses."""
-    return (
-        (keeps and fields.get("store") is not False)
-        or fields.get("background") is True
-        or fields.get("previous_response_id") is not None
-        or _has_references(fields.get("input"))
-    )
+    return (keeps and fields.get("store") is not False) or fields.get("background") is True or _refers(fields)
 
 
-def _has_references(items: Any) -> bool:
-    return isinstance(items, list) and any(
-        isinstance(item, dict) and (item.get("type") == "item_reference" or item.keys() == {"id"}) for item in items
-    )
+def _refers(fields: dict[str, Any]) -> bool:
+    """Whether a request names a stored response or stored items."""
+    items = fields.get("input")
+    return fields.get("previous_response_id") is not None or (isinstance(items, list) and any(map(is_reference, items)))
+
+
+def _find_names(request: ClientRequest, owned: OwnedIds) -> dict[str, str]:
+    """Return the ids that a request of a key names. Raises ClientError if it writes a field in two ways."""
+    check_spelling(request.fields, request.wire.name)
+    items = unresolved_items(request.fields) if request.wire.name == "responses" else None
+    return owned.find(request.fields, items)

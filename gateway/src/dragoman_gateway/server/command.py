@@ -10,6 +10,7 @@ import uvicorn
 
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
+from dragoman_gateway.running.hops import share_mark
 from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key, read_state_keys
 from dragoman_gateway.server.logs import configure_logs
@@ -77,6 +78,7 @@ def run(settings: GatewaySettings, listener: socket.socket) -> None:
     if settings.workers == 1:
         work(listener)
     else:
+        share_mark()
         Workers(settings.workers, work, listener).run()
 
 
@@ -84,7 +86,7 @@ def work(listener: socket.socket) -> None:
     """Answer the requests that arrive at the socket, in this process."""
     config, settings = server_config(), read_settings()
     configure_logs(settings.log_level, settings.log_format)  # after uvicorn has configured its own
-    Server(config, head_seconds=settings.body_seconds).run(sockets=[listener])
+    Server(config, head_seconds=settings.body_seconds, max_connections=settings.max_connections).run(sockets=[listener])
 
 
 def server_config() -> uvicorn.Config:

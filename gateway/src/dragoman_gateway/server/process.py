@@ -1,8 +1,11 @@
 """The server of `dragoman serve`: uvicorn, with a drain at the end and a reload."""
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import logging
+import platform
 import signal
 import time
 from socket import socket
@@ -11,13 +14,15 @@ from typing import Any
 
 import uvicorn
 
+from dragoman.logs import get_logger
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.server.request_heads import with_bounded_heads
+from dragoman_gateway.server.request_heads import Connections, with_bounded_heads
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _YOUNG_OBJECTS = 50_000
 """New objects between two searches for cycles: those of some dozen requests."""
+_MMAP_THRESHOLD, _LARGE_BLOCK = -3, 4 * 1024 * 1024
 _SAME_SIGNAL_SECONDS = 1.0
 """A signal may arrive twice: a terminal and systemd send it to each process of a group, and the first process passes it
 on to its workers."""
@@ -29,18 +34,24 @@ class Server(uvicorn.Server):
     """On the first signal to end, requests that have begun are answered, and new ones are sent elsewhere; a second
     signal ends at once. SIGHUP reads the configuration again."""
 
-    def __init__(self, config: uvicorn.Config, *, head_seconds: float = 60.0) -> None:
-        """``head_seconds`` is how long a connection may take to send the head of a request."""
+    def __init__(self, config: uvicorn.Config, *, head_seconds: float = 60.0, max_connections: int = 10_000) -> None:
+        """``head_seconds`` is how long a connection may take to send the head of a request, and ``max_connections`` the
+        most that are open, if the process may open twice as many files: requests need connections to providers.
+        """
         super().__init__(config)
         self._head_seconds = head_seconds
+        self._max_connections = max_connections
         self._signalled_at: float | None = None
         self._drains_until: float | None = None
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         protocol: Any = self.config.http_protocol_class
-        self.config.http_protocol_class = with_bounded_heads(protocol, self._head_seconds)
+        self.config.http_protocol_class = with_bounded_heads(
+            protocol, self._head_seconds, connections=Connections(min(self._max_connections, _allow_files() // 2))
+        )
         await super().startup(sockets)
         _relax_collector()
+        _return_memory()
         logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
         if hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._start_reload)
@@ -84,6 +95,29 @@ def _relax_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 10, 1)
+
+
+def _return_memory() -> None:
+    """Give the memory of large bodies back when they end. The GNU C library would keep blocks of up to 32 MiB once it
+    has freed one, in between those of other requests (mallopt(3), M_MMAP_THRESHOLD)."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
+def _allow_files() -> int:
+    """Let the process open as many files as the system permits, and return their number."""
+    try:
+        import resource
+    except ImportError:  # Windows, which counts no connections among files
+        return 2**31
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 2**31
+    if hard != soft:
+        with contextlib.suppress(ValueError, OSError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**31 if soft == resource.RLIM_INFINITY else soft
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:

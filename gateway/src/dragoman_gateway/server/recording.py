@@ -2,8 +2,8 @@
 `--replay`. Every request of a client is an exchange, so a replay gives the client the bytes that it got."""
 
 import asyncio
-import logging
 import os
+from contextlib import closing
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -13,18 +13,21 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman import DragomanError
+from dragoman.logs import get_logger
 from dragoman.testing import CassetteMissError
 from dragoman.testing.cassettes.file import RecordedResponse
 from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
-from dragoman_gateway.errors import ClientError
+from dragoman_gateway.errors import ClientError, DeniedError
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.running.services import page_rules
+from dragoman_gateway.running.shares import Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.body import read_body, read_headers
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.inflate import inflate
 from dragoman_gateway.wires import wire_of_path
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 RECORD_VARIABLE = "DRAGOMAN_GATEWAY_RECORD"
 REPLAY_VARIABLE = "DRAGOMAN_GATEWAY_REPLAY"
@@ -58,12 +61,12 @@ class Recorder:
             logger.warning("%s was not recorded: the reply did not end, or is too large", scope["path"])
 
     def _write(self, scope: Scope, traffic: "_Traffic", number: int) -> None:
-        headers = read_headers(scope)
         body = b"".join(traffic.sent)
         response = RecordedResponse(traffic.status, b"".join(traffic.received), traffic.headers)
         try:
+            headers = read_headers(scope)
             if encoding := headers.get("content-encoding", ""):
-                body = inflate(body, encoding, _CAP)
+                body = inflate(body, encoding, _CAP, _CAP)
             self._writer.write(number, scope["method"], _address(scope), headers, body, response)
         except (DragomanError, OSError) as error:
             logger.error("%s was not recorded: %s", scope["path"], error)
@@ -107,20 +110,26 @@ class _Traffic:
             pieces.append(data)
 
 
-def replay_app(folder: Path) -> Starlette:
-    """Return an application that answers from the cassettes of a folder, and checks no keys.
+def replay_app(folder: Path, settings: GatewaySettings | None = None) -> Starlette:
+    """Return an application that answers from the cassettes of a folder, and checks no keys. No page of another site
+    gets an answer.
 
     Raises ConfigurationError if the folder has no cassette, or one cannot be read.
     """
-    reader, settings = CassetteReader(folder), GatewaySettings()
+    reader, shares = CassetteReader(folder), Shares()
+    settings = (settings or GatewaySettings()).model_copy(update={"share": 1.0})
+    rules = page_rules(settings)
 
     async def answer(request: Request) -> Response:
         try:
-            body = await read_body(request.receive, read_headers(request.scope), settings)
-            reply = await asyncio.to_thread(reader.find, request.method, _address(request.scope), body)
+            headers = read_headers(request.scope)
+            rules.check(headers)
+            with closing(shares.enter("", settings)) as share:
+                body = await read_body(request.receive, headers, settings, share)
+                reply = await asyncio.to_thread(reader.find, request.method, _address(request.scope), body)
         except CassetteMissError as miss:
             return _refuse(request, ClientError(f"no recorded reply fits: {miss}"))
-        except ClientError as error:
+        except (ClientError, DeniedError) as error:
             return _refuse(request, error)
         return Response(reply.body, reply.status, dict(reply.headers))
 
@@ -156,7 +165,7 @@ def _address(scope: Scope) -> str:
     return f"http://gateway{scope['path']}" + (f"?{query}" if query else "")
 
 
-def _refuse(request: Request, error: ClientError) -> Response:
+def _refuse(request: Request, error: DragomanError) -> Response:
     wire = wire_of_path(request.url.path, request.headers)
     written = error_response(wire, error, "", new_request_id())
     reply = Response(written.body, written.status)

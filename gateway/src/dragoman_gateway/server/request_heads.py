@@ -1,9 +1,12 @@
-"""Bounds the heads of requests: how long a connection may take to send one, and how large it may be.
+"""Bounds connections and the heads of requests: how many are open, how long a connection may take to send a head, and
+how large it may be.
 
-uvicorn has neither bound. Without them, half-open connections stay for ever, and a head without an end fills memory.
+uvicorn has no such bound. Without them, half-open connections stay for ever, a head without an end fills memory, and
+idle connections take all files that the process may open: then it accepts nobody.
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -11,17 +14,66 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_CAP = 256 * 1024
 """Bytes. Agents put some of their state into headers, and need far less."""
 
+_MANY = 1_000_000
 _LINE = len(": \r\n")
 _TOO_SLOW = (408, "Request Timeout", "the head of the request did not arrive in time")
+_TOO_MANY = (503, "Service Unavailable", "the gateway has as many connections as it may")
 _TOO_LARGE = (431, "Request Header Fields Too Large", "the head of the request is too large")
 
 
+class Connections:
+    """The open connections of a server, ``most`` at the same time. For one more, the one of the address with the most
+    that was idle longest is closed, whether it ever sent a request or not.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: Counter[str] = Counter()
+        self._idle: dict[str, dict[Any, None]] = {}
+        """Connections without a request, by their address, the one that is idle longest first."""
+
+    def add(self, connection: Any, address: str) -> bool:
+        """Count a connection. Return False if there is no room, because all others are in use."""
+        room = self._open.total() < self._most or self._close_one()
+        self._open[address] += 1
+        self.rest(connection, address)
+        return room
+
+    def use(self, connection: Any, address: str) -> None:
+        """Note that a request has begun."""
+        if (idle := self._idle.get(address)) is not None:
+            idle.pop(connection, None)
+            if not idle:
+                del self._idle[address]
+
+    def rest(self, connection: Any, address: str) -> None:
+        """Note that the connection waits for a request."""
+        self._idle.setdefault(address, {})[connection] = None
+
+    def remove(self, connection: Any, address: str) -> None:
+        self.use(connection, address)
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+    def _close_one(self) -> bool:
+        for address, _ in self._open.most_common():
+            if idle := self._idle.get(address):
+                connection = next(iter(idle))
+                self.use(connection, address)
+                connection.transport.close()
+                return True
+        return False
+
+
 def with_bounded_heads(
-    protocol: type[HttpToolsProtocol], seconds: float, cap: int = HEAD_CAP
+    protocol: type[HttpToolsProtocol], seconds: float, cap: int = HEAD_CAP, connections: Connections | None = None
 ) -> type[HttpToolsProtocol]:
     """Return a protocol that closes a connection whose next head takes longer, or is larger. A connection without any
-    request is closed as well; between two requests, uvicorn's own time holds until the next one begins.
+    request is closed as well; between two requests, uvicorn's own time holds until the next one begins, or until
+    another connection needs the room.
     """
+    known = Connections(_MANY) if connections is None else connections
 
     class Bounded(protocol):  # type: ignore[misc, valid-type]  # the base class is an argument
         def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -33,7 +85,11 @@ def with_bounded_heads(
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
+            self._address = str((self.client or ("",))[0])
             self._start_timer()
+            if not known.add(self, self._address):
+                self._may_be_large = True  # so that the reason is sent
+                self._refuse(_TOO_MANY)
 
         def data_received(self, data: bytes) -> None:
             self._may_be_large = self._head_size + len(data) > cap
@@ -53,13 +109,21 @@ def with_bounded_heads(
         def on_headers_complete(self) -> None:
             self._in_head = False
             self._stop_timer()
+            known.use(self, self._address)
             super().on_headers_complete()
             if self._may_be_large and _size_of_head(self.url, self.headers) > cap:
                 self.cycle.disconnected = True  # its task has not run yet: to it, the client has left
                 self._refuse(_TOO_LARGE)
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            waits = self.cycle is not None and not self.cycle.response_complete  # another request, behind this one
+            if not (waits or self.transport.is_closing()):
+                known.rest(self, self._address)
+
         def connection_lost(self, error: Exception | None) -> None:
             self._stop_timer()
+            known.remove(self, self._address)
             super().connection_lost(error)
 
         def _start_timer(self) -> None:

@@ -1,6 +1,5 @@
 """Several processes that answer requests on one address."""
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -10,7 +9,9 @@ from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 
-logger = logging.getLogger("dragoman.gateway")
+from dragoman.logs import get_logger
+
+logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.5
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGBREAK") if hasattr(signal, name))

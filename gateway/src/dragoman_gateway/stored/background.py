@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from starlette.types import Message, Receive, Send
 
-from dragoman.errors import OverloadedError
+from dragoman.errors import LimitReachedError, OverloadedError
+from dragoman.logs import get_logger
+from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.stored.events import ENDS, FrameSplitter, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
@@ -17,7 +19,7 @@ from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.wires.responses import WIRE
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 Answer = Callable[[Receive, Send], Awaitable[None]]
 """Answers the request of a turn, as if a client were waiting."""
@@ -33,13 +35,16 @@ _RETRY_AFTER = 5.0
 
 
 class Background:
-    """The background responses of one replica. ``max_runs`` is how many may run at the same time, and ``ping_seconds``
-    the silence after which who follows one gets a sign of life.
+    """The background responses of one replica. ``max_runs`` is how many may run at the same time, ``share`` the part of
+    them that one key may run, and ``ping_seconds`` the silence after which who follows one gets a sign of life.
     """
 
-    def __init__(self, store: ResponseStore, *, max_runs: int = 1_000, ping_seconds: float = 10.0) -> None:
+    def __init__(
+        self, store: ResponseStore, *, max_runs: int = 1_000, share: float = 1.0, ping_seconds: float = 10.0
+    ) -> None:
         self._store = store
         self._max_runs = max_runs
+        self._share = share
         self._ping_seconds = ping_seconds
         self._runs: dict[str, _Run] = {}
 
@@ -47,9 +52,17 @@ class Background:
         return len(self._runs)
 
     async def start(self, turn: StoredTurn, answer: Answer) -> StoredResponse:
-        """Store the response of a turn as queued, and run it. Raises OverloadedError if that is not possible now."""
+        """Store the response of a turn as queued, and run it. Raises OverloadedError if that is not possible now, and
+        LimitReachedError if the key has no more room."""
         if len(self._runs) >= self._max_runs:
             raise OverloadedError("too many responses run in the background", status=503, retry_after=_RETRY_AFTER)
+        own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
+        if own >= max(1, int(self._max_runs * self._share)):
+            raise LimitReachedError(
+                f"{own} responses of this key run in the background: ask again when one has ended",
+                status=429,
+                retry_after=_RETRY_AFTER,
+            )
         stored = turn.to_stored(turn.new_response(int(time.time())))
         try:
             await self._store.begin(stored)
@@ -122,6 +135,10 @@ class _Run:
             self._add(ResponseEvent({"type": _CREATED, "sequence_number": 0, "response": stored.response}))
         self.task = asyncio.create_task(self._run())
 
+    @property
+    def owner(self) -> str:
+        return self._stored.owner
+
     def stop(self) -> None:
         """End the run as failed, because the gateway stops."""
         self._failure = "the gateway stopped before the response was complete"
@@ -144,6 +161,7 @@ class _Run:
 
     async def _run(self) -> None:
         tending = asyncio.create_task(self._tend())
+        retry_within(math.inf)  # the client has the head
         try:
             await self._store.update(self._stored.id, {**self._stored.response, "status": "in_progress"})
             await self._answer(_never, self._send)

@@ -1,4 +1,4 @@
-"""State of providers by tool call, for clients of Chat Completions, whose wire has no field for it.
+"""State of providers by tool call or by reply, for clients whose wire has no field for it, or none behind the text.
 
 Adapters read and write it with ordinary calls, and do no I/O. So a request is read twice if it names calls: the first
 reading notes which state it needs, and the second one has it. What a reply adds is stored before its client can send it
@@ -6,18 +6,18 @@ back.
 """
 
 import hashlib
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from dragoman.logs import get_logger
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.keys.records import to_microseconds
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 
 class RequestState:

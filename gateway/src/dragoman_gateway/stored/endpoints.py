@@ -1,44 +1,51 @@
 """The paths under `/v1/responses`: read, cancel and delete stored responses, and list their input."""
 
+import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.errors import InvalidRequestError, NotFoundError, OverloadedError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.running.shares import Share
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.records import StoredResponse, is_id, with_own_ids
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import PROVIDER
+from dragoman_gateway.turn.replies import Departure
 
 _MAX_PAGE = 100
 _PAGE = 20
+_PIECE = 256 * 1024
+"""Bytes of a body that are sent at once."""
 _RETRY_AFTER = 5.0
 _NO_WEBSOCKET = "this gateway has no websockets: send POST /v1/responses"
 
 
-class Identify(Protocol):
-    """Returns the caller of a request to `/v1/responses`, or raises."""
+class Enter(Protocol):
+    """Returns the caller of a request to `/v1/responses`, and what the request holds of its share, or raises."""
 
-    def __call__(self, headers: Mapping[str, str], /) -> Awaitable[Caller]: ...
+    def __call__(self, scope: Scope, /) -> Awaitable[tuple[Caller, Share]]: ...
 
 
+Work = Callable[[Request, StoredResponse], Awaitable[Response]]
 Fail = Callable[[Exception], Response]
 """Writes an error as the wire's provider would."""
 
 
 class StoredEndpoints:
-    def __init__(self, store: ResponseStore, background: Background, identify: Identify, fail: Fail) -> None:
+    def __init__(self, store: ResponseStore, background: Background, enter: Enter, fail: Fail) -> None:
         self._store = store
         self._background = background
-        self._identify = identify
+        self._enter = enter
         self._fail = fail
 
     def routes(self) -> list[BaseRoute]:
@@ -51,20 +58,32 @@ class StoredEndpoints:
             Route(f"{one}/input_items", self._handle(self._list_input), methods=["GET"]),
         ]
 
-    def _handle(
-        self, work: Callable[[Request, StoredResponse], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def handle(request: Request) -> Response:
-            try:
-                caller = await self._identify(request.headers)
-                return await work(request, await self._find(request.path_params["id"], caller))
-            except DatabaseUnavailableError:
-                busy = "stored responses cannot be read at the moment"
-                return self._fail(OverloadedError(busy, status=503, retry_after=_RETRY_AFTER))
-            except Exception as error:
-                return self._fail(error)
+    def _handle(self, work: Work) -> ASGIApp:
+        return _Endpoint(partial(self._answer, work))
 
-        return handle
+    async def _answer(self, work: Work, scope: Scope, receive: Receive, send: Send) -> None:
+        share = None
+        try:
+            caller, share = await self._enter(scope)
+            request = Request(scope, receive)
+            response = await work(request, await self._find(request.path_params["id"], caller))
+            share.hold(len(response.body) if hasattr(response, "body") else 0)
+        except DatabaseUnavailableError:
+            busy = "stored responses cannot be read at the moment"
+            response = self._fail(OverloadedError(busy, status=503, retry_after=_RETRY_AFTER))
+        except Exception as error:
+            response = self._fail(error)
+        departure = Departure(receive)  # who follows a response may leave long before its next event
+        departure.watch()
+        try:
+            await response(scope, receive, partial(_send_in_pieces, send))
+        except asyncio.CancelledError:
+            if not departure.seen:
+                raise
+        finally:
+            departure.stop()
+            if share is not None:
+                share.close()
 
     async def _find(self, response_id: str, caller: Caller) -> StoredResponse:
         """Return a response of the caller. Another key's response is answered as one that does not exist."""
@@ -128,6 +147,16 @@ class StoredEndpoints:
         )
 
 
+class _Endpoint:
+    """An ASGI application. Routes take a function for something else."""
+
+    def __init__(self, answer: ASGIApp) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send)
+
+
 class _RefusedWebSocket:
     """Answers 426, after which Codex sends its requests over HTTP at once. Servers without websockets pass the same
     request on as an ordinary GET.
@@ -154,3 +183,13 @@ def _shorten(text: str) -> str:
 
 def _invalid(message: str) -> InvalidRequestError:
     return InvalidRequestError(message, provider=PROVIDER, status=400)
+
+
+async def _send_in_pieces(send: Send, message: Message) -> None:
+    """Send a large body piece by piece: a server waits with the next until most of the last has been taken, and with
+    the whole it would wait for nothing."""
+    body = message.get("body", b"")
+    last = max(0, len(body) - 1) // _PIECE * _PIECE
+    for start in range(0, last, _PIECE):
+        await send({**message, "body": body[start : start + _PIECE], "more_body": True})
+    await send({**message, "body": body[last:]} if last else message)

@@ -1,12 +1,13 @@
 """A stored response, and the statuses that it can have."""
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from dragoman_gateway.json import loads
 
 OPEN = ("queued", "in_progress")
 """The statuses of a response that is not finished."""
@@ -61,8 +62,8 @@ class StoredResponse:
             id=row["id"],
             owner=row["owner"],
             previous_id=row["previous_id"],
-            input=json.loads(row["input_json"]),
-            response=json.loads(row["response_json"]),
+            input=loads(row["input_json"].encode()),
+            response=loads(row["response_json"].encode()),
             background=row["background"],
             streamed=row["streamed"],
         )

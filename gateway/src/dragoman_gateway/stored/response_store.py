@@ -3,24 +3,31 @@
 import asyncio
 import contextlib
 import json
-import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
-from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
 from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
+from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
+from dragoman_gateway.turn.values import check_values
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _MAX_CHAIN = 1_000
+_MAX_REFERENCES = 10_000
+_AT_ONCE = 500
+"""Ids that one query names. Databases take only so many."""
 _MAX_LATE = 200
 """Responses that wait in memory for a database that does not answer."""
 _LATE_SECONDS = 1.0
@@ -30,6 +37,17 @@ _CLEAN_AT_ONCE = 200
 _LOST_AFTER = timedelta(seconds=30)
 """A background response that was not renewed for so long has lost its replica."""
 _LOST = {"code": "server_error", "message": "the gateway that ran this response stopped before it was complete"}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The most bytes and values that a request may add to itself by references."""
+
+    bytes: int = 64 * 1024 * 1024
+    values: int = 200_000
+
+
+_ROOM = Room()
 
 
 class ResponseStore:
@@ -46,6 +64,8 @@ class ResponseStore:
         self._lifetime = lifetime
         self._clock = clock
         self._clean_at = clock()
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Held while texts of an owner are read: the other threads of the database are left to other owners."""
         self._late: deque[StoredResponse] = deque()
         self._late_task: asyncio.Task[None] | None = None
         self.dropped = 0
@@ -120,40 +140,58 @@ class ResponseStore:
         row = await self._database.read(lambda connection: self._find(connection, response_id, owner))
         return None if row is None else StoredResponse.from_row(row)
 
-    async def history(self, response_id: str, owner: str) -> list[StoredResponse] | None:
+    async def history(self, response_id: str, owner: str, room: Room = _ROOM) -> list[StoredResponse] | None:
         """Return a response with those before it, the first one first; None if it is not stored for that owner.
 
-        Raises BrokenChainError if one before it is missing.
+        Raises BrokenChainError if one before it is missing, and BodyTooLargeError.
         """
-        chain = await self.chain(response_id, owner)
+        chain = await self.chain(response_id, owner, room)
         if chain and (missing := chain[0].previous_id) is not None:
             raise BrokenChainError(missing)
         return chain or None
 
-    async def chain(self, response_id: str, owner: str) -> list[StoredResponse]:
-        """Return a response of that owner with those before it that are stored, the first one first."""
-        rows = await self._database.read(lambda connection: self._chain(connection, response_id, owner))
-        return [StoredResponse.from_row(row) for row in reversed(rows)]
+    async def chain(self, response_id: str, owner: str, room: Room = _ROOM) -> list[StoredResponse]:
+        """Return a response of that owner with those before it that are stored, the first one first.
 
-    async def find_items(self, item_ids: Sequence[str], owner: str) -> dict[str, Any]:
-        """Return stored items of that owner by their ids."""
-        wanted = set(item_ids)
-        items = response_items
-        query = (
-            select(responses.c.input_json, responses.c.response_json)
-            .join(items, items.c.response_id == responses.c.id)
-            .where(items.c.owner == owner, items.c.item_id.in_(wanted))
-        )
+        Raises BodyTooLargeError if they are larger than the room.
+        """
+
+        def work(connection: Connection) -> list[StoredResponse]:
+            ids = self._chain(connection, response_id, owner)
+            rows = {row["id"]: row for row in _read_texts(connection, ids, room)}
+            return [StoredResponse.from_row(rows[each]) for each in reversed(ids) if each in rows]
+
+        async with self._alone(owner):
+            return await self._database.read(work)
+
+    async def find_items(self, item_ids: Sequence[str], owner: str, room: Room = _ROOM) -> dict[str, Any]:
+        """Return stored items of that owner by their ids. Raises BodyTooLargeError if the responses that hold them are
+        larger than the room.
+        """
+        wanted, items = set(item_ids), response_items
+        if len(wanted) > _MAX_REFERENCES:
+            raise BodyTooLargeError(
+                f"the request has more than {_MAX_REFERENCES} references: send the items themselves"
+            )
 
         def work(connection: Connection) -> dict[str, Any]:
+            holders: dict[str, None] = {}
+            for some in _in_groups([*wanted]):
+                query = select(items.c.response_id).where(items.c.owner == owner, items.c.item_id.in_(some))
+                holders |= dict.fromkeys(connection.execute(query).scalars())
             found: dict[str, Any] = {}
-            for input_json, response_json in connection.execute(query):
-                for item in (*json.loads(input_json), *(json.loads(response_json).get("output") or ())):
+            for row in _read_texts(connection, [*holders], room):
+                stored = StoredResponse.from_row(row)
+                for item in (*stored.input, *stored.output):
                     if isinstance(item, dict) and item.get("id") in wanted:
                         found[item["id"]] = item
             return found
 
-        return await self._database.read(work)
+        async with self._alone(owner):
+            return await self._database.read(work)
+
+    def _alone(self, owner: str) -> asyncio.Lock:
+        return self._reading.setdefault(owner, asyncio.Lock())
 
     async def update(self, response_id: str, response: Mapping[str, Any]) -> bool:
         """Store the newest state of a background response, which may be its end. Returns False if it has ended, was
@@ -266,7 +304,7 @@ class ResponseStore:
         # An id that exists is never overwritten: it may be another key's.
         if connection.execute(dialect.insert(responses).values(**row).on_conflict_do_nothing()).rowcount:
             _store_items(connection, stored.owner, stored.id, (*stored.input, *stored.output))
-            chain = [row["id"] for row in self._chain(connection, stored.id, stored.owner)]
+            chain = self._chain(connection, stored.id, stored.owner)
             connection.execute(update(responses).where(responses.c.id.in_(chain)).values(expires_at=until))
 
     def _find(self, connection: Connection, response_id: str, owner: str) -> dict[str, Any] | None:
@@ -274,24 +312,45 @@ class ResponseStore:
         row = connection.execute(query).mappings().first()
         return None if row is None else dict(row)
 
-    def _chain(self, connection: Connection, response_id: str, owner: str) -> list[dict[str, Any]]:
-        """Return a response and those before it, the newest first."""
+    def _chain(self, connection: Connection, response_id: str, owner: str) -> list[str]:
+        """Return the ids of a response and those before it, the newest first."""
         columns, readable = (responses.c.id, responses.c.previous_id), self._is_readable(owner)
         chain = select(*columns).where(responses.c.id == response_id, readable).cte(recursive=True)
         chain = chain.union(select(*columns).where(responses.c.id == chain.c.previous_id, readable))
-        ids = list(connection.execute(select(chain.c.id).limit(_MAX_CHAIN)).scalars())
-        rows = connection.execute(select(responses).where(responses.c.id.in_(ids))).mappings().all()
-        by_id = {row["id"]: dict(row) for row in rows}
+        rows = connection.execute(select(chain.c.id, chain.c.previous_id).limit(_MAX_CHAIN))
+        previous = {row.id: row.previous_id for row in rows}
         found = []
         following: str | None = response_id
-        while following is not None and following in by_id:
-            row = by_id.pop(following)
-            found.append(row)
-            following = row["previous_id"]
+        while following is not None and following in previous:
+            found.append(following)
+            following = previous.pop(following)
         return found
 
     def _is_readable(self, owner: str) -> ColumnElement[bool]:
         return (responses.c.owner == owner) & (responses.c.expires_at > to_microseconds(self._clock()))
+
+
+def _read_texts(connection: Connection, ids: Sequence[str], room: Room) -> Sequence[Mapping[Any, Any]]:
+    """Return responses, if all of them fit. Raises BodyTooLargeError before any text is parsed."""
+    size = func.length(responses.c.input_json) + func.length(responses.c.response_json)
+    sizes = [
+        connection.execute(select(func.sum(size)).where(responses.c.id.in_(some))).scalar_one() or 0
+        for some in _in_groups(ids)
+    ]
+    if sum(sizes) > room.bytes:
+        raise BodyTooLargeError(f"what the request references has more than the {room.bytes} bytes that it may add")
+    found = [
+        row
+        for some in _in_groups(ids)
+        for row in connection.execute(select(responses).where(responses.c.id.in_(some))).mappings()
+    ]
+    texts = [row[name].encode() for row in found for name in ("input_json", "response_json")]
+    check_values(texts, room.values, "what the request references has")
+    return found
+
+
+def _in_groups(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
 
 
 def _is_open(response_id: str) -> ColumnElement[bool]:

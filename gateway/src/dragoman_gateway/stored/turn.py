@@ -1,5 +1,6 @@
 """One turn of stored responses: the history before it, and what the client receives of it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,7 @@ from uuid import uuid4
 from dragoman.errors import InvalidRequestError, OverloadedError
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.stored.records import CONTINUABLE, BrokenChainError, StoredResponse, is_id
-from dragoman_gateway.stored.response_store import ResponseStore
+from dragoman_gateway.stored.response_store import ResponseStore, Room
 
 PROVIDER = "openai"
 """The provider of the wire: its errors keep their code."""
@@ -85,12 +86,16 @@ class StoredTurn:
         )
 
 
-async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True) -> StoredTurn:
-    """Return the turn of a request to `/v1/responses`. ``keeps`` is false in a gateway that stores no responses.
+async def read_turn(
+    fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True, room: Room | None = None
+) -> StoredTurn:
+    """Return the turn of a request to `/v1/responses`. ``keeps`` is false in a gateway that stores no responses;
+    ``room`` is what references may add to the request.
 
-    Raises InvalidRequestError for a previous response or an item that is not stored for that owner, and OverloadedError
-    if the database does not answer.
+    Raises InvalidRequestError for a previous response or an item that is not stored for that owner, BodyTooLargeError,
+    and OverloadedError if the database does not answer.
     """
+    room = room or Room()
     previous_id, background = fields.get("previous_response_id"), fields.get("background") is True
     stored = keeps and fields.get("store") is not False
     if previous_id is not None and not isinstance(previous_id, str):
@@ -98,12 +103,12 @@ async def read_turn(fields: dict[str, Any], owner: str, store: ResponseStore, *,
     if background and not stored:
         raise _invalid("a background response is always stored, which this request or this gateway does not allow")
     sent, items = dict(fields), _input_items(fields.get("input"))
-    references = [item["id"] for item in items if _is_reference(item)]
+    references = [item["id"] for item in items if is_reference(item)]
     try:
         if references:
-            sent["input"] = items = await _resolve(items, references, owner, store)
+            sent["input"] = items = await _resolve(items, references, owner, store, room)
         if previous_id is not None:
-            sent["input"] = [*await _history(previous_id, owner, store), *items]
+            sent["input"] = [*await _history(previous_id, owner, store, room), *items]
             del sent["previous_response_id"]
     except DatabaseUnavailableError:
         raise OverloadedError(
@@ -128,12 +133,12 @@ def _input_items(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else []
 
 
-async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[Any]:
+async def _history(previous_id: str, owner: str, store: ResponseStore, room: Room) -> list[Any]:
     not_found = f"Previous response with id '{previous_id:.80}' not found. {_NOT_KEPT}"
     if not is_id(previous_id):
         raise _not_found(not_found)
     try:
-        chain = await store.history(previous_id, owner)
+        chain = await store.history(previous_id, owner, room)
     except BrokenChainError as error:
         raise _not_found(f"{not_found} The response {error.response_id} before it is missing.") from None
     if chain is None:
@@ -143,21 +148,32 @@ async def _history(previous_id: str, owner: str, store: ResponseStore) -> list[A
     return [item for each in chain for item in (*each.input, *each.output)]
 
 
-async def _resolve(items: list[Any], references: list[str], owner: str, store: ResponseStore) -> list[Any]:
-    """Replace references to items by the items."""
-    found = await store.find_items([each for each in references if is_id(each)], owner)
+async def _resolve(items: list[Any], references: list[str], owner: str, store: ResponseStore, room: Room) -> list[Any]:
+    """Replace references to items by the items. As at the wire's provider, each is named once: so a request grows to no
+    more than what is stored."""
+    if repeated := [each for each, times in Counter(references).items() if times > 1]:
+        raise _invalid(f"Duplicate item found with id '{repeated[0]:.80}'. Name each item once.")
+    found = await store.find_items([each for each in references if is_id(each)], owner, room)
     for each in references:
         if each not in found:
             raise InvalidRequestError(
                 f"Item with id '{each:.80}' not found. {_NOT_KEPT}", provider=PROVIDER, status=400
             )
-    return [found[item["id"]] if _is_reference(item) else item for item in items]
+    return [found[item["id"]] if is_reference(item) else item for item in items]
 
 
-def _is_reference(item: Any) -> bool:
+def is_reference(item: Any) -> bool:
+    """Whether an item stands for a stored one. It may leave out its type."""
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         return False
-    return item.get("type") == "item_reference" or item.keys() == {"id"}
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and item.keys() <= {"id", "type"})
+
+
+def unresolved_items(fields: Mapping[str, Any]) -> list[Any]:
+    """Return the items of a request that go to the provider as they are."""
+    items = fields.get("input")
+    return [item for item in items if not is_reference(item)] if isinstance(items, list) else []
 
 
 def _not_found(message: str) -> InvalidRequestError:

@@ -2,38 +2,50 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
+from dragoman_gateway.access.numbers import check_numbers
+from dragoman_gateway.access.page_rules import is_json
+from dragoman_gateway.access.single_headers import check_single, key_of_query
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
-from dragoman_gateway.json import loads
+from dragoman_gateway.json import loads_request
+from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.inflate import inflate
+from dragoman_gateway.turn.values import check_values
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings) -> bytes:
-    """Return the body, decompressed.
+async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings, share: Share) -> bytes:
+    """Return the body, decompressed. The share holds it from now on.
 
-    Raises BodyTooLargeError, SlowClientError, ContentTypeError for an unknown compression, and ClientDisconnect if the
-    client has left.
+    Raises BodyTooLargeError also for a body with too many values, SlowClientError, ContentTypeError for an unknown
+    compression, ClientDisconnect if the client has left, and what `Share.hold` raises.
     """
-    cap = settings.body_cap
+    cap, declared = settings.body_cap, 0
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length[:20]) > cap:
-        raise BodyTooLargeError(cap)
+    if length.isascii() and length.isdigit():
+        declared = int(length[:20])
+        if declared > cap:
+            raise BodyTooLargeError(f"the body is larger than {cap} bytes")
+        share.hold(declared)
     try:
         async with asyncio.timeout(settings.body_seconds):
-            body = await _read(receive, cap)
+            body = await _read(receive, cap, share, declared)
     except TimeoutError:
         raise SlowClientError(f"the body did not arrive within {settings.body_seconds:g} s") from None
     encoding = headers.get("content-encoding", "")
-    return inflate(body, encoding, cap) if encoding else body
+    if encoding:
+        body = await share.work(settings.body_cap, lambda: inflate(body, encoding, cap, settings.max_inflation))
+        share.hold(len(body))
+    await share.work(len(body), partial(check_values, [body], settings.max_values))
+    return body
 
 
-async def _read(receive: Receive, cap: int) -> bytes:
+async def _read(receive: Receive, cap: int, share: Share, declared: int) -> bytes:
     pieces, size = [], 0
     while True:
         message = await receive()
@@ -42,17 +54,22 @@ async def _read(receive: Receive, cap: int) -> bytes:
         piece = message.get("body", b"")
         size += len(piece)
         if size > cap:
-            raise BodyTooLargeError(cap)
+            raise BodyTooLargeError(f"the body is larger than {cap} bytes")
+        if size > declared:
+            share.hold(size)
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
-    """Return the headers of a request, with the key that Google's clients may write into the address."""
+    """Return the headers of a request, with the key that Google's clients may write into the address. Raises
+    ClientError for two where there can be one."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    if b"key=" in scope["query_string"] and (key := QueryParams(scope["query_string"]).get("key")):
-        headers.setdefault("x-goog-api-key", key)
+    if len(headers) < len(scope["headers"]):
+        check_single([name.decode("latin-1") for name, _ in scope["headers"]])
+    if b"key=" in scope["query_string"] and (key := key_of_query(scope["query_string"], headers.get("x-goog-api-key"))):
+        headers["x-goog-api-key"] = key
     return headers
 
 
@@ -66,13 +83,15 @@ def parse_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
 
 def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a JSON object. Raises ClientError for any other body."""
-    kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+    kind = headers.get("content-type", "application/json")
+    if not is_json(kind):
         raise ContentTypeError(f"the content type {kind!r:.80} is not JSON: send application/json")
     try:
-        fields = loads(body)
+        fields, has_large_numbers = loads_request(body)
     except (ValueError, RecursionError) as error:
         raise ClientError(f"the body is not JSON: {error!s:.200}") from None
     if not isinstance(fields, dict):
         raise ClientError("the body is not a JSON object")
+    if has_large_numbers:
+        check_numbers(fields)
     return fields

@@ -1,18 +1,17 @@
 """Errors in the shape of a client's wire."""
 
-import logging
 import re
 from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
 from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ProviderError, ServerError
+from dragoman.logs import get_logger
 from dragoman_gateway.errors import ClientError, OwnCodeError, ServerStateError, ThreadNotFoundError
 from dragoman_gateway.json import dumps, loads
-from dragoman_gateway.turn.heads import REQUEST_ID
-from dragoman_gateway.turn.replies import Headers, Response
+from dragoman_gateway.turn.replies import REQUEST_ID, Headers, Response
 from dragoman_gateway.wires import Wire
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 _ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _HIDDEN = "the request could not be answered because of an internal error"

@@ -1,4 +1,4 @@
-"""Decompresses the bodies of requests, within a limit: a small body may hold gigabytes."""
+"""Decompresses the bodies of requests, within limits: a small body may hold gigabytes."""
 
 import zlib
 
@@ -10,17 +10,32 @@ _MAX_WINDOW = 64 * 1024 * 1024
 _MAX_MEMBERS = 100
 """Parts of a gzip body. Each costs a copy of what follows it."""
 _GZIP = b"\x1f\x8b"
+_FREE = 8 * 1024 * 1024
+"""Bytes to which each body may grow: agents repeat themselves, and so small a body costs little."""
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
-def inflate(body: bytes, encodings: str, cap: int) -> bytes:
-    """Return the body without its compressions, the last one first.
+def inflate(body: bytes, encodings: str, cap: int, growth: float) -> bytes:
+    """Return the body without its compressions, the last one first. ``growth`` is how many times its size it may have.
 
     Raises BodyTooLargeError, ClientError if the data is damaged, and ContentTypeError for an unknown compression.
     """
     names = [name.strip().lower() for name in encodings.split(",")]
     if len(names) > 2:
         raise ContentTypeError("a body may be compressed twice at most")
+    allowed = int(max(_FREE, growth * len(body)))
+    try:
+        return _inflate(body, names, min(cap, allowed))
+    except _GrownError:
+        limit = f"{cap} bytes" if cap <= allowed else f"{growth:g} times its size and {_FREE} bytes"
+        raise BodyTooLargeError(f"the body is larger than {limit} when it is decompressed") from None
+
+
+class _GrownError(Exception):
+    pass
+
+
+def _inflate(body: bytes, names: list[str], cap: int) -> bytes:
     for name in reversed(names):
         if name in _WINDOWS:
             body = _inflate_zlib(body, _WINDOWS[name], cap)
@@ -42,7 +57,7 @@ def _inflate_zlib(body: bytes, window: int, cap: int) -> bytes:
         except zlib.error as error:
             raise ClientError(f"the compressed body is damaged: {error}") from None
         if len(plain) > left:
-            raise BodyTooLargeError(cap)
+            raise _GrownError
         if not inflater.eof:
             raise ClientError("the compressed body is incomplete")
         body = inflater.unused_data
@@ -62,5 +77,5 @@ def _inflate_zstd(body: bytes, cap: int) -> bytes:
     except zstandard.ZstdError as error:
         raise ClientError(f"the compressed body is damaged: {error!s:.100}") from None
     if len(plain) > cap:
-        raise BodyTooLargeError(cap)
+        raise _GrownError
     return plain

@@ -8,7 +8,7 @@ from dragoman_gateway.errors import ClientError
 
 _KEY = b'"model"'
 _VALUE = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")')
-_ESCAPED_LETTER = re.compile(rb"\\u00[67]", re.IGNORECASE)
+_ESCAPED_LETTER = re.compile(rb"\\u00[67]")
 """An escape of a plain letter, with which a second key could hide."""
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()

@@ -13,7 +13,7 @@ from dragoman.errors import InvalidRequestError
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
 from dragoman_gateway.wires import Wire
-from dragoman_gateway.wires.shared_fields import shared_fields
+from dragoman_gateway.wires.shared_fields import shared_fields, state_fields
 
 LATE_MARK = "[A message of the system, not of the user]\n"
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
@@ -69,6 +69,9 @@ class OtherWire:
             extra = {**shared, **options.extra.get(adapter.provider, {})}
             options = replace(options, extra={**options.extra, adapter.provider: extra})
             self._losses[:] = [each for each in self._losses if each.reason.partition(":")[0] not in shared]
+        if state := state_fields(adapter, self._fields):
+            extra = {**state, **options.extra.get(adapter.provider, {})}
+            options = replace(options, extra={**options.extra, adapter.provider: extra})
         if _allows_some_tools(self._fields.get("tool_choice")) and tools:
             reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
             self._note(Loss(LossKind.OPTION, "", -1, reason))

@@ -1,15 +1,45 @@
-"""Whole replies and streams, as ASGI messages."""
+"""Whole replies and streams, as ASGI messages, and their headers."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import Receive, Send
 
+from dragoman import Loss
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.turn.request import ClientRequest
+from dragoman_gateway.turn.way import Way
 from dragoman_gateway.wires import Wire
 
 Headers = list[tuple[bytes, bytes]]
+
+REQUEST_ID = b"x-dragoman-request-id"
+
+
+def named(wire: Wire, request_id: str) -> Headers:
+    """Return the headers with the id of a request that no provider has answered."""
+    value = request_id.encode()
+    return [(wire.request_id_header, value), (REQUEST_ID, value)]
+
+
+def reply_head(request: ClientRequest, way: Way) -> Headers:
+    """Return the headers of a reply: the provider's own if it has the client's wire, ids, and the losses."""
+    request.record.losses = losses = () if way.passes else way.losses
+    lost = losses_header(losses) if losses else []
+    if (headers := way.headers) is None:
+        return [*named(request.wire, request.request_id), *lost]
+    return [*request.wire.headers.to_client(headers), (REQUEST_ID, request.request_id.encode()), *lost]
+
+
+def losses_header(losses: Sequence[Loss]) -> Headers:
+    """Return the header with the number of losses and their kinds; nothing if there are none."""
+    if not losses:
+        return []
+    kinds = Counter(loss.kind.value for loss in losses)
+    listed = ", ".join(f"{kind}={count}" for kind, count in sorted(kinds.items()))
+    return [(b"x-dragoman-losses", f"{len(losses)}; {listed}".encode())]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,26 @@
-"""One request of a client, as it was read."""
+"""One request of a client: as it came, and as its wire reads it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from dragoman import Adapter
-from dragoman_gateway.access import Caller
+from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest
+from dragoman.answers import ClientToolIds, holds_state
+from dragoman.blocks import ThinkingBlock
+from dragoman.errors import DragomanError, InvalidRequestError
+from dragoman.messages import Role
+from dragoman_gateway.access import Caller, Prices
+from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.turn.model_name import replace_model
+from dragoman_gateway.turn.other_wire import OtherWire
+from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
+Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
+"""The messages, tools and options of a request."""
 HISTORIES = ("messages", "input")
 """The fields with the conversation, by wire."""
 
@@ -59,3 +70,114 @@ class ClientRequest:
     def body_for(self, adapter: Adapter) -> bytes | None:
         """Return the bytes for a model of the same provider; None if the request has to be encoded."""
         return replace_model(self.body, self.fields, adapter.model)
+
+
+class ReadRequest:
+    """``request`` with the resources that answer it. It is read when that is first needed."""
+
+    messages: tuple[Message, ...]
+    """The whole conversation, as it was read."""
+    read_options: AdapterOptions
+    tools: list[ToolDefinition]
+    options: AdapterOptions
+    """Those of a session: without the schema of the answer."""
+    may_pass: bool
+    """Whether the client's bytes may go to a provider of its wire."""
+
+    def __init__(self, request: ClientRequest, resources: RequestResources) -> None:
+        self.request = request
+        self.resources = resources
+        self._is_read = False
+
+    @cached_property
+    def adapter(self) -> Adapter:
+        """The adapter of the client's wire."""
+        return self.request.wire.adapter(self.request.model)
+
+    @cached_property
+    def context(self) -> RequestContext:
+        """What is known of the client's request and reply as its wire writes them."""
+        caller, resources = self.request.caller, self.resources
+        return RequestContext(
+            model=resources.deployments.model,
+            request_id=self.request.request_id,
+            tool_ids=ClientToolIds(),
+            client_query=self.request.query,
+            state_store=resources.state_store,
+            state_sealer=resources.state_sealer,
+            team_id=caller.team or caller.user or caller.key_id,
+        )
+
+    def read(self) -> None:
+        """Read the messages, tools and options. Raises ClientError and RequestError."""
+        if self._is_read:
+            return
+        request, wire = self.request, self.request.wire
+        messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
+        if not messages:
+            raise ClientError("the request has no messages")
+        if passed := wire.headers.to_provider(request.headers):
+            options = replace(options, headers={**options.headers, wire.provider: passed})
+        unsigned = wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        self.may_pass = not (unsigned or holds_state(request.body))
+        self.tools = [_mark_read(tool, wire.provider) for tool in tools]
+        self.messages, self.read_options = tuple(messages), options
+        # The client checks the answer: a session that knew the schema would ask again.
+        self.options = options if options.output_schema is None else replace(options, output_schema=None)
+        self._is_read = True
+
+    @property
+    def prompt(self) -> Message | None:
+        """The message that a session asks; None if the conversation does not end with one of the user."""
+        return self.messages[-1] if self.messages[-1].role is Role.USER else None
+
+    @property
+    def history(self) -> list[Message]:
+        """The messages before the prompt."""
+        return list(self.messages if self.prompt is None else self.messages[:-1])
+
+    def measured(self) -> Content:
+        """Read the request for an estimate of what it could use, and keep nothing. Raises RequestError."""
+        if self._is_read:
+            return self.messages, self.tools, self.read_options
+        context = RequestContext(model=self.resources.deployments.model, tool_ids=ClientToolIds())
+        return self.adapter.from_wire_request(self.request.fields, context)
+
+    def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
+        """Return the request as a provider of another wire gets it. Raises InvalidRequestError."""
+        messages, tools, options = content
+        other = OtherWire(self.resources.other_wire, self.request.wire, self.request.fields, self.context.losses)
+        messages = other.messages(messages, adapter)
+        options = other.options(options, adapter, tools, prices)
+        self.context.estimated_input_tokens = other.start_tokens(options, adapter, tools, messages)
+        return messages, tools, options
+
+    def begin_reply(self, model: str) -> None:
+        """Prepare the context for writing the reply of a model; an empty name if none was asked."""
+        if not self._is_read:  # the writer repeats fields of the request
+            with suppress(DragomanError):
+                self.adapter.from_wire_request(self.request.fields, self.context)
+        if model:
+            self.context.model = model
+
+
+def refuse_losses(request: WireRequest) -> None:
+    """Raise InvalidRequestError if content would be lost."""
+    lost = [loss for loss in request.losses if loss.severity == "warning"]
+    if lost:
+        kinds = ", ".join(sorted({loss.kind.value for loss in lost}))
+        raise InvalidRequestError(
+            f"this model cannot take the whole request, which would lose: {kinds}; {lost[0].reason}"
+        )
+
+
+def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
+    """Return a tool that says who declared it: a session takes such tools as they are."""
+    return tool if tool.provider_raw is not None else tool.model_copy(update={"provider_raw": {"by": provider}})
+
+
+def _has_unsigned_thinking(message: Message) -> bool:
+    """Whether a message holds thinking without a signature, which every provider of the wire refuses."""
+    if message.role is not Role.ASSISTANT:
+        return False
+    return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)

@@ -5,8 +5,7 @@ import asyncio
 from starlette.types import Receive, Send
 
 from dragoman_gateway.turn.errors import encoded_headers, error_response
-from dragoman_gateway.turn.heads import reply_head
-from dragoman_gateway.turn.replies import Departure, Response
+from dragoman_gateway.turn.replies import Departure, Response, reply_head
 from dragoman_gateway.turn.turn import Turn
 
 _WATCH_AFTER = 0.05
@@ -43,28 +42,16 @@ async def ask_watched(turn: Turn, receive: Receive) -> Response | None:
 
 
 async def ask_whole(turn: Turn) -> Response:
-    """Return the whole reply of the first place that has one. Raises the error of the last one."""
+    """Return the whole reply of the first deployment that has one. Raises the error of the last one."""
     while True:
+        turn.forget_history()
         try:
-            response = await _ask(turn)
+            written = await turn.way.ask()
+            head = reply_head(turn.request, turn.way)
         except Exception as error:
             if not turn.go_on(error):
                 raise
         else:
             turn.succeed()
-            return response
-
-
-async def _ask(turn: Turn) -> Response:
-    if turn.through is not None:
-        turn.forget_history()
-        passed = await turn.through.send()
-        return Response(passed.status, [*reply_head(turn, ()), _JSON], passed.body)
-    message, asked = await turn.ask()
-    if turn.passes_reply and turn.relay.response is not None:
-        return Response(turn.relay.response.status, [*reply_head(turn, ()), _JSON], turn.relay.response.body)
-    turn.begin_reply()
-    written = turn.adapter.to_wire_response(message, turn.context)
-    losses = turn.request.record.losses = turn.losses(asked)
-    head = reply_head(turn, losses)
-    return Response(written.status, [*head, *encoded_headers(written, head)], written.body)
+            own = [_JSON] if turn.way.passes else encoded_headers(written, head)
+            return Response(written.status, [*head, *own], written.body)

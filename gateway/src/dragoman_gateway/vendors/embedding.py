@@ -1,18 +1,21 @@
 """Embeds the inputs of a client's request, under the limits, budgets, policy and store of its caller."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
-from dragoman import AsyncClient, Loss, Message, get_adapter
-from dragoman.answers import LossKind
+from dragoman import Adapter, Loss, Message, Role, get_adapter
+from dragoman.answers import Attempt, LossKind, drive_async
 from dragoman.blocks import ImageBlock, TextBlock
 from dragoman.embeddings import EmbeddingInput, Embeddings, PartialEmbeddings, Purpose, Truncate
 from dragoman.errors import DragomanError, InvalidRequestError
-from dragoman.messages import TokenUsage
-from dragoman.pricing import price_table
-from dragoman_gateway.keys.admission import MaxUse, Ticket
+from dragoman.limits import MaxUse
+from dragoman.limits.settlement import usage_of
+from dragoman.messages import MessageMetadata, TokenUsage, Usage
+from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
 from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.vendors.service import Call
 
 ENDPOINT = "embeddings"
@@ -34,75 +37,89 @@ class EmbeddingRequest:
 
 
 async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
-    """Return the vectors, from the first place of the model that makes them.
+    """Return the vectors, from the first deployment of the model that makes them.
 
     Raises RequestError for inputs that the model does not take, InvalidRequestError for a model that embeds nothing,
     and what `AsyncClient.embed` raises.
     """
-    means = await call.means_for(request.model, ENDPOINT)
-    places = list(means.places())
+    resources = await call.resources_for(request.model, ENDPOINT)
+    left = list(resources.in_order())
     while True:
-        place = places.pop(0)
-        call.record.model = place.model
+        deployment = left.pop(0)
+        call.record.model = deployment.model
         try:
-            embeddings = await _embed_at(call, place, means.client_for(place.client), request)
+            embeddings = await _embed_at(call, deployment, resources, request)
         except DragomanError as error:
-            means.report(place, error)
-            if not places or not means.may_ask_again(error):
+            resources.report(deployment, error)
+            if not left or not resources.may_ask_again(error):
                 raise
         else:
-            means.report(place, None)
+            resources.report(deployment, None)
             return embeddings
 
 
-async def _embed_at(call: Call, place: Deployment, client: AsyncClient, request: EmbeddingRequest) -> Embeddings:
-    provider = get_adapter(place.model).provider
-    if get_adapter(place.model).embeddings is None:
+async def _embed_at(
+    call: Call, deployment: Deployment, resources: RequestResources, request: EmbeddingRequest
+) -> Embeddings:
+    adapter = get_adapter(deployment.model)
+    if adapter.embeddings is None:
         raise InvalidRequestError(
             f"the model {request.model!r:.120} embeds nothing: name an embedding model", status=400
         )
-    known = provider in request.providers
-    ticket = await _admit(call, place.model, client, request)
-    try:
-        embeddings = await client.embed(
-            place.model,
-            request.inputs,
-            dimensions=request.dimensions,
-            purpose=request.purpose,
-            truncate=request.truncate,
-            extra=dict(request.native) if known else {},
-        )
-    except BaseException as error:
-        await _settle_partial(call, ticket, getattr(error, "embedded", None))
-        raise
-    if ticket is not None:
-        await ticket.settle(embeddings.usage)
+    known = adapter.provider in request.providers
+    client = resources.client_for(deployment.client)
+    embeddings: Embeddings | None = None
+
+    async def send() -> SendOutcome:
+        nonlocal embeddings
+        try:
+            embeddings = await client.embed(
+                deployment.model,
+                request.inputs,
+                dimensions=request.dimensions,
+                purpose=request.purpose,
+                truncate=request.truncate,
+                extra=dict(request.native) if known else {},
+                user_id=call.caller.user,
+                team_id=call.caller.team,
+            )
+        except DragomanError as error:
+            done: PartialEmbeddings | None = error.embedded
+            if done is None or not done.usage.total_tokens:
+                return Failed(error)
+            return Broken(error, _receipt(done.usage), seen=False)
+        return Replied(_receipt(embeddings.usage))
+
+    outcome = await drive_async(Attempt(resources.governors, partial(_measure, adapter, request)).run(_exchange(send)))
+    usage = usage_of(outcome)
+    if usage is not None:
+        call.record.usages = (*call.record.usages, usage)
+    if embeddings is None:
+        raise outcome.error  # type: ignore[union-attr]  # only what failed or broke has none
     unsent = () if known else tuple(request.native)
     lost = tuple(Loss(LossKind.OPTION, "", -1, f"{name}: {_REASON}", path=name) for name in unsent)
-    call.record.usages = (*call.record.usages, embeddings.usage)
     call.record.losses = (*call.record.losses, *embeddings.losses, *lost)
     return embeddings
 
 
-async def _admit(call: Call, model: str, client: AsyncClient, request: EmbeddingRequest) -> Ticket | None:
-    """Reserve what the request could use of the budgets and limits of a key, its user and its team."""
-    if call.caller.key_id is None:
-        return None
-
-    def find_use() -> MaxUse:
-        content = [each if isinstance(each, ImageBlock) else TextBlock(text=each) for each in request.inputs]
-        tokens = get_adapter(model).estimate_input_tokens([Message.user(content)], ())
-        return MaxUse(model, TokenUsage(input_tokens=tokens), 0)
-
-    prices = client.config.prices or price_table()
-    return await call.gateway.services.admission.admit(call.caller, find_use, prices)
+def _measure(adapter: Adapter, request: EmbeddingRequest) -> MaxUse:
+    content = [each if isinstance(each, ImageBlock) else TextBlock(text=each) for each in request.inputs]
+    tokens = adapter.estimate_input_tokens([Message.user(content)], ())
+    return MaxUse(str(adapter.model_id), TokenUsage(input_tokens=tokens))
 
 
-async def _settle_partial(call: Call, ticket: Ticket | None, done: PartialEmbeddings | None) -> None:
-    """Count and charge what the requests used that had ended before one failed."""
-    if done is not None and done.usage.total_tokens:
-        call.record.usages = (*call.record.usages, done.usage)
-        if ticket is not None:
-            await ticket.settle(done.usage)
-    elif ticket is not None:
-        ticket.release()
+def _exchange(send: Callable[[], Awaitable[SendOutcome]]) -> Callable[[Any, Any], Generator[Any, Any, SendOutcome]]:
+    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
+        outcome: SendOutcome = yield Perform(_refuse_sync, send)
+        return outcome
+
+    return exchange
+
+
+def _receipt(usage: Usage) -> Message:
+    """Return a message without content, for what counts its usage."""
+    return Message(role=Role.ASSISTANT, content=(), metadata=MessageMetadata(usage=usage))
+
+
+def _refuse_sync() -> NoReturn:
+    raise RuntimeError("the gateway asks in an event loop")

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.vendors.embedding import EmbeddingRequest, embed
+from dragoman_gateway.vendors.embedding import ENDPOINT, EmbeddingRequest, embed
 from dragoman_gateway.vendors.service import Call, Service
 from dragoman_gateway.wires import chat
 
@@ -19,7 +19,8 @@ _PROVIDERS = ("openai", "openai-chat", "azure-openai")
 
 def routes(gateway: Gateway) -> list[Route]:
     """Return the route of OpenAI's clients."""
-    return [Route("/v1/embeddings", Service(gateway, chat.WIRE, answer), methods=["POST"])]
+    service = Service(gateway, chat.WIRE, answer, endpoint=ENDPOINT)
+    return [Route("/v1/embeddings", service, methods=["POST"])]
 
 
 async def answer(call: Call) -> dict[str, Any]:

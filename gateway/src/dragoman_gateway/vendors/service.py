@@ -9,15 +9,15 @@ from pydantic_core import to_json
 from starlette.datastructures import QueryParams
 
 from dragoman_gateway.access import Caller
+from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.turn.body import parse_object
-from dragoman_gateway.turn.heads import losses_header, named
-from dragoman_gateway.turn.means import Means
-from dragoman_gateway.turn.replies import Departure, Response
+from dragoman_gateway.turn.body import parse_object, read_body
+from dragoman_gateway.turn.replies import Departure, Response, losses_header, named
+from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
 _JSON = (b"content-type", b"application/json")
@@ -37,11 +37,11 @@ class Call:
     fields: dict[str, Any] = field(repr=False)
     """The body; empty if the request has none."""
 
-    async def means_for(self, name: str, endpoint: str) -> Means:
+    async def resources_for(self, name: str, endpoint: str) -> RequestResources:
         """Return what to ask the model with. Raises NotFoundError, and PermissionDeniedError for a model or an endpoint
         that the caller may not use."""
         check_caller(self.caller, endpoint)
-        return await self.generation.means_for(name, self.caller)
+        return await self.generation.resources_for(name, self.caller)
 
 
 Answer = Callable[[Call], Awaitable[Any]]
@@ -51,12 +51,16 @@ class Service(Endpoint):
     """Checks the caller, reads the request, and sends what ``answer`` returns as JSON.
 
     ``any_type``: the content type of the request does not matter, because the vendor's own server reads none.
+    ``endpoint``: its name for a key's rights, if it asks a model.
     """
 
-    def __init__(self, gateway: Gateway, wire: Wire, answer: Answer, *, any_type: bool = False) -> None:
+    def __init__(
+        self, gateway: Gateway, wire: Wire, answer: Answer, *, any_type: bool = False, endpoint: str | None = None
+    ) -> None:
         super().__init__(gateway, wire)
         self._answer_call = answer
         self._any_type = any_type
+        self._endpoint = endpoint
 
     async def respond(self, exchange: Exchange) -> None:
         call = await self._read_call(exchange)
@@ -77,9 +81,15 @@ class Service(Endpoint):
     async def _read_call(self, exchange: Exchange) -> Call:
         caller, scope = await exchange.authenticate(), exchange.scope
         fields: dict[str, Any] = {}
+        if self._endpoint is not None:
+            check_caller(caller, self._endpoint)
+            await exchange.generation.access.check(caller, exchange.generation.prices)
         if scope["method"] == "POST":
-            body = await exchange.read_body()
-            fields = parse_object(body, {} if self._any_type else exchange.headers)
+            body = await read_body(exchange.receive, exchange.headers, exchange.generation.settings, exchange.share)
+            headers = {} if self._any_type else exchange.headers
+            fields = await exchange.share.work(len(body), lambda: parse_object(body, headers))
+            if caller.key_id is not None:
+                check_spelling(fields, self._wire.name)
         return Call(
             gateway=self._gateway,
             generation=exchange.generation,

@@ -13,4 +13,5 @@ WIRE = Wire(
     request_id_header=b"x-request-id",
     headers=HeaderRules.of("chat"),
     tokens=ClientTokens.of("chat"),
+    stores_state=True,
 )

@@ -35,11 +35,16 @@ class Wire:
     """The content type of a stream."""
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n")
     """What stands between two events of a stream."""
+    untyped_bodies: bool = False
+    """Whether clients leave out the content type, because the provider's own server reads none."""
     announces_tokens: bool = False
     """Whether the start of a stream has the tokens of the prompt, which most providers know at its end only."""
 
     signs_thinking: bool = False
     """Whether providers of the wire refuse thinking without a signature, as a stream that was cut leaves it."""
+
+    stores_state: bool = False
+    """Whether some state of other providers has no place in the wire's replies, so that the gateway keeps it."""
 
     server_state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Fields that go on from state at a provider of this wire, with the details of the refusal if another answers."""

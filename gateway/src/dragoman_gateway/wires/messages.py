@@ -12,6 +12,7 @@ WIRE = Wire(
     request_id_header=b"request-id",
     headers=HeaderRules.of("messages"),
     tokens=ClientTokens.of("messages"),
+    stores_state=True,
     error_types={413: "request_too_large"},
     announces_tokens=True,
     signs_thinking=True,

@@ -13,6 +13,8 @@ WIRE = Wire(
     media_type=b"application/x-ndjson",
     event_ends=(b"\n",),
     request_id_header=b"x-request-id",
+    untyped_bodies=True,
     headers=HeaderRules.of("ollama"),
     tokens=ClientTokens.of("ollama"),
+    stores_state=True,
 )

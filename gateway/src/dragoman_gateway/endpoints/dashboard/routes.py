@@ -1,7 +1,6 @@
 """The addresses of the page."""
 
 import asyncio
-import logging
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -10,14 +9,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dragoman.errors import DragomanError, PermissionDeniedError
+from dragoman.logs import get_logger
 from dragoman.store import SessionNotFoundError, Store, StoreError
 from dragoman.view import page as conversation_page
 from dragoman_gateway.endpoints.dashboard import render
 from dragoman_gateway.endpoints.dashboard.report import make_report
 from dragoman_gateway.endpoints.dashboard.sign_in import COOKIE, check_admin
+from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.generation import Gateway
 
-logger = logging.getLogger("dragoman.gateway")
+logger = get_logger("dragoman.gateway")
 
 PATH = "/gateway/"
 _MAX_FORM = 4096
@@ -98,6 +99,8 @@ async def _refuse(gateway: Gateway, request: Request) -> Response | None:
         await check_admin(gateway.current.access, request)
     except PermissionDeniedError as error:
         return _html(render.render_sign_in(refused=f"{str(error).capitalize()}."), 403)
+    except ClientError as error:
+        return _html(render.render_message(f"{str(error).capitalize()}."), error.status)
     except DragomanError as error:
         status = getattr(error, "status", None) or 401
         if status >= 500:  # keys cannot be checked

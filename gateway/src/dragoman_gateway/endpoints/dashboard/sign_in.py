@@ -2,23 +2,29 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 from ipaddress import ip_address
 
 from starlette.requests import Request
 
 from dragoman.errors import PermissionDeniedError
 from dragoman_gateway.access import Access, Caller, OpenAccess
+from dragoman_gateway.access.page_rules import PAGE_HEADERS
 from dragoman_gateway.keys.access import presented_secret
 from dragoman_gateway.settings import LOOPBACK
+from dragoman_gateway.turn.body import read_headers
 
 COOKIE = "dragoman_gateway_key"
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 async def check_admin(access: Access, request: Request) -> Caller:
-    """Return the caller of a request. Raises AuthenticationError without a valid key, and PermissionDeniedError."""
-    secret = _password(request) or presented_secret(request.headers) or request.cookies.get(COOKIE)
-    caller = await access.authenticate({"x-api-key": secret} if secret else {})
+    """Return the caller of a request. Raises AuthenticationError without a valid key, PermissionDeniedError, and
+    ClientError for two keys."""
+    sent = read_headers(request.scope)
+    secret = _password(sent) or presented_secret(sent) or request.cookies.get(COOKIE)
+    headers = {name: sent[name] for name in PAGE_HEADERS if name in sent}
+    caller = await access.authenticate({**headers, "x-api-key": secret} if secret else headers)
     if isinstance(access, OpenAccess) and caller.key_id is None:
         if not _is_local(request):
             raise PermissionDeniedError("without keys, this page is for this computer alone", status=403)
@@ -27,9 +33,9 @@ async def check_admin(access: Access, request: Request) -> Caller:
     return caller
 
 
-def _password(request: Request) -> str | None:
+def _password(headers: Mapping[str, str]) -> str | None:
     """Return the password of HTTP's basic authentication; the user name may be anything."""
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return None
     try:

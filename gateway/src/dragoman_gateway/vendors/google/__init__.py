@@ -9,6 +9,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Scope
 
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.vendors.embedding import ENDPOINT
 from dragoman_gateway.vendors.google import embeddings, models
 from dragoman_gateway.vendors.google.counts import GoogleCountEndpoint
 from dragoman_gateway.vendors.google.endpoint import GoogleEndpoint
@@ -37,8 +38,8 @@ def routes(gateway: Gateway) -> list[Route]:
         "generateContent": GoogleEndpoint(gateway, streamed=False),
         "streamGenerateContent": GoogleEndpoint(gateway, streamed=True),
         "countTokens": GoogleCountEndpoint(gateway, wire.WIRE),
-        "embedContent": service(embeddings.answer_one),
-        "batchEmbedContents": service(embeddings.answer_batch),
+        "embedContent": service(embeddings.answer_one, endpoint=ENDPOINT),
+        "batchEmbedContents": service(embeddings.answer_batch, endpoint=ENDPOINT),
     }
     found: list[Route] = []
     for prefix in _PREFIXES:

@@ -6,6 +6,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.vendors.embedding import ENDPOINT
 from dragoman_gateway.vendors.ollama import embeddings, models
 from dragoman_gateway.vendors.ollama.endpoint import OllamaEndpoint
 from dragoman_gateway.vendors.ollama.generate import GENERATE
@@ -21,8 +22,8 @@ def routes(gateway: Gateway) -> list[Route]:
     posts: dict[str, ASGIApp] = {
         "chat": OllamaEndpoint(gateway, wire.WIRE),
         "generate": OllamaEndpoint(gateway, GENERATE),
-        "embed": service(embeddings.answer),
-        "embeddings": service(embeddings.answer_one),
+        "embed": service(embeddings.answer, endpoint=ENDPOINT),
+        "embeddings": service(embeddings.answer_one, endpoint=ENDPOINT),
         "show": service(models.show),
     }
     gets = {"tags": models.list_models, "version": models.show_version, "ps": models.list_running}

@@ -1,0 +1,103 @@
+"""Which requests may come from a web page of another site: a gateway without keys answers none of them.
+
+A browser lets every page send requests to this computer. What tells such a request from a program's is what a page
+cannot choose: the name that the browser looked up, the site that it says the request is from, and the content type,
+which is one of a few unless the gateway was asked before.
+"""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from dragoman_gateway.errors import ContentTypeError, DeniedError
+
+PAGE_HEADERS = ("host", "origin", "sec-fetch-site")
+"""The headers that `PageRules.check` reads."""
+_OWN_NAMES = ("localhost", "*.localhost", "host.docker.internal", "host.containers.internal")
+"""Names that no page can give to another address: browsers resolve the first ones themselves, and container engines
+give the last ones to the computer that they run on."""
+_OWN_SITES = ("", "none", "same-origin")
+"""Values of Sec-Fetch-Site of requests that no other site has made: those of programs, and those of a user."""
+_SECTION = "in the table [gateway] of dragoman.toml"
+_OR_KEY = "or create a key with `dragoman gateway keys create`, which pages of other sites do not have"
+_SEND_JSON = "send the header content-type: application/json"
+
+
+class PageRules:
+    """``hosts`` are globs of the names under which the gateway is reached, besides those of this computer, and
+    ``origins`` globs of the origins whose pages may ask it."""
+
+    def __init__(self, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+        self._hosts = (*_OWN_NAMES, *(each.lower() for each in hosts))
+        self._origins = tuple(each.lower() for each in origins)
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Raise DeniedError for a request with headers that only a page of another site sends."""
+        host = headers.get("host", "").strip().lower()
+        if host and not self._is_own(host):
+            raise DeniedError(
+                f"this gateway has no keys, and is not known as {host!r:.120}, which another site may have made a name"
+                f" of this computer: add it to allowed_hosts {_SECTION}, {_OR_KEY}"
+            )
+        origin = headers.get("origin", "").strip().lower()
+        if origin and _matches(origin, self._origins):
+            return
+        site = headers.get("sec-fetch-site", "").strip().lower()
+        if (origin and not _is_origin_of(host, origin)) or site not in _OWN_SITES:
+            raise DeniedError(
+                f"this gateway has no keys, and answers no page of another site, here {origin or site!r:.120}: open its"
+                f" own address yourself, add the origin of the page to allowed_origins {_SECTION}, {_OR_KEY}"
+            )
+
+    def _is_own(self, host: str) -> bool:
+        """Whether no other site can have this host. An address is never looked up, so no site can have given it."""
+        name = _name_of(host)
+        return _is_address(name) or _matches(name, self._hosts) or _matches(host, self._hosts)
+
+
+def check_body_type(headers: Mapping[str, str], *, untyped: bool = False) -> None:
+    """Raise ContentTypeError if the request has a body that a page may send to any site. ``untyped``: whether clients
+    leave the content type out. They send a key, and a page that adds one has to ask before.
+    """
+    kind = headers.get("content-type", "")
+    if kind and not is_json(kind):
+        raise ContentTypeError(f"the content type {kind!r:.80} is not JSON: {_SEND_JSON}")
+    length = headers.get("content-length", "0")
+    if not kind and (length != "0" or "transfer-encoding" in headers):
+        sends_key = headers.get("authorization", "").lower().startswith("bearer ")  # browsers add other schemes
+        if not (untyped and sends_key):
+            raise ContentTypeError(f"the body has no content type: {_SEND_JSON}")
+
+
+def is_json(kind: str) -> bool:
+    """Whether a content type is that of JSON."""
+    essence = kind.partition(";")[0].strip().lower()
+    return essence == "application/json" or essence.endswith("+json")
+
+
+def _matches(text: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(text, glob) for glob in globs)
+
+
+def _name_of(host: str) -> str:
+    """Return a host without its port, and without the dot that may end a name."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_origin_of(host: str, origin: str) -> bool:
+    """Whether a page of that origin is the gateway's own."""
+    try:
+        return bool(host) and urlsplit(origin).netloc == host
+    except ValueError:
+        return False

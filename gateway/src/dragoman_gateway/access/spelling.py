@@ -1,0 +1,62 @@
+"""One spelling of each field: a reader that takes `Model` for `model`, as Go's does, finds what this gateway found."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from dragoman_gateway.access.wire_fields import wire_objects
+from dragoman_gateway.errors import ClientError
+
+_GOOGLE = "google"
+_CAPITAL = re.compile(r"(?<!^)[A-Z]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """``usual`` are the names of fields of which no two are spellings of one field, ``all`` those and the others that
+    clients write. ``fold`` returns the same text for all spellings of a field."""
+
+    usual: frozenset[str]
+    all: frozenset[str]
+    fold: Callable[[str], str]
+    by_fold: Mapping[str, str]
+
+
+def check_spelling(fields: dict[str, Any], wire: str) -> None:
+    """Raise ClientError for two spellings of one field in an object, and for a field that differs by case alone from
+    one of the wire. ``wire`` is the name of the client's. Letters outside of ASCII count as those that they fold to:
+    the sign for kelvin is a k.
+    """
+    names = _names(wire == _GOOGLE)
+    for each in wire_objects(fields):
+        if not each.keys() <= names.usual:
+            _check(each, names)
+
+
+def _check(fields: dict[str, Any], names: _Names) -> None:
+    seen: dict[str, str] = {}
+    for name in fields:
+        folded = names.fold(name)
+        if (other := seen.setdefault(folded, name)) != name:
+            raise ClientError(f"the fields {other!r:.80} and {name!r:.80} are one to some servers: send one of them")
+        if name not in names.all and (field := names.by_fold.get(folded)) is not None:
+            raise ClientError(f"the field {name!r:.80} is {field!r} to some servers: write it so")
+
+
+@cache
+def _names(of_google: bool) -> _Names:
+    """Return the names of Google's wire, or of all others: each has some that servers of another one know too."""
+    table = tomllib.loads(files("dragoman_gateway.wires").joinpath("field_names.toml").read_text("utf-8"))
+    found = {name for wire, names in table.items() if (wire == _GOOGLE) is of_google for name in names.split()}
+    fold = _fold_google if of_google else str.casefold
+    both = {_CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", name) for name in found} if of_google else found
+    return _Names(frozenset(found), frozenset(found | both), fold, {fold(name): name for name in sorted(found)})
+
+
+def _fold_google(name: str) -> str:
+    """Return the same for a name in camelCase and in snake_case: Google reads both."""
+    return name.replace("_", "").casefold()

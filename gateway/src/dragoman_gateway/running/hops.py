@@ -1,0 +1,36 @@
+"""Marks of the gateways that a request has passed: one that comes back to a gateway would go on without end."""
+
+import itertools
+import os
+import re
+from collections.abc import Mapping
+
+from dragoman.transport import TASK_HEADERS
+from dragoman_gateway.errors import LoopError
+
+HEADER = "x-dragoman-hops"
+_MOST = 16
+_MARK = re.compile(r"[\w.-]{1,64}", re.ASCII)
+VARIABLE = "DRAGOMAN_GATEWAY_MARK"
+"""The mark of all workers of one `dragoman serve`."""
+_numbers = itertools.count()
+_random = os.urandom(8).hex()
+
+
+def share_mark() -> None:
+    """Let the first gateway of each process that this one starts have the same mark: they are one gateway."""
+    os.environ[VARIABLE] = os.urandom(8).hex()
+
+
+def new_mark() -> str:
+    """Return the mark of one more gateway of this process."""
+    return f"{os.environ.get(VARIABLE, _random)}.{next(_numbers)}"
+
+
+def mark_hop(headers: Mapping[str, str], mark: str) -> None:
+    """Let all requests of this task carry the marks of the gateways so far. Raises LoopError if this one is among them,
+    or if they are too many."""
+    passed = [each.strip() for each in headers[HEADER].split(",")] if HEADER in headers else []
+    if mark in passed or len(passed) >= _MOST or not all(map(_MARK.fullmatch, passed)):
+        raise LoopError
+    TASK_HEADERS.set({HEADER: ", ".join((*passed, mark))})

@@ -1,0 +1,138 @@
+"""What each caller has under way in this process: one key or address leaves room for the others."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from starlette.types import Scope
+
+from dragoman.errors import LimitReachedError
+from dragoman_gateway.access import Caller
+from dragoman_gateway.errors import UnavailableError
+from dragoman_gateway.settings import GatewaySettings
+
+Result = TypeVar("Result")
+
+_LARGE = 256 * 1024
+"""Bytes of a body. Work on a smaller one takes less time than two changes of the thread are worth."""
+_SMALL = 16 * 1024
+"""Bytes of a body that are not counted, and that no work is delayed for: the number of requests bounds them."""
+_THREADS = 2
+_REST = 3
+"""How many times as long as its work a caller waits for the next one while others ask."""
+_AGAIN = 1
+"""Seconds until there may be room. When a request ends is not known."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """What requests hold: of one caller, or of all."""
+
+    requests: int = 0
+    bytes: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a thread works on a body."""
+
+
+class Shares:
+    """Counts requests and the bytes of their bodies, and works on large bodies beside the event loop: one of each
+    caller at a time."""
+
+    def __init__(self) -> None:
+        self._all = _Held()
+        self._callers: dict[str, _Held] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway-body")
+
+    def enter(self, caller: str, settings: GatewaySettings) -> "Share":
+        """Begin a request of a caller. Raises UnavailableError if the process has no room, and LimitReachedError if the
+        caller has no more of it."""
+        held = self._callers.get(caller) or _Held()
+        if self._all.requests >= settings.max_requests:
+            raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=_AGAIN)
+        if held.requests >= max(1, int(settings.max_requests * settings.share)):
+            raise _refuse_share(f"as many requests under way as it may ({held.requests}): ask again when one has ended")
+        self._callers[caller] = held
+        self._all.requests += 1
+        held.requests += 1
+        return Share(self, caller, held, settings)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Share:
+    """What one request holds, until `close`."""
+
+    __slots__ = ("_caller", "_held", "_left", "_shares", "_size", "settings")
+
+    def __init__(self, shares: Shares, caller: str, held: _Held, settings: GatewaySettings) -> None:
+        self._shares = shares
+        self._caller = caller
+        self._held = held
+        self.settings = settings
+        self._size = 0
+        self._left = False
+
+    def hold(self, size: int) -> None:
+        """Count the bytes of the body: so many in all. Raises as `Shares.enter` does."""
+        size, settings = max(0, size - _SMALL), self.settings
+        if (more := size - self._size) > 0:
+            if self._shares._all.bytes + more > settings.max_bodies:
+                raise UnavailableError("the gateway holds as many bodies as it may: ask again", retry_after=_AGAIN)
+            if self._held.bytes and self._held.bytes + more > settings.max_bodies * settings.share:
+                raise _refuse_share(
+                    f"bodies of {self._held.bytes} bytes under way, and no room for this one: ask again later"
+                )
+        self._add(more)
+
+    def release(self) -> None:
+        """Count the body no longer: it is not held any more."""
+        self._add(-self._size)
+
+    async def work(self, size: int, function: Callable[[], Result]) -> Result:
+        """Return what a function makes of a body of that size, in another thread if it is large. While others ask,
+        the work for one caller takes a quarter of the time at most: parsers let no other thread run."""
+        if size <= _SMALL:
+            return function()
+        loop, turn = asyncio.get_running_loop(), self._held.turn
+        await turn.acquire()
+        began = loop.time()
+        try:
+            if size <= _LARGE:
+                return function()
+            return await loop.run_in_executor(self._shares._threads, copy_context().run, function)
+        finally:
+            if self._shares._all.requests > self._held.requests:
+                loop.call_later(_REST * (loop.time() - began), turn.release)
+            else:
+                turn.release()
+
+    def close(self) -> None:
+        """End the request."""
+        if self._left:
+            return
+        self._left = True
+        self.release()
+        self._shares._all.requests -= 1
+        self._held.requests -= 1
+        if not self._held.requests:
+            self._shares._callers.pop(self._caller, None)
+
+    def _add(self, size: int) -> None:
+        self._size += size
+        self._held.bytes += size
+        self._shares._all.bytes += size
+
+
+def name_holder(caller: Caller, scope: Scope) -> str:
+    """Return under which name a caller's requests are counted: that of its key, else its address."""
+    if name := caller.key_id or caller.user or caller.team:
+        return name
+    return str((scope.get("client") or ("",))[0])
+
+
+def _refuse_share(reason: str) -> LimitReachedError:
+    return LimitReachedError(f"this key or address has {reason}", status=429, retry_after=_AGAIN)

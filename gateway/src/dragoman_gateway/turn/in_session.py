@@ -1,0 +1,243 @@
+"""A session asks: under a client's policy, budgets, limits and store, and with all that only a session does."""
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+from dragoman import (
+    Adapter,
+    AdapterOptions,
+    AsyncClient,
+    AsyncReplyStream,
+    AsyncSession,
+    Loss,
+    Message,
+    ToolDefinition,
+    Usage,
+    WireResponse,
+)
+from dragoman.answers import Relay
+from dragoman.blocks import TextBlock
+from dragoman.errors import InvalidRequestError, TurnLimitError
+from dragoman.events import MessageComplete, ToolUseStart
+from dragoman.limits import MeasureUse, max_use
+from dragoman.policy import Hook, PolicyDeniedError
+from dragoman.pricing import price_table
+from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
+from dragoman_gateway.errors import ModelDeniedError
+from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.turn.request import ReadRequest, refuse_losses
+from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
+from dragoman_gateway.turn.way import Way
+
+
+class InSession(Way):
+    """The tools are the client's, so their calls go to it. If the provider of the model has the wire of the client, the
+    bytes of the request and of the reply go through all the same.
+    """
+
+    def __init__(
+        self,
+        read: ReadRequest,
+        deployment: Deployment,
+        client: AsyncClient,
+        *,
+        path: str | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """``path`` is the address at a provider of the client's wire, if it is not the usual one."""
+        super().__init__(read, deployment, client)
+        request, resources, config = read.request, read.resources, client.config
+        counts = bool(resources.governors or config.budgets or config.limits is not None)
+        self.hides_usage = counts and request.wire.asks_for_usage and lacks_usage(request.fields)
+        policy = config.policy
+        self._judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
+        """Whether a policy judges calls: the client gets none before that."""
+        self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
+        self._path = path
+        self._reply_headers: Mapping[str, str] = {}
+        self._relays = False
+        """Whether the last attempt went to a provider of the client's wire."""
+        self._asked_losses: tuple[Loss, ...] = ()
+        self._complete = False
+        self._stream: AsyncReplyStream[str] | None = None
+        read.context.prices = config.prices or price_table()
+        self._session: AsyncSession = client.session(
+            deployment.model,
+            messages=read.history,
+            tools=read.tools,
+            options=read.options,
+            tool_ids=read.context.tool_ids,
+            session_id=session_id,
+            max_rounds=1,
+            middleware=(self._follow,),
+            governors=resources.governors,
+            user_id=request.caller.user,
+            team_id=request.caller.team,
+        )
+
+    @property
+    def measure(self) -> MeasureUse:
+        return partial(max_use, self._target, *self._read.measured())
+
+    async def ask(self) -> WireResponse:
+        try:
+            reply = await self._session.ask(self._read.prompt)
+        except TurnLimitError:  # the provider pauses, and the client goes on
+            self._reply = self._session.messages[-1]
+        else:
+            self._reply, self._asked_losses = reply.message, reply.losses
+        if self.passes and self._relay.response is not None:
+            return self._relay.response
+        return self._write_whole(self._reply)
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        begun = passes = False
+        held: list[Any] = []  # calls, until the policy has judged them
+        self._stream = self._session.stream(self._read.prompt)
+        try:
+            async with self._stream as stream:
+                async for events in stream.batches():
+                    if not events:
+                        continue
+                    if not begun:
+                        begun, passes = True, self.passes
+                    ends = isinstance(events[-1], MessageComplete)
+                    if passes:
+                        self._complete = ends
+                        yield self._relay.take()
+                    elif self._judges_calls and (held or any(isinstance(event, ToolUseStart) for event in events)):
+                        held += events
+                        yield b""
+                    else:
+                        self._complete = ends
+                        encode = self._encoder.feed
+                        yield encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
+                    if ends:
+                        break
+                if held and ends:
+                    await _end_turn(stream)
+        except Exception:
+            if passes and (rest := self._relay.take()):  # the provider's own bytes may say the error
+                yield rest
+            raise
+        if held:
+            self._complete = True
+            yield b"".join(map(self._encoder.feed, held))
+
+    @property
+    def complete(self) -> bool:
+        return self._complete
+
+    @property
+    def passes(self) -> bool:
+        changes = self._changes_replies or self._judges_calls or self._read.request.rewrites_reply
+        return self._is_relayed and not changes
+
+    @property
+    def usages(self) -> Sequence[Usage]:
+        last = self._session.messages[-1:]
+        return [each.usage for each in (*last, *self._session.attempts) if each.usage is not None]
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        return self._reply_headers if self._is_relayed else None
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        asked = self._asked_losses if self._stream is None else self._stream.losses
+        return (*self._read.context.losses, *asked)
+
+    def forget(self) -> None:
+        for name in ("_session", "_stream", "_relay"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def _relay(self) -> Relay:
+        """Passes the bytes on."""
+        read = self._read
+        check = refuse_losses if read.resources.strict else None
+        return Relay(self._body_for, read.messages, read.read_options, path=self._path, check=check)
+
+    @property
+    def _is_relayed(self) -> bool:
+        """Whether the last attempt sent the client's bytes."""
+        return self._relays and self._relay.relayed
+
+    def _body_for(self, adapter: Adapter) -> bytes | None:
+        request = self._read.request
+        if adapter.provider != request.wire.provider or not self._read.may_pass:
+            return None
+        body = request.body_for(adapter)
+        return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
+
+    def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:
+        return intercept(turn, self._handle)
+
+    def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
+        if isinstance(effect, RunTools):
+            return (yield from self._judge_calls(effect))
+        if not isinstance(effect, Send):
+            return (yield effect)
+        adapter, may_ask = effect.adapter, self._read.resources.may_ask
+        if may_ask is not None and not may_ask(str(adapter.model_id)):
+            return Failed(ModelDeniedError(str(adapter.model_id)))
+        self._note_asked(adapter)
+        try:
+            adapter, messages, options = self._adapt(adapter, effect.messages, effect.tools, effect.options)
+        except InvalidRequestError as error:
+            return Failed(error)
+        observers = (*effect.observers, self._note_headers)
+        return (
+            yield replace(
+                effect, adapter=adapter, messages=messages, options=options, observers=observers, joins_text=True
+            )
+        )
+
+    def _adapt(
+        self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[Adapter, Sequence[Message], AdapterOptions]:
+        """Return what is sent, and what writes it. Raises InvalidRequestError."""
+        read = self._read
+        self._relays = adapter.provider == read.request.wire.provider
+        if not self._relays:
+            prices = read.context.prices or price_table()
+            messages, _, options = read.for_other_wire((messages, tools, options), adapter, prices)
+        if self._relays or read.resources.strict:
+            adapter = self._relay.adapter(adapter, tools)
+        if (schema := read.read_options.output_schema) is not None:
+            options = replace(options, output_schema=schema)
+        return adapter, messages, options
+
+    def _judge_calls(self, effect: RunTools) -> Generator[Any, Any, Any]:
+        """Let the policy judge the calls. The client runs them, so the only results are refusals.
+
+        Raises PolicyDeniedError for the first call that is refused: a client that gets some calls would run them.
+        """
+        if self._judges_calls:
+            for run in (yield effect):
+                texts = (part for result in run.message.tool_results for part in result.content)
+                reason = " ".join(part.text for part in texts if isinstance(part, TextBlock))
+                raise PolicyDeniedError(Hook.TOOL_PRE_INVOKE, "the policy", "call", f"{run.call.name}: {reason}")
+        return ()
+
+    def _note_headers(self, headers: Mapping[str, str]) -> Perform:
+        self._reply_headers = headers
+        return _NOTHING
+
+
+async def _end_turn(stream: AsyncReplyStream[str]) -> None:
+    """Go on to the end of the turn, where the policy judges the calls. Raises PolicyDeniedError."""
+    try:
+        async for _ in stream.batches():
+            pass
+    except TurnLimitError:  # the client answers the calls
+        return
+
+
+async def _do_nothing() -> None:
+    """Wait for nothing."""
+
+
+_NOTHING = Perform(lambda: None, _do_nothing)
