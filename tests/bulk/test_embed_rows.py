@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from dragoman import Budget, Client, WireResponse
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
-from dragoman.embeddings.governance import Sender
 from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError, RequestError
+from dragoman.runtime.governance import Governance
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
 
@@ -101,7 +101,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     """Twelve parts take the memory of two: a vector is in memory with its part alone."""
     size, length = 50, 256
     reply = WireResponse(200, json.dumps({"embeddings": {"float": [[0.5] * length] * size}}).encode())
-    monkeypatch.setattr(Sender, "_send", lambda *_: reply)
+    monkeypatch.setattr(Governance, "_send", lambda *_: reply)
     monkeypatch.setattr("dragoman.bulk.vector_file.PART_ROWS", size)
     peaks = []
     for number, parts in enumerate((2, 2, 12)):  # the first one loads modules

@@ -15,8 +15,8 @@ from dragoman.bulk.rows import open_source
 from tests.bulk.provider import HAIKU, SONNET, Provider
 
 
-def run(rows: Any, output: Path, model: Any = HAIKU, **settings: Any) -> None:
-    bulk(rows, model, output=output, providers=Provider().settings, **settings).close()
+def run(rows: Any, output: Path, model: Any = HAIKU, provider: Provider | None = None, **settings: Any) -> None:
+    bulk(rows, model, output=output, providers=(provider or Provider()).settings, **settings).close()
 
 
 def test_json_lines_keep_their_values(tmp_path: Path) -> None:
@@ -33,6 +33,32 @@ def test_json_lines_keep_their_values(tmp_path: Path) -> None:
     for row, out in zip([*rows, {"prompt": "three 3"}], found, strict=True):
         assert out.pop("seconds") >= 0
         assert out == row | added_columns | {"answer": f"re: {row['prompt']}"}
+
+
+FORMULAS = (
+    "=HYPERLINK(\"https://a.example\")", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1,2)", "\t=1", "\r=1", "\n=1", "\uff1d1+1",
+    "'=1", "''-x", "=",
+)  # fmt: skip
+"""Texts that a spreadsheet runs, and those that look as if they were escaped already."""
+PLAIN = ("", "Bern", "-5", "+1.5e-3", "a=b", "'", "'quoted'", " =1", "2026-11-01", '{"a":1}')
+
+
+def test_a_cell_of_a_csv_file_is_never_a_formula(tmp_path: Path) -> None:
+    """Neither an answer nor a column of the rows: an apostrophe is before them. A text that is a number stays one, and
+    rows read the file again as it was meant."""
+    texts = [*FORMULAS, *PLAIN]
+    (tmp_path / "in.jsonl").write_text(
+        "".join(json.dumps({"prompt": text or "-", "=column": text, "n": -1}) + "\n" for text in texts)
+    )
+    run(tmp_path / "in.jsonl", tmp_path / "out.csv", provider=Provider(lambda prompt, _: prompt))
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    assert [row["'=column"] for row in found] == [*("'" + text for text in FORMULAS), *PLAIN]
+    assert [row["answer"] for row in found][: len(FORMULAS)] == ["'" + text for text in FORMULAS]
+    assert {row["n"] for row in found} == {"-1"}
+    again = list(open_source(tmp_path / "out.csv"))
+    assert [row["=column"] for row in again] == texts
+    assert [row["answer"] for row in again] == [text or "-" for text in texts]
 
 
 def test_csv_keeps_its_columns(tmp_path: Path) -> None:

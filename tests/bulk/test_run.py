@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dragoman import Budget, Client
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
@@ -19,6 +21,7 @@ from dragoman.bulk.run import RunConfig
 from dragoman.bulk.state.manifest import Manifest
 from dragoman.bulk.state.records import Claim
 from dragoman.limits import Limit, Limits
+from dragoman.transport import RetryPolicy
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
 
 PRICE = Decimal("0.0015")
@@ -159,6 +162,21 @@ def test_transient_failures_are_retried() -> None:
     assert [row["answer"] for row in answer_rows(report)] == ["fine"] * 4
     assert (report.lost.network, report.lost.killed) == (1, 0)
     assert report.lost.usd is not None
+
+
+def test_a_refused_connection_cost_nothing() -> None:
+    """Nothing was sent, so nothing may have been billed, and no limit counts it."""
+    limits = Limits([Limit(requests=6, seconds=86_400, burst=1)], max_wait=0)
+    with socket.socket() as silent:  # bound, so that no other program listens there meanwhile
+        silent.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        retry = RetryPolicy(max_retries=2, initial_wait=0.001, max_wait=0.002)
+        refused = {"anthropic": {"api_key": "none", "base_url": address, "retry": retry}}
+        with bulk(prompts(2), HAIKU, providers=refused, limits=limits) as report:
+            assert [row["error"] is None for row in report] == [False, False]
+    assert (report.lost.network, report.lost.usd, report.models[0].cost_usd) == (0, None, None)
+    for _ in range(6):
+        limits.reserve(HAIKU)
 
 
 def test_a_lasting_failure_is_an_error_of_its_row() -> None:
@@ -354,6 +372,51 @@ def test_a_cancelled_run_waits_for_requests_in_flight(tmp_path: Path) -> None:
     report = run(provider, prompts(80), tmp_path / "m")
     assert provider.requests == 80
     assert report.lost.killed == 0
+
+
+def test_a_run_that_is_cancelled_twice_does_not_wait(tmp_path: Path) -> None:
+    """Its rows in flight are counted as killed, and the same call sends them."""
+
+    class Waiting(Provider):
+        async def _handle(self, request: httpx.Request) -> httpx.Response:
+            arrived.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    arrived: asyncio.Event
+
+    async def cancel() -> None:
+        nonlocal arrived
+        arrived = asyncio.Event()
+        settings: dict[str, Any] = {"manifest": tmp_path / "m", "providers": Waiting().settings}
+        task = asyncio.create_task(bulk_async(prompts(1), HAIKU, **settings))
+        await arrived.wait()
+        task.cancel()
+        assert await asyncio.wait([task], timeout=0.05) == (set(), {task})
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    report = run(Provider(), prompts(1), tmp_path / "m")
+    assert (report.finished, report.lost.killed) == (True, 1)
+
+
+def test_a_limit_that_is_reached_is_waited_out() -> None:
+    """This also holds if the limits do not wait themselves: nothing was sent, so it is not an attempt."""
+    provider = Provider()
+    limits = Limits(Limit(requests=1, seconds=0.02, burst=1), max_wait=0)
+    report = run(provider, prompts(3), limits=limits)
+    assert (report.errors, provider.requests) == (0, 3)
+
+
+def test_a_budget_of_a_user_needs_the_user(tmp_path: Path) -> None:
+    """The run is refused before anything is sent or written."""
+    provider, client = Provider(), Client(budgets=[Budget(usd=1, per="user")])
+    with pytest.raises(ConfigurationError, match="user_id"):
+        run(provider, prompts(1), tmp_path / "m", client=client)
+    assert (provider.requests, (tmp_path / "m").exists()) == (0, False)
+    assert run(provider, prompts(1), tmp_path / "m", client=client, user_id="ada").finished
 
 
 def test_a_surplus_of_rows_in_flight_is_never_asked() -> None:

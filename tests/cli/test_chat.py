@@ -169,3 +169,27 @@ def test_answers_obey_a_schema(provider: ScriptedProvider, tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     assert "not valid, and asked again: $: the answer is not one JSON value" in done.output
     assert len(provider.bodies) == 2
+
+
+class TestMentions:
+    """Who types into a chat may choose the model of a message. The prompt of a command may come from elsewhere."""
+
+    CONFIGURATION = f'default_model = "{MODEL}"\nlog = false\n[aliases]\nsmall = "anthropic:claude-haiku-4-5"\n'
+
+    @pytest.fixture(autouse=True)
+    def _configured(self, provider: ScriptedProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "dragoman.toml").write_text(self.CONFIGURATION, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        provider.replies = [handwritten_anthropic("Good day.")] * 2
+
+    def test_a_mention_chooses_the_model_of_one_message(self, provider: ScriptedProvider) -> None:
+        done = chat(typed="@small Hi\n@anna Hi\nHi\n/quit\n")
+        assert done.exit_code == 0, done.output
+        assert "begin with a backslash" in done.output
+        assert [body["model"] for body in provider.bodies] == ["claude-haiku-4-5", "claude-opus-5-5"]
+
+    def test_the_prompt_of_a_command_is_text(self, provider: ScriptedProvider) -> None:
+        done = CliRunner().invoke(app, ["ask", "@small Hi"])
+        assert done.exit_code == 0, done.output
+        assert provider.bodies[0]["model"] == "claude-opus-5-5"
+        assert "@small Hi" in json.dumps(provider.bodies[0]["messages"])

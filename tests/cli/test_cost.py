@@ -114,13 +114,13 @@ def test_messages_are_read_one_per_line(tmp_path: Path) -> None:
 
 
 def test_a_reply_without_a_count_is_unknown(tmp_path: Path) -> None:
-    """A provider sent it, so it is counted; its cost is unknown."""
+    """A provider sent it, so it is counted; its tokens and its cost are unknown, and not 0."""
     path = tmp_path / "log.jsonl"
     silent = Message.assistant("Hi", metadata=MessageMetadata(provider="openai"))
     path.write_bytes(write_message(silent))
     assert report(path)["total"] | {"statuses": 0} == {
-        "replies": 1, "prompt_tokens": 0, "output_tokens": 0, "cost_usd": None, "cost_status": "unpriced",
-        "statuses": 0, "unpriced": {},
+        "replies": 1, "prompt_tokens": None, "output_tokens": None, "uncounted_replies": 1, "cost_usd": None,
+        "cost_status": "unpriced", "statuses": 0, "unpriced": {},
     }  # fmt: skip
 
 

@@ -107,6 +107,26 @@ def test_keys_that_others_can_read_are_a_problem(monkeypatch: pytest.MonkeyPatch
     assert "run chmod 600" in done.output
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_databases_that_others_can_read_are_named(user_folder: Path, bare_environment: Path) -> None:
+    """With the command that corrects it; they keep their rights, and a folder may protect them."""
+    with Store():
+        pass
+    (kept,) = user_folder.rglob("sessions.db")
+    folder, shared = kept.parent, bare_environment / "a gateway.db"
+    shared.touch(0o640)
+    (bare_environment / "dragoman.toml").write_text(f"[gateway]\ndatabase = 'sqlite:///{shared}'\n")
+    bare_environment.chmod(0o755)
+    kept.chmod(0o644)
+    done = doctor("--no-connect")
+    assert f"note     databases      others can read {shared}" in done.output
+    assert f"to do: chmod 600 '{shared}'" in done.output
+    assert f"others can read {kept}" not in done.output
+    folder.chmod(0o755)
+    assert f"to do: chmod 600 {kept}" in doctor("--no-connect").output
+    assert kept.stat().st_mode & 0o777 == 0o644
+
+
 def test_it_connects_only_if_it_is_let(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal it does not ask, and connects to nothing. No key is sent."""
     seen: list[str] = []

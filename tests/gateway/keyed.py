@@ -12,7 +12,7 @@ from typing import Any
 import anthropic
 import httpx
 import openai
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.testing.faults.server import FaultyServer
@@ -89,6 +89,11 @@ class Keyed:
             if not open_ or time.monotonic() > deadline:
                 return found
             time.sleep(0.02)
+
+    def spend(self, scope: str, tokens: int) -> None:
+        """Store spend that no request has made."""
+        row = {"scope": scope, "day": 1, "usd": Decimal(0), "tokens": tokens, "requests": 1}
+        self._database.run(lambda connection: connection.execute(insert(spend).values(**row)))
 
     def sent(self, number: int = -1) -> str:
         """Return the body of a request to the model."""

@@ -129,7 +129,7 @@ def _exposed() -> dict[str, set[str]]:
     record.usages = [Usage(input_tokens=1), Usage(input_tokens=1, cost_usd="1", cost_status="priced")]
     metrics.count(record)
     found: dict[str, set[str]] = {}
-    for line in metrics.page(0, {"spend": 1}, {"database": True}).decode().splitlines():
+    for line in metrics.page(0, {"spend": 1}, {"database": True}, 0).decode().splitlines():
         if line.startswith("dragoman_"):
             name = re.match(r"\w+", line)
             assert name is not None

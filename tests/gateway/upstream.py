@@ -29,11 +29,16 @@ PATIENCE = 120.0
 
 @contextmanager
 def gateway_before(
-    script: ServerScript | ServerAnswer, *, client: dict[str, Any] | None = None, **settings: Any
+    script: ServerScript | ServerAnswer,
+    *,
+    client: dict[str, Any] | None = None,
+    provider: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Iterator[tuple[str, FaultyServer]]:
-    """Yield the address of a gateway, and the server behind it. Requests are not retried."""
+    """Yield the address of a gateway, and the server behind it. Requests are not retried, unless ``provider``, the
+    settings of all providers, says so."""
     with FaultyServer(script) as server:
-        base = {"api_key": KEY, "retry": RetryPolicy(max_retries=0)}
+        base = {"api_key": KEY, "retry": RetryPolicy(max_retries=0), **(provider or {})}
         providers = {
             "anthropic": {**base, "base_url": server.url},
             "openai": {**base, "base_url": f"{server.url}/v1"},

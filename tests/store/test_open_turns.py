@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, MessageStatus
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.store import ConflictError, Store, UnreadableError
 from tests.store.load import integrity
@@ -60,6 +60,20 @@ def test_a_turn_comes_back(store: Store) -> None:
     store.append("sess_1", turn.messages[2:], expected_version=None, step=TurnStep(number=number, state="failed"))
     assert (store.load("sess_1").turn, store.unfinished(), store.unanswered()) == (None, (), ())
     assert rows(store, "SELECT status, result_json FROM tool_calls") == [("succeeded", None)]
+
+
+def test_a_call_of_a_broken_reply_has_no_result(store: Store) -> None:
+    """It never runs and nothing answers it, so the open turn that it belongs to comes back without its result."""
+    number = begin(store)
+    turn = tool_turn()
+    question, reply = turn.messages[:2]
+    metadata = reply.metadata.model_copy(update={"status": MessageStatus.CANCELLED})
+    broken = (question, reply.model_copy(update={"metadata": metadata}))
+    step = TurnStep(number=number)
+    store.append("sess_1", broken, expected_version=1, tool_ids=turn.tool_ids, step=step)
+    found = store.load("sess_1").turn
+    assert found is not None
+    assert found.calls == {turn.call: CallProgress(started=False, side_effects=None)}
 
 
 def test_a_turn_that_is_gone_is_a_conflict(store: Store) -> None:

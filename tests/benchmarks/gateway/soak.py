@@ -47,7 +47,8 @@ async def _soak(target: Target, seconds: float) -> tuple[list[tuple[float, int]]
     async def misbehave() -> None:
         """Send what is refused, a large body, and leave in the middle of streams."""
         large = json.dumps({"model": "nobody", "messages": ["x" * 500_000]}).encode()
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: "
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        head += b"content-length: "
         while time.monotonic() < stop:
             connection = Connection(target.port)
             await connection.send(head + str(len(large)).encode() + b"\r\n\r\n" + large)

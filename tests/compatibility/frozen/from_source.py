@@ -16,6 +16,7 @@ _OWN_VARIABLE = re.compile(r"DRAGOMAN_[A-Z0-9_]+")
 _OWN_WORD = re.compile(r"dragoman[_-][a-z0-9_-]+")
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 _READS = ("get", "setdefault", "pop")
+_LOGGERS = ("getLogger", "get_logger")
 _LOGS = ("log", "debug", "info", "warning", "error", "exception", "critical")
 
 
@@ -51,7 +52,7 @@ def _calls() -> Iterator[tuple[str, ast.Call]]:
 
 
 def loggers() -> Iterator[str]:
-    return (text for name, call in _calls() if name == "getLogger" for text in _texts(*call.args))
+    return (text for name, call in _calls() if name in _LOGGERS for text in _texts(*call.args))
 
 
 def log_fields() -> Iterator[str]:

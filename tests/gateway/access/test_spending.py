@@ -138,6 +138,50 @@ def test_a_model_without_a_price_is_refused_under_a_budget(start: Start) -> None
     assert ask(setup, "chat", setup.secrets[0], model="free").status_code == 200
 
 
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("behind", PATHS)
+def test_a_request_without_a_maximum_fits_under_a_small_budget(start: Start, wire: str, behind: str) -> None:
+    """A stated default is reserved, on the own wire and on another, and nothing in the request changes."""
+    setup = start(answer(behind), behind)
+    body = question(wire, "house")
+    assert not any("max" in name for name in body)
+    asked = []
+    for allowance in ((), ("50",)):  # 4,096 tokens of output are $40.96; the model can write more than 100,000
+        _, secret = setup.create_key(*allowance)
+        assert setup.bare.post(PATHS[wire], json=body, headers={"x-api-key": secret}).status_code == 200
+        asked.append(json.loads(setup.server.requests[-1].body))
+    assert asked[0] == asked[1]
+    _, small = setup.create_key("30")
+    assert setup.bare.post(PATHS[wire], json=body, headers={"x-api-key": small}).status_code in (402, 429)
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_a_budget_that_is_only_reserved_is_429_and_a_spent_one_is_final(start: Start, wire: str) -> None:
+    """Of twenty requests at once some find no room. They come back after `retry-after`, and all are answered."""
+    setup = start(answer(wire), wire)
+    key_id, secret = setup.create_key("12")  # a reply costs 29 cents, and reserves some dollars
+
+    def until_answered(_: int) -> list[int]:
+        statuses = []
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            reply = ask(setup, wire, secret, **{"max_output_tokens" if wire == "responses" else "max_tokens": 300})
+            statuses.append(reply.status_code)
+            if reply.status_code == 200:
+                break
+            assert "x-should-retry" not in reply.headers, reply.text
+            assert reply.headers["retry-after"] == "1"
+            assert "insufficient_quota" not in reply.text
+            time.sleep(0.05)
+        return statuses
+
+    with ThreadPoolExecutor(20) as pool:
+        statuses = list(pool.map(until_answered, range(20)))
+    assert [each[-1] for each in statuses] == [200] * 20
+    assert {status for each in statuses for status in each[:-1]} == {429}
+    assert setup.spent(f"key:{key_id}").tokens == 20 * USED[wire, False]
+
+
 def read_stream(setup: Keyed, wire: str, secret: str, received: list[bytes], **more: Any) -> None:
     body = question(wire, "house", stream=True, **more)
     with setup.bare.stream("POST", PATHS[wire], json=body, headers={"x-api-key": secret}) as reply:
@@ -226,6 +270,7 @@ def test_spend_is_shown_as_refusals_count_it(start: Start) -> None:
     assert set(shown) == {f"key:{key_id}", "user:ann"}
     (budget,) = shown[f"key:{key_id}"]["budgets"]
     assert (budget["budget"], budget["spent"]) == ("$0.30/month", {"usd": "0.29", "tokens": 29})
+    assert budget["left"] == {"usd": "0.01", "tokens": None}
     assert "$0.2900 are spent" in ask(setup, "chat", secret).json()["error"]["message"]
     everyone = {each["scope"] for each in setup.http(admin).get("/gateway/spend").json()["data"]}
     assert f"key:{key_id}" in everyone

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.gateway.agents import strict
 from tests.gateway.agents.clients import CLIENTS, NODE_LIBRARIES, VARIABLE, folder, missing
 from tests.gateway.agents.quickstart import run_quickstart
 from tests.gateway.agents.recorded import record_and_replay
@@ -20,6 +21,19 @@ def test_a_client_ends_its_task(client: str) -> None:
         pytest.skip(reason)
     for model in OTHER_WIRES[CLIENTS[client]]:
         assert run(client, model, installed).problem == "", model
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("behind", [*strict.WIRES, strict.MOCK])
+@pytest.mark.parametrize("agent", strict.AGENTS)
+def test_an_agent_ends_its_task_at_a_strict_provider(agent: str, behind: str) -> None:
+    """With reasoning, parallel calls and an edit: nothing is refused, and the provider gets its state back."""
+    installed = folder()
+    if installed is None or not (installed / "npm" / "node_modules" / "@copilotkit").exists():
+        pytest.skip(f"no agents are installed: python -m tests.gateway.agents.strict --install FOLDER ({VARIABLE})")
+    if not (strict.tools() / "agent.py").exists():
+        pytest.skip("the strict providers are not here: DRAGOMAN_CLIENTS names their folder")
+    assert strict.run(agent, behind, installed).problem == ""
 
 
 @pytest.mark.exhaustive

@@ -79,7 +79,8 @@ def test_a_client_that_sends_its_body_too_slowly_gets_an_answer() -> None:
     with gateway_before(whole_reply("chat"), models=HOUSE, body_seconds=0.5) as (url, _):
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:
-            connection.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+            head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            connection.sendall(head + b"content-length: 100\r\n\r\n{")
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 

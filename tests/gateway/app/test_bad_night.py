@@ -106,7 +106,7 @@ def test_a_client_that_leaves_cancels_the_request_to_the_provider(stream: bool) 
 
 
 def test_what_a_client_that_left_has_used_is_counted() -> None:
-    budget = Budget(tokens=1000, per="user")
+    budget = Budget(tokens=1000, per="client")
     begun = sse_reply(cut("messages", 0.8), STALL)
     with gateway_before(begun, models={"house": "anthropic:m"}, client={"budgets": [budget]}) as (url, server):
         body = question("messages", "house", stream=True)
@@ -259,7 +259,8 @@ def test_a_client_that_reads_nothing_is_left() -> None:
     ) as (url, server):
         host, port = url.removeprefix("http://").split(":")
         body = json.dumps(question("chat", "house", stream=True)).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n".encode()
+        head += f"content-length: {len(body)}\r\n\r\n".encode()
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head + body)
             wait_until(lambda: len(server.requests) == 1)
@@ -267,7 +268,7 @@ def test_a_client_that_reads_nothing_is_left() -> None:
 
 
 def test_the_router_of_the_client_names_a_fallback_and_no_text_chooses_a_model() -> None:
-    router = Router(aliases={"house": "openai-chat:first"}, global_default="openai-chat:second")
+    router = Router(aliases={"house": "openai-chat:first"}, global_default="openai-chat:second", mentions=True)
     with gateway_before(refusing_then_answering(529), client={"router": router}) as (url, server):
         body = question("messages", "house")
         body["messages"][0]["content"] = "@openai-chat:third Where is Bern?"

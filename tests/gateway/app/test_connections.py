@@ -1,11 +1,12 @@
 """Connections of bad clients: half-open, slow, and without an end."""
 
+import asyncio
 import socket
 import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dragoman import AsyncClient
 from dragoman_gateway import create_app
 from dragoman_gateway.server.command import listen
-from dragoman_gateway.server.request_heads import with_bounded_heads
+from dragoman_gateway.server.request_heads import Connections, with_bounded_heads
 from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.scripted import Answer, Upstream, chat_events, gateway_before
 from tests.gateway.serving import serving
@@ -123,8 +124,8 @@ def test_a_head_that_ends_is_refused_if_it_is_too_large(place: Place) -> None:
             assert reply.startswith(b"HTTP/1.1 431 ")
             assert reply.count(b"HTTP/1.1") == 1
     with place.connect() as connection:
-        body = b"POST /v1/messages HTTP/1.1\r\nconnection: close\r\ncontent-length: 30000\r\n\r\n" + b"x" * 30_000
-        connection.sendall(body)
+        head = b"POST /v1/messages HTTP/1.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        connection.sendall(head + b"content-length: 30000\r\n\r\n" + b"x" * 30_000)
         assert received(connection).startswith(b"HTTP/1.1 400 ")
 
 
@@ -138,6 +139,64 @@ def test_a_connection_that_is_used_stays_open(place: Place) -> None:
             assert replies(connection, 1)
         connection.sendall(HEALTH + HEALTH)
         assert replies(connection, 2)
+
+
+def test_idle_connections_leave_room_for_others() -> None:
+    """The one that was idle longest is closed first, with half a head or none; none that is in use."""
+    go = threading.Event()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return
+        if scope["path"] == "/wait":
+            await asyncio.to_thread(go.wait, PATIENCE)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    counted: Any = with_bounded_heads(HttpToolsProtocol, seconds=HEAD_SECONDS, connections=Connections(8))
+    with serving(answer, http=counted, timeout_keep_alive=100_000) as url, ExitStack() as stack:
+        host, port = url.removeprefix("http://").split(":")
+
+        def connect(request: bytes = b"") -> socket.socket:
+            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
+            connection.sendall(request)
+            return connection
+
+        busy = connect(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n")
+        used = connect(HEALTH)
+        assert replies(used, 1)
+        idle = [connect(HEALTH[:10] if number % 2 else b"") for number in range(30)]
+        late = connect(HEALTH)
+        assert replies(late, 1)
+        assert [received(each) for each in idle[:20]] == [b""] * 20
+        assert received(used) == b""
+        assert all(replies(connect(HEALTH), 1) for _ in range(20))
+        assert received(late) == b""
+        go.set()
+        assert replies(busy, 1)
+
+
+def test_a_connection_beside_others_that_are_all_in_use_is_refused_and_told_why() -> None:
+    go = threading.Event()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await asyncio.to_thread(go.wait, PATIENCE)
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": b"ok"})
+
+    connections = Connections(2)
+    counted: Any = with_bounded_heads(HttpToolsProtocol, seconds=HEAD_SECONDS, connections=connections)
+    with serving(answer, http=counted) as url, ExitStack() as stack:
+        host, port = url.removeprefix("http://").split(":")
+        busy = [stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE)) for _ in range(2)]
+        for each in busy:
+            each.sendall(HEALTH)
+        wait_until(lambda: connections._open.total() == 2 and not connections._idle)
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as late:
+            assert received(late).startswith(b"HTTP/1.1 503 ")
+        go.set()
+        assert all(replies(each, 1) for each in busy)
 
 
 def test_small_writes_are_not_held_back() -> None:
@@ -176,7 +235,8 @@ def test_a_reader_that_is_slow_holds_the_provider_back(path: str, monkeypatch: p
         httpx.post(address + path, json=body)  # what the first request loads is no part of a stream
         upstream.script = lambda _: Answer(sent.append(1) or piece for _ in range(1000) for piece in delta)
         request = httpx.Request("POST", address + path, json=body)
-        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(request.content)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(request.content)}\r\n\r\n"
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", request.url.port))

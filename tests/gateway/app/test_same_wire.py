@@ -87,7 +87,7 @@ def test_with_an_output_hook_the_reply_is_written_again() -> None:
 
 
 def test_the_reply_is_read_beside_so_a_budget_counts_it() -> None:
-    client = {"budgets": [Budget(tokens=130, per="user")]}
+    client = {"budgets": [Budget(tokens=130, per="client")]}
     with gateway_before(whole_reply("messages"), models={"house": "anthropic:m"}, client=client) as (url, server):
         replies = [httpx.post(f"{url}/v1/messages", json=question("messages", "house")) for _ in range(3)]
     assert [reply.status_code for reply in replies] == [200, 402, 402]
@@ -104,7 +104,7 @@ COUNTED = [CHUNK + TEXT, CHUNK + USAGE, b"data: [DONE]\n\n"]
 
 @pytest.mark.parametrize("asked", [None, {"include_usage": False, "other": 1}, {"include_usage": True}])
 def test_where_something_counts_a_stream_s_counts_are_asked_for_and_hidden(asked: dict[str, Any] | None) -> None:
-    budget = Budget(tokens=10**6, per="user")
+    budget = Budget(tokens=10**6, per="client")
     settings = {"models": {"house": "openai-chat:m"}, "client": {"budgets": [budget]}}
     body = question("chat", "house", stream=True, **({} if asked is None else {"stream_options": asked}))
     with gateway_before(sse_reply(*COUNTED), **settings) as (url, server):

@@ -89,6 +89,9 @@ def test_history_at_a_provider_of_the_client_s_wire_is_no_other_s(talk: Talk) ->
         refused = talk.ask(wire, "chat-model", stream=False, **field)
         assert refused.status == 400, wire
         assert "send the whole conversation" in refused.body["error"]["message"]
+        details = refused.body["error"].get("details", "none")
+        assert details == ("none" if wire == "openai" else {"error_code": "thread_unsupported_request",
+                                                            "unsupported": ["thread"]}), wire  # fmt: skip
     assert talk.upstream.requests == []
     assert talk.ask("openai", "responses-model", conversation="conv_1").status == 200
     assert talk.upstream.body["conversation"] == "conv_1"

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from dragoman.testing.conformance.wire import sse as event
 from tests.gateway.cases.talk import Talk, again, tool
 from tests.gateway.cases.test_streams import WEATHER
@@ -82,6 +84,34 @@ def test_another_model_gets_no_signature_of_the_first(talk: Talk) -> None:
     assert "thinking=" in second.losses
     talk.ask("anthropic", "responses-model", tools=[tool("anthropic")], **again("anthropic", seen))
     assert any(item.get("encrypted_content") for item in talk.upstream.body["input"] if item.get("type") == "reasoning")
+
+
+def test_openai_stores_nothing_of_a_client_of_another_wire(talk: Talk) -> None:
+    """Its reasoning comes to the client, unless the client asks OpenAI to store the reply."""
+    talk.upstream.script = answer_with(reply("Yes."))
+    for wire in ("anthropic", "openai-chat"):
+        for stream in (False, True):
+            answered = talk.ask(wire, "responses-model", stream=stream)
+            assert answered.status == 200
+            assert talk.upstream.body["store"] is False
+            assert talk.upstream.body["include"] == ["reasoning.encrypted_content"]
+    talk.ask("openai-chat", "responses-model", store=True)
+    assert talk.upstream.body.keys().isdisjoint({"store", "include"})
+    talk.ask("openai", "responses-model")
+    assert talk.upstream.body.keys().isdisjoint({"store", "include"})
+
+
+@pytest.mark.parametrize("behind", ["responses-model", "google-model"])
+def test_the_answer_is_the_last_block_of_a_messages_reply(talk: Talk, behind: str) -> None:
+    """Agents and libraries read the last block. The next request has the state all the same."""
+    talk.upstream.script = answer_with(reply("Yes.", thinking=("Hm.",)))
+    for answered in talk.both("anthropic", behind):
+        content = answered.seen.echo[0]["content"]
+        assert content[0]["type"] == "thinking"
+        assert (content[-1]["type"], content[-1]["text"]) == ("text", "Yes.")
+    talk.upstream.script = answer_with(reply("I look.", thinking=("Hm.",), calls=WEATHER))
+    for answered in talk.both("anthropic", behind, tools=[tool("anthropic")]):
+        assert answered.seen.echo[0]["content"][-1]["type"] == "tool_use"
 
 
 def test_reasoning_goes_back_in_the_field_that_it_came_from(talk: Talk) -> None:

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigurationError
+from dragoman.session.effects import Broken
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
-from dragoman_gateway.keys.admission import Ticket
+from dragoman_gateway.keys.admission import KeyReservation
 from dragoman_gateway.keys.amounts import Concurrency, parse_budget, parse_concurrency
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger, NoRoomError
 from dragoman_gateway.keys.records import Allowance
 from tests.gateway.keys.clock import Clock
-from tests.gateway.keys.test_admission import Setup, usage
+from tests.gateway.keys.test_admission import Setup, settle, usage
 
 TWO = {"key:a": Concurrency(2)}
 
@@ -97,9 +98,9 @@ def test_a_reservation_that_grows_keeps_its_place(database: Database) -> None:
     run(scenario())
 
 
-async def _in_flight(setup: Setup, requests: int) -> list[Ticket]:
+async def _in_flight(setup: Setup, requests: int) -> list[KeyReservation]:
     found = await asyncio.gather(*(setup.admit() for _ in range(requests)), return_exceptions=True)
-    return [each for each in found if isinstance(each, Ticket)]
+    return [each for each in found if isinstance(each, KeyReservation)]
 
 
 def test_it_holds_with_and_without_a_budget_and_ends_with_each_request(database: Database) -> None:
@@ -112,8 +113,8 @@ def test_it_holds_with_and_without_a_budget_and_ends_with_each_request(database:
             await setup.admit()
         assert (raised.value.status, raised.value.retry_after) == (429, 1.0)
         assert "2 at once" in str(raised.value)
-        await one.settle(usage(3))
-        await two.settle_failed(None, began=True)
+        await settle(one, usage(3))
+        await settle(two, Broken(RuntimeError("cut"), None, seen=True))
         three, four = await _in_flight(setup, 4)
         three.release()
         four.release()

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
 from dragoman_gateway.keys.bookings import Amount
-from dragoman_gateway.keys.ledger import Ledger, SpentBudgetError
+from dragoman_gateway.keys.ledger import Ledger, NoRoomError, SpentBudgetError
 from tests.gateway.keys.clock import Clock
 from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
@@ -30,7 +30,7 @@ def budgets(text: str, *scopes: str) -> dict[str, tuple[PeriodBudget, ...]]:
 async def admitted(ledger: Ledger, request_id: str, held: dict[str, tuple[PeriodBudget, ...]]) -> bool:
     try:
         await ledger.reserve(request_id, held, CENT)
-    except SpentBudgetError:
+    except (SpentBudgetError, NoRoomError):
         return False
     return True
 
@@ -93,15 +93,38 @@ def test_the_refusal_says_what_is_spent_and_what_is_reserved(database: Database)
         ledger.book("old", ["key:a"], Amount(Decimal("0.03")))
         await ledger.reserve("open", budgets("0.05/month"), CENT)
         with pytest.raises(SpentBudgetError) as raised:
-            await ledger.reserve("new", budgets("0.05/month"), Amount(Decimal("0.02")))
+            await ledger.reserve("new", budgets("0.05/month"), Amount(Decimal("0.03")))
         assert (raised.value.per, raised.value.unit, raised.value.spent) == ("key", "usd", Decimal("0.04"))
         await ledger.close()
         return str(raised.value)
 
     assert run(scenario()) == (
         "the budget of this key is $0.05/month: $0.0300 are spent, $0.0100 are reserved for requests in flight, and"
-        " this request could take $0.0200; it begins again at 2026-12-01 00:00 UTC"
+        " this request could take $0.0300; it begins again at 2026-12-01 00:00 UTC"
     )
+
+
+def test_what_only_reservations_fill_has_room_again(database: Database) -> None:
+    """A budget that is not spent refuses for now, with the time of another try; one that is spent refuses for good."""
+
+    async def scenario() -> tuple[str, float | None, int | None]:
+        ledger = Ledger(database)
+        ledger.book("old", ["key:a"], Amount(Decimal("0.01")))
+        await ledger.reserve("open", budgets("0.03/month"), Amount(Decimal("0.02")))
+        with pytest.raises(NoRoomError) as raised:
+            await ledger.reserve("new", budgets("0.03/month"), Amount(Decimal("0.02")))
+        ledger.book("open", ["key:a"], Amount())
+        await ledger.reserve("new", budgets("0.03/month"), Amount(Decimal("0.02")))
+        ledger.book("new", ["key:a"], Amount(Decimal("0.02")))
+        with pytest.raises(SpentBudgetError):
+            await ledger.reserve("late", budgets("0.03/month"), CENT)
+        await ledger.close()
+        return str(raised.value), raised.value.retry_after, raised.value.status
+
+    message, retry_after, status = run(scenario())
+    assert "$0.0100 are spent, $0.0200 are reserved" in message
+    assert "ask again when one has ended" in message
+    assert (retry_after, status) == (1, 429)
 
 
 def test_a_new_period_begins_with_nothing_spent(database: Database) -> None:

@@ -151,7 +151,7 @@ def test_ollama_s_older_client() -> None:
 
 
 def test_budgets_policy_and_counts_hold_for_embeddings() -> None:
-    client = {"budgets": [Budget(tokens=10, per="user")], "policy": Pipeline([DenyingPlugin("secret")])}
+    client = {"budgets": [Budget(tokens=10, per="client")], "policy": Pipeline([DenyingPlugin("secret")])}
     with gateway_before(Provider(1536).reply, client=client) as (url, server):
         body = {"model": "openai:text-embedding-3-small", "input": "Bern"}
         good = httpx.post(f"{url}/v1/embeddings", json=body)

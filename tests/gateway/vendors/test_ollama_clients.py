@@ -18,6 +18,7 @@ ANSWER = "In Switzerland."
 QUESTION = [{"role": "user", "content": "Where is Bern?"}]
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "W.", "parameters": WEATHER}}]
+JSON = {"content-type": "application/json"}
 
 
 def lines_reply(data: bytes) -> HttpReply:
@@ -109,9 +110,8 @@ def test_generate_says_everything_that_a_chat_can() -> None:
         "stream": False,
     }
     with gateway_before(whole_reply("chat", '{"city": "Bern"}')) as (url, server):
-        reply = httpx.post(
-            f"{url}/api/generate", content=json.dumps(body)
-        )  # without a content type, as curl -d has none
+        untyped = {"authorization": "Bearer none"}  # as LiteLLM sends it
+        reply = httpx.post(f"{url}/api/generate", content=json.dumps(body), headers=untyped)
         refused = [
             httpx.post(f"{url}/api/generate", json={**body, **more}).json()["error"]
             for more in ({"raw": True}, {"suffix": "}"}, {"context": [1]}, {"prompt": ""})
@@ -128,7 +128,7 @@ def test_generate_says_everything_that_a_chat_can() -> None:
 def test_to_ollama_the_bytes_go_through() -> None:
     body = b'{ "model" : "house", "messages":[{"role":"user","content":"Hi"}], "new_field": {"n": 1.10}}'
     with gateway_before(lines_reply(OWN_STREAM), models={"house": "ollama:llama3.2"}) as (url, server):
-        reply = httpx.post(f"{url}/api/chat", content=body)
+        reply = httpx.post(f"{url}/api/chat", content=body, headers=JSON)
         (request,) = server.requests
     assert request.body == body.replace(b'"house"', b'"llama3.2"')
     assert reply.content == OWN_STREAM
@@ -201,7 +201,10 @@ def test_errors_have_ollama_s_shape() -> None:
     with gateway_before(refusal, models={"house": "anthropic:m"}) as (url, _), ollama.Client(host=url) as client:
         with pytest.raises(ollama.ResponseError) as limited:
             client.chat(model="house", messages=QUESTION)
-        replies = [httpx.post(f"{url}/api/{name}", content=b"{") for name in ("chat", "generate", "embed", "show")]
+        replies = [
+            httpx.post(f"{url}/api/{name}", content=b"{", headers=JSON)
+            for name in ("chat", "generate", "embed", "show")
+        ]
     assert (limited.value.status_code, limited.value.error) == (429, "slow down")
     assert [reply.status_code for reply in replies] == [400] * 4
     assert all(reply.json()["error"].startswith("the body is not JSON") for reply in replies)

@@ -19,11 +19,11 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import get_adapter
 from dragoman.batch.handle import BatchEntry
-from dragoman.batch.judge import BatchJudge
 from dragoman.batch.requests import PreparedRequest
 from dragoman.bulk import bulk
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.effects.work import drive as run_steps
 from dragoman.formats import (
     from_acp,
     from_chatml,
@@ -46,8 +46,8 @@ from dragoman.formats import (
 )
 from dragoman.formats.labels import read_sidecar, sidecar_path, write_sidecar
 from dragoman.policy import Pipeline
-from dragoman.policy.runner import run as run_steps
 from dragoman.session import Session
+from dragoman.session.judge import Judge
 from dragoman.store import Store
 from tests.laws.policy.session_labels import LABELS, LabelPlugin, words
 
@@ -194,7 +194,7 @@ class TravellingLabels(RuleBasedStateMachine):
     @rule(prompt=words, answer=words, labels=label_sets)
     def batch(self, prompt: str, answer: str, labels: frozenset[str]) -> None:
         """A request of a batch: its entry keeps the labels until the answer comes."""
-        judge = BatchJudge(self.client.config, get_adapter(MODEL))
+        judge = Judge(self.client.config, get_adapter(MODEL))
         messages = (*self.messages, Message.user(prompt))
         request = PreparedRequest(
             custom_id="a", wire_id="a", session_id="s", messages=messages, tools=(), options=AdapterOptions(),
@@ -203,8 +203,7 @@ class TravellingLabels(RuleBasedStateMachine):
         judged = run_steps(judge.prompt(request))
         entry = BatchEntry(custom_id="a", wire_id="a", session_id="s", labels=tuple(sorted(judged.labels)))
         entry = BatchEntry.model_validate_json(entry.model_dump_json())
-        reply = run_steps(judge.answer(entry, Message.assistant(answer)))
-        assert isinstance(reply, Message)
+        reply = run_steps(judge.reply(entry.session_id, entry.labels, Message.assistant(answer)))
         self.due |= labels
         self._go_on((*judged.messages, reply), prompt, answer)
 

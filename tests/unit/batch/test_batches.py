@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import openai
 import pytest
 from typing_extensions import TypedDict
 
-from dragoman import AdapterOptions, Message, ToolDefinition, get_adapter
+from dragoman import AdapterOptions, Budget, Message, ToolDefinition, get_adapter
 from dragoman.adapter.errors import (
     BatchPendingError,
     ConfigurationError,
@@ -27,7 +28,13 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.facts.capabilities import EMULATED
 from dragoman.adapter.registry import providers
 from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest, BatchState, BatchStatus
+from dragoman.batch.results import BatchResult, to_outcome
+from dragoman.canonical.message import MessageMetadata
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.errors import OutputError
+from dragoman.limits.budget import Budgets
+from dragoman.limits.use import MaxUse
+from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.server_tools import WebSearch
 from tests.unit.batch.handwritten_provider import Provider, serve_provider
@@ -381,3 +388,26 @@ def test_an_answer_of_another_type_is_an_error(model: str, provider: Provider) -
     assert isinstance(failed, BatchError)
     assert isinstance(failed.error, ProviderError)
     assert asyncio.run(read_async(handle)).keys() == found.keys()
+
+
+_USED = Usage(input_tokens=5, cost_usd=Decimal(1), cost_status=CostStatus.PRICED)
+
+
+@pytest.mark.parametrize(
+    ("result", "charged"),
+    [
+        (Message.assistant("Hi").model_copy(update={"metadata": MessageMetadata(usage=_USED)}), 5),
+        (Message.assistant("Hi"), 40),
+        (BatchError("a", InvalidRequestError("no")), 0),
+        (BatchError("a", MalformedReplyError("garbage")), 40),
+        (BatchError("a", MalformedReplyError("garbage"), _USED), 5),
+        (BatchError("a", PolicyDeniedError("cmf.llm_output", "p", "word", "no"), _USED), 5),
+    ],
+)
+def test_a_result_is_charged_as_a_reply_is(result: BatchResult, charged: int) -> None:
+    """By its usage, or by its estimated input if it was billed and reported none."""
+    budget = Budget(tokens=100, per="client")
+    budgets = Budgets([budget.account_for(None)], price_table(), lambda: datetime.now(UTC))
+    reservation = budgets.reserve(lambda: MaxUse(MODELS[0], TokenUsage(input_tokens=40), 50))
+    reservation.settle(to_outcome(result))
+    assert (budget.spend_of().tokens, budget.account_for(None).reserved.tokens) == (charged, 0)

@@ -21,6 +21,7 @@ class GovernedProvider:
     def __init__(self) -> None:
         self.prompts: list[str] = []
         """Every prompt that was sent, in batches too."""
+        self.usage: dict[str, Any] = {"input_tokens": 1000, "output_tokens": 100}
         self._batches: dict[str, list[dict[str, Any]]] = {}
 
     @contextmanager
@@ -60,18 +61,19 @@ class GovernedProvider:
         return 200, {
             "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"],
             "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None,
-            "usage": {"input_tokens": 1000, "output_tokens": 100},
+            "usage": self.usage,
         }  # fmt: skip
 
 
 def _stream(reply: dict[str, Any]) -> HttpReply:
     text, *_ = reply["content"]
+    usage = {"output_tokens": reply["usage"]["output_tokens"]}
     events = [
         {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text["text"]}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 100}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
         {"type": "message_stop"},
     ]
     return sse_reply(b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events))

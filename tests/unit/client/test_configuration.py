@@ -75,7 +75,7 @@ def test_every_table_becomes_a_setting(tmp_path: Path) -> None:
     assert found["router"].aliases.resolve("quick") == "anthropic:claude-haiku-4-5"
     assert isinstance(found["limits"], Limits)
     assert [repr(each) for each in found["budgets"]] == [
-        repr(Budget(usd="5.00")),
+        repr(Budget(usd="5.00", per="client")),
         repr(Budget(tokens=1000, per="user")),
     ]
     assert found["store"] == "sqlite:///chats.db"

@@ -180,11 +180,11 @@ def test_the_budgets_of_a_client_stop_a_run(provider: GovernedProvider, settings
     assert len(provider.prompts) == 3
 
 
-def test_a_budget_of_a_user_counts_runs_batches_and_sessions(
+def test_a_budget_of_a_client_counts_runs_batches_and_sessions(
     provider: GovernedProvider, settings: dict[str, Any]
 ) -> None:
     """What one of them spends, the others cannot."""
-    budget = Budget(tokens=3_400, per="user")
+    budget = Budget(tokens=3_400)
     client = Client(**settings, budgets=[budget], options=AdapterOptions(max_output_tokens=100))
     client.ask(MODEL, HARMLESS)
     client.bulk([HARMLESS], MODEL).close()
@@ -194,6 +194,39 @@ def test_a_budget_of_a_user_counts_runs_batches_and_sessions(
         with pytest.raises(BudgetExceededError):
             batches.submit({"one": HARMLESS})
     assert len(provider.prompts) == 3
+
+
+def test_a_client_cannot_spend_its_budget_question_by_question(
+    provider: GovernedProvider, settings: dict[str, Any]
+) -> None:
+    """Each question is a session of its own, and all of them share the budget of their client."""
+    client = Client(**settings, budgets=[Budget(tokens=2_000)], options=AdapterOptions(max_output_tokens=100))
+    client.ask(MODEL, HARMLESS)
+    client.ask(MODEL, HARMLESS)
+    for _ in range(38):
+        with pytest.raises(BudgetExceededError, match="per client"):
+            client.ask(MODEL, HARMLESS)
+    assert len(provider.prompts) == 2
+
+
+@pytest.mark.parametrize("per", ["user", "team"])
+def test_a_budget_of_nobody_is_refused_at_the_start(
+    provider: GovernedProvider, settings: dict[str, Any], per: Any
+) -> None:
+    """Nothing is sent, and nobody is charged."""
+    budget = Budget(tokens=3_400, per=per)
+    client = Client(**settings, budgets=[budget])
+    for start in (
+        lambda: client.ask(MODEL, HARMLESS),
+        lambda: client.session(MODEL),
+        lambda: client.batches(MODEL),
+        lambda: client.bulk([HARMLESS], MODEL),
+        lambda: client.embed("openai:text-embedding-3-small", [HARMLESS]),
+    ):
+        with pytest.raises(ConfigurationError, match=f"give {per}_id"):
+            start()
+    assert provider.prompts == []
+    assert budget.spend_of(None).tokens == 0
 
 
 def test_the_limits_of_a_client_hold_in_a_run_and_cannot_be_replaced(settings: dict[str, Any]) -> None:

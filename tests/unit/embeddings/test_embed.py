@@ -12,7 +12,6 @@ import pytest
 from dragoman import AsyncClient, Client, WireResponse
 from dragoman.blocks import ImageBlock, MediaSource
 from dragoman.embeddings import Embeddings, PartialEmbeddings, check_comparable, embed, embed_async, similarities
-from dragoman.embeddings.governance import Sender
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -22,6 +21,7 @@ from dragoman.errors import (
     RequestError,
     ServerError,
 )
+from dragoman.runtime.governance import Governance
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from dragoman.transport import RetryPolicy
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider, to_base64, vector
@@ -93,9 +93,9 @@ def test_requests_are_sent_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
         await together_async.wait()
         return reply
 
-    monkeypatch.setattr(Sender, "_send", send)
+    monkeypatch.setattr(Governance, "_send", send)
     assert len(embed(COHERE, texts(3 * 96), api_key="k", concurrency=3)) == 3 * 96
-    monkeypatch.setattr(Sender, "_send", send_async)
+    monkeypatch.setattr(Governance, "_send", send_async)
     waiting = embed_async(COHERE, texts(3 * 96), api_key="k", concurrency=3)
     assert len(asyncio.run(asyncio.wait_for(waiting, 60))) == 3 * 96
 

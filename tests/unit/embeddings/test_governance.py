@@ -68,7 +68,7 @@ def test_labels_keep_inputs_from_a_model(provider: Provider) -> None:
 
 def test_a_budget_is_charged_what_was_used(provider: Provider, kind: Any) -> None:
     """The reservation becomes the cost; a budget that is too small sends nothing."""
-    budget = Budget(usd="0.01", per="user")
+    budget = Budget(usd="0.01", per="client")
     found = embed(kind, provider, ["hello", "world"], budgets=[budget])
     assert found.usage.cost_usd == Decimal("0.02") * 2 * TOKENS / 1_000_000
     assert (budget.spend_of(None).usd, budget.spend_of(None).tokens) == (found.usage.cost_usd, 2 * TOKENS)

@@ -107,7 +107,7 @@ def documents() -> Iterator[Hostile]:
     yield from _bodies()
     for name, document in good.items():
         shape = name.partition(" ")[0]
-        places = list(_places(document, "$"))
+        places = list(places_of(document, "$"))
         for kind, value in VALUES.items():
             for path, put in places[:: max(1, len(places) // 4)]:
                 yield Hostile(f"{name}: {kind} at {path}", shape, put(value), path)
@@ -125,7 +125,7 @@ def documents() -> Iterator[Hostile]:
 
 def _of_a_file(name: str, shape: str, document: Any) -> Iterator[Hostile]:
     """Importers skip what they do not read: only some places have to be refused."""
-    places = list(_places(document, "$"))
+    places = list(places_of(document, "$"))
     few = places[:: max(1, len(places) // _PLACES_OF_A_FILE)]
     for kind, value in {**VALUES, **WRONG}.items():
         # A cassette's headers are skipped, and so is everything next to an exchange.
@@ -175,7 +175,7 @@ def _bodies() -> Iterator[Hostile]:
         yield Hostile(f"message_body: {name}", "message_body", document, path)
 
 
-def _places(node: Any, path: str) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+def places_of(node: Any, path: str) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Each place in a document, with a function that returns the document with another value there."""
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, inner in items:
@@ -187,7 +187,7 @@ def _places(node: Any, path: str) -> Iterator[tuple[str, Callable[[Any], Any]]]:
             return changed
 
         yield at, put
-        for deeper, change in _places(inner, at):
+        for deeper, change in places_of(inner, at):
             yield deeper, lambda value, change=change, put=put: put(change(value))  # type: ignore[misc]
 
 

@@ -1,7 +1,9 @@
 """Hostile documents are refused with a path, and break nothing."""
 
+import copy
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,7 +34,7 @@ from dragoman.formats import read as read_any
 from dragoman.formats.cmf.extensions import NOTE
 from tests.laws.streams.call_counts import calls_of
 from tests.unit.formats.documents import everything
-from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents
+from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents, places_of
 from tests.unit.formats.importers.samples import SAMPLES
 
 HOSTILE = list(documents())
@@ -141,6 +143,62 @@ def test_native_errors_have_the_path_of_the_message(provider: str) -> None:
     with pytest.raises(FormatError) as caught:
         from_native(provider, [*HANDWRITTEN_NATIVE[provider], {"role": 5, "content": 5, "parts": 5, "type": 5}])
     assert caught.value.path == f"$.{_list_of(provider)}[{len(HANDWRITTEN_NATIVE[provider])}]"
+
+
+_AI = {"type": "ai", "content": "Hi."}
+_EVENT = {"author": "model", "invocation_id": "i", "content": {"role": "model", "parts": [{"text": "Hi."}]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "path"),
+    [
+        ("langchain", [{"role": {}, "content": "Hi."}], "$[0].type"),
+        ("langchain", [{**_AI, "additional_kwargs": {"tool_calls": 5}}], "$[0].additional_kwargs.tool_calls"),
+        (
+            "langchain",
+            [{**_AI, "additional_kwargs": {"reasoning": {"summary": 1.5}}}],
+            "$[0].additional_kwargs.reasoning.summary",
+        ),
+        ("pydantic-ai", [{"kind": "request", "parts": [{"part_kind": {}}]}], None),
+        ("autogen", {"type": {}, "messages": []}, None),
+        ("google-adk", [{**_EVENT, "grounding_metadata": {"groundingChunks": True}}],
+         "$[0].grounding_metadata.groundingChunks"),
+        ("langsmith", {"run_type": "llm", "inputs": {}, "outputs": {"generations": 5}}, "$.outputs.generations"),
+        ("chatml", [["Hi."]], "$"),
+        ("chat-template", {"text": "Hi."}, "$"),
+        ("openai-chat", {"model": "\0", "messages": []}, "$.model"),
+        ("anthropic", {"type": "message", "role": "assistant", "model": "\0", "content": []}, "$.model"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_is_refused(name: str, document: Any, path: str | None) -> None:
+    """Where a reader expects a word, a list or a text, other JSON raised errors of Python; None: it may be read."""
+    if path is None:
+        with suppress(FormatError):
+            read_any(document, name)
+        return
+    with pytest.raises(FormatError) as caught:
+        read_any(document, name)
+    assert caught.value.path == path
+
+
+_WRONG: tuple[Any, ...] = ({}, [[]], [5], 5, True, {"type": {}, "role": []})
+
+
+def test_any_value_may_stand_anywhere(exhaustive: bool) -> None:
+    """Each place of the documents of all programs, with values of other types: they are read, or refused with a path.
+
+    Without the name of a format too: a document that no format recognises is refused like any other.
+    """
+    documents = [*((name, document) for name, document in SAMPLES.values()), *HANDWRITTEN_NATIVE.items()]
+    places = [(name, put) for name, document in documents for _, put in places_of(document, "$")]
+    assert len(places) > 800
+    for number, (name, put) in enumerate(places):
+        for value in _WRONG if exhaustive else _WRONG[number % 3 :: 3]:
+            document = put(copy.deepcopy(value))
+            with suppress(FormatError):
+                read_any(document, name)
+            with suppress(FormatError, ConfigurationError):
+                read_any(document)
 
 
 def _list_of(provider: str) -> str:

@@ -19,6 +19,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.limits.budget import Spend
+from dragoman.limits.use import DEFAULT_OUTPUT_TOKENS
 from dragoman.pricing import price_table
 from dragoman.session import Budget
 from dragoman.testing.faults.server import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
@@ -113,7 +114,7 @@ def test_a_turn_is_checked_in_each_round(driver: Driver) -> None:
     assert driver.ask(session, "Again").text == "Two."
 
 
-@pytest.mark.parametrize("budget", [Budget(usd=1), Budget(usd=1, per="turn"), Budget(usd=1, per="user")], ids=str)
+@pytest.mark.parametrize("budget", [Budget(usd=1), Budget(usd=1, per="turn"), Budget(usd=1, per="client")], ids=str)
 def test_an_unpriced_model_is_refused_under_a_limit_in_money(driver: Driver, budget: Budget) -> None:
     """It is unknown when the limit is reached. An option allows such models, and a limit in tokens needs no price."""
     provider = wire("One.", "Two.")
@@ -136,7 +137,7 @@ def test_a_reply_without_counts_is_charged_its_estimated_prompt(
 ) -> None:
     """Its cost is unknown, and the budget reports that."""
     body = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     session = driver.session(
         {"ollama": Wire([httpx.Response(200, json=body)])}, OLLAMA, budgets=[budget], options=SMALL
     )
@@ -167,7 +168,7 @@ def test_users_have_separate_accounts(driver: Driver) -> None:
 
 def test_a_failed_request_releases_its_reservation(driver: Driver) -> None:
     """An error by status is not billed."""
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     provider = {
         "anthropic": Wire([httpx.Response(400, json={"type": "error", "error": {"type": "invalid_request_error"}})])
     }
@@ -186,7 +187,7 @@ def broken_stream(frames: int) -> tuple[bytes, ...]:
 def test_a_retry_pays_for_the_attempt_before_it(driver: Driver) -> None:
     """A broken stream that reported its usage was billed: it counts in the cost, and in the budget of the turn."""
     provider = {"anthropic": Wire([broken_stream(2), handwritten_anthropic("One.", usage=(1000, 100))])}
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     session = driver.session(provider, budgets=[budget], options=SMALL, fake_time=FakeTime())
     driver.stream(session, "Hi")
     (attempt,) = session.attempts
@@ -216,7 +217,7 @@ def test_a_reply_abandoned_before_its_first_word_is_paid_for() -> None:
     """The provider has read the prompt by then."""
     body = Body(handwritten_anthropic("One.", usage=(1000, 100)).frames[:2], "stall")
     provider = {"anthropic": Wire([body])}
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     driver = AsyncDriver()
     session = driver.session(provider, budgets=[budget], options=SMALL)
 
@@ -259,7 +260,7 @@ def test_attempts_are_stored(driver: Driver) -> None:
 def test_compaction_is_paid_for(driver: Driver) -> None:
     """By the budgets, whether or not the summary is used."""
     history = [Message.user("One?"), Message.assistant("One."), Message.user("Two?"), Message.assistant("Two.")]
-    budget = Budget(tokens=100_000, per="user")
+    budget = Budget(tokens=100_000, per="client")
     session = driver.session(wire(" "), budgets=[budget], messages=history)
     with pytest.raises(CompactionError):
         driver.compact(session, keep_last=2)
@@ -270,9 +271,58 @@ def test_compaction_is_paid_for(driver: Driver) -> None:
         driver.compact(poor, keep_last=2)
 
 
+def test_a_first_question_fits_under_a_small_budget_in_dollars(driver: Driver) -> None:
+    """Without a limit of output a stated default is reserved, and the request is the same as without a budget."""
+    most = TokenUsage(output_tokens=get_adapter(ANTHROPIC).output_limit(AdapterOptions()))
+    cost = price_table().price(ANTHROPIC, most, NOW).cost_usd
+    assert cost is not None
+    assert cost > Decimal("0.40")
+    providers = wire("One."), wire("One.")
+    for provider, budgets in zip(providers, ([], [Budget(usd="0.40")]), strict=True):
+        assert driver.ask(driver.session(provider, budgets=budgets), "Hi").text == "One."
+    free, counted = (provider["anthropic"].requests[0] for provider in providers)
+    assert free == counted
+
+
+def test_a_stream_reserves_more_as_it_grows(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What arrives beyond the reservation is reserved before it goes on, in all budgets or in none."""
+    monkeypatch.setattr("dragoman.limits.use.DEFAULT_OUTPUT_TOKENS", 10)
+    words = "word " * 100  # 500 bytes, 125 tokens
+    roomy = Budget(tokens=10_000, per="client")
+    session = driver.session(wire(words, usage=(20, 125)), budgets=[roomy])
+    driver.stream(session, "Hi")
+    assert roomy.spend_of(None) == Spend(roomy.spend_of(None).usd, 145)
+    assert roomy.account_for(None).reserved == Spend()
+
+    tight = Budget(tokens=110, per="client")
+    session = driver.session(wire(words, usage=(20, 125)), budgets=[roomy, tight])
+    seen: list[Any] = []
+    with pytest.raises(BudgetExceededError) as caught:
+        driver.stream(session, "Hi", seen=seen)
+    assert (caught.value.limit, caught.value.reserved > 0, caught.value.sent) == (110, True, True)
+    assert tight.spend_of(None).tokens >= 20  # what the provider had reported
+    assert roomy.account_for(None).reserved == tight.account_for(None).reserved == Spend()
+
+
+def test_a_refusal_says_whether_requests_in_flight_are_in_the_way(driver: Driver) -> None:
+    """What they hold and do not use is free again when they end."""
+    budget = Budget(tokens=500, per="client")
+    account = budget.account_for(None)
+    account.reserved = Spend(tokens=300)
+    for spent, may_fit in ((0, True), (400, False)):
+        account.spent = Spend(tokens=spent)
+        session = driver.session(wire("One."), budgets=[budget], options=AdapterOptions(max_output_tokens=200))
+        with pytest.raises(BudgetExceededError) as caught:
+            driver.ask(session, "Hi")
+        error = caught.value
+        assert (error.spent, error.reserved, error.may_fit) == (spent + 300, 300, may_fit)
+        assert ("has ended" in str(error)) is may_fit
+    assert not UnpricedModelError("a:b", "client").may_fit
+
+
 def test_a_schema_and_the_default_output_count() -> None:
-    """Without a limit a reply may be as long as the adapter requests or the model allows."""
-    limit = get_adapter(ANTHROPIC).output_limit(AdapterOptions())
+    """Without a limit a reply is reserved with a default, and a schema counts like a tool."""
+    limit = DEFAULT_OUTPUT_TOKENS
     needed = []
     for schema in (None, {"type": "object", "properties": {"answer": {"type": "string"}}}):
         session = Session(ANTHROPIC, budgets=[Budget(tokens=limit)], options=AdapterOptions(output_schema=schema))
@@ -284,7 +334,7 @@ def test_a_schema_and_the_default_output_count() -> None:
 
 def test_several_budgets_reserve_together_or_not_at_all(driver: Driver) -> None:
     """If the second one refuses, the first one gets its reservation back."""
-    wide = Budget(tokens=100_000, per="user")
+    wide = Budget(tokens=100_000, per="client")
     session = driver.session(wire("One."), budgets=[wide, Budget(tokens=10)], options=SMALL)
     with pytest.raises(BudgetExceededError):
         driver.ask(session, "Hi")
@@ -343,7 +393,7 @@ def test_concurrent_requests_cannot_pass_one_check_together(slow: FaultyServer) 
 def test_abandoning_a_stream_releases_the_rest(slow: FaultyServer) -> None:
     """What had arrived is settled; a turn that is over holds no reservation."""
     go.set()
-    budget = Budget(tokens=5000, per="user")
+    budget = Budget(tokens=5000, per="client")
     settings = {"anthropic": {"base_url": slow.url, "api_key": "none"}}
     with Session(ANTHROPIC, providers=settings, budgets=[budget], options=SMALL) as session:
         for event in session.stream("Hi"):

@@ -9,9 +9,9 @@ import pytest
 
 from dragoman import limits
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, RateLimitError, ServerError
+from dragoman.adapter.replies.rate_limit_headers import read_remaining
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits
-from dragoman.limits.rate_limit_headers import read_remaining
 from tests.unit.limits.fake_clock import Clock
 
 SONNET, GPT = "anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.errors import ConfigurationError, ContextOverflowError, InvalidRequestError
+from dragoman.adapter.errors import ConfigurationError, ContextOverflowError, InvalidRequestError, ServerError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message, StopReason
 from dragoman.session import Session, tool
@@ -75,11 +75,13 @@ def test_an_invalid_seed_is_refused(script: Script, seed: int) -> None:
 
 def test_the_stop_reason_is_reported(script: Script) -> None:
     """The model's own end, the limit, or a stop sequence, which is not part of the reply."""
-    script("Hello there.", ("Hello the", True), "Hello there.")
+    script("Hello there.", ("Hello the", True), "Hello there.", ("Hello there.", True))
     ended, cut, stopped = ask(), ask(max_output_tokens=3), ask(stop_sequences=("there",))
+    both = ask(stop_sequences=("there",), max_output_tokens=4)
     assert (ended.text, ended.stop_reason) == ("Hello there.", StopReason.END_TURN)
     assert (cut.text, cut.stop_reason) == ("Hello the", StopReason.MAX_TOKENS)
     assert (stopped.text, stopped.stop_reason) == ("Hello ", StopReason.STOP_SEQUENCE)
+    assert (both.text, both.stop_reason) == ("Hello ", StopReason.STOP_SEQUENCE)
 
 
 def test_a_prompt_over_the_window_is_refused_before_the_model_runs(
@@ -144,3 +146,24 @@ def test_a_truncated_call_runs_nothing_and_ends_the_turn(script: Script) -> None
     assert called.stop_reason is StopReason.MAX_TOKENS
     assert (call.input, call.raw_input) == ({}, '{"a": 4444')
     assert result.is_error
+
+
+def test_a_reply_that_fails_or_is_left_has_its_stop_reason(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partial message says why it ends: the error, or the caller who left."""
+    runtime = script("Hello there, my friend.", "Hello there, my friend.")
+    generate = runtime.generate
+
+    def break_off(*given: Any) -> Any:
+        generate(*given)
+        raise RuntimeError("the device is gone")
+
+    with Session(MODEL) as session:
+        with session.stream("Hi") as events:
+            next(event for event in events if event.type == "text_delta")
+        assert session.messages[-1].stop_reason is StopReason.CANCELLED
+        monkeypatch.setattr(runtime, "generate", break_off)
+        with pytest.raises(ServerError, match="the device is gone") as raised, session.stream("Again") as events:
+            list(events)
+    partial = raised.value.partial
+    assert partial is not None
+    assert (partial.text, partial.stop_reason) == ("Hello there, my friend.", StopReason.ERROR)

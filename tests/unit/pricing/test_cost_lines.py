@@ -23,7 +23,7 @@ def test_a_reply_is_a_line() -> None:
     assert cost_line(("ann",), USAGE) == CostLine(
         ("ann",), 1, 21, 300, Decimal("0.5"), {PARTIAL: 1}, {"output_tokens": 1}
     )
-    assert cost_line((None,), None) == CostLine((None,), 1, 0, 0, None, {UNPRICED: 1}, {})
+    assert cost_line((None,), None) == CostLine((None,), 1, 0, 0, None, {UNPRICED: 1}, {}, 1)
 
 
 def test_lines_of_a_key_are_one_line() -> None:
@@ -37,13 +37,27 @@ def test_lines_of_a_key_are_one_line() -> None:
     ]
     assert sum_by_key(lines) == (
         CostLine((None, "x"), 1, 5, 0, Decimal(0), {FREE: 1}, {}),
-        CostLine(("bob", None), 1, 0, 0, None, {UNPRICED: 1}, {}),
-        CostLine(("bob", "x"), 3, 42, 600, Decimal("1.0"), {PARTIAL: 1, PRICED: 1, UNPRICED: 1}, {"output_tokens": 1}),
+        CostLine(("bob", None), 1, 0, 0, None, {UNPRICED: 1}, {}, 1),
+        CostLine(
+            ("bob", "x"), 3, 42, 600, Decimal("1.0"), {PARTIAL: 1, PRICED: 1, UNPRICED: 1}, {"output_tokens": 1}, 1
+        ),
     )
     assert sum_lines(lines) == CostLine(
-        (), 5, 47, 600, Decimal("1.0"), {PARTIAL: 1, UNPRICED: 2, PRICED: 1, FREE: 1}, {"output_tokens": 1}
+        (), 5, 47, 600, Decimal("1.0"), {PARTIAL: 1, UNPRICED: 2, PRICED: 1, FREE: 1}, {"output_tokens": 1}, 2
     )
     assert sum_lines([]) == CostLine(())
+
+
+@pytest.mark.parametrize(
+    ("line", "tokens", "text"),
+    [
+        (CostLine((), 2, 10, uncounted=1), "at least 10", "unknown"),
+        (CostLine((), 2, uncounted=2), "not reported", "unknown: no tokens reported"),
+        (CostLine((), 1, 1234, cost_usd=Decimal(1), statuses={PRICED: 1}), "1,234", "$1.000000"),
+    ],
+)
+def test_what_was_not_reported_is_said(line: CostLine, tokens: str, text: str) -> None:
+    assert (line.describe_tokens(line.prompt_tokens), str(line)) == (tokens, text)
 
 
 def test_an_unknown_key_comes_before_an_empty_one() -> None:

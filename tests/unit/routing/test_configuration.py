@@ -102,7 +102,7 @@ def test_a_policy_is_stored_as_json() -> None:
     rule = Rule(
         model="sonnet", when=When(labels=frozenset("cab"), users=frozenset({"u"}), cost_under_usd=Decimal("0.10"))
     )
-    routed = Router(rules=[rule], aliases={"House": "a:b"}, global_default="house", min_confidence=0.25, mentions=False)
+    routed = Router(rules=[rule], aliases={"House": "a:b"}, global_default="house", min_confidence=0.25, mentions=True)
     assert routed.configuration == {
         "rule": [
             {
@@ -114,7 +114,7 @@ def test_a_policy_is_stored_as_json() -> None:
         "aliases": {"house": "a:b"},
         "global_default": "a:b",
         "min_confidence": "0.25",
-        "mentions": False,
+        "mentions": True,
     }
     again = Router.from_configuration(json.loads(json.dumps(routed.configuration)))
     assert (again.configuration, again.rules, again.global_default) == (routed.configuration, routed.rules, "a:b")

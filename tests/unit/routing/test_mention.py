@@ -98,7 +98,8 @@ IMAGE = ImageBlock(source=MediaSource(kind="url", data="https://example.com/a.pn
 def test_the_prompt_is_sent_without_the_mention(content: Any, sent: list[ContentBlock]) -> None:
     """Everything else of the message stays."""
     message = Message.user(content)
-    decision = router(global_default="north:able").choose(RouteRequest.of([], [message], estimated_tokens=1))
+    routed = router(global_default="north:able", mentions=True)
+    decision = routed.choose(RouteRequest.of([], [message], estimated_tokens=1))
     (left,) = decision.without_mention([message])
     assert (left.id, list(left.content)) == (message.id, sent)
 
@@ -106,7 +107,7 @@ def test_the_prompt_is_sent_without_the_mention(content: Any, sent: list[Content
 def test_a_message_of_a_mention_only_is_refused() -> None:
     """There is nothing to send."""
     message = Message.user("@north:able")
-    decision = router().choose(RouteRequest.of([], [message], estimated_tokens=1))
+    decision = router(mentions=True).choose(RouteRequest.of([], [message], estimated_tokens=1))
     with pytest.raises(RequestError, match="only the mention"):
         decision.without_mention([message])
 
@@ -132,10 +133,13 @@ def test_a_backslash_always_helps(text: str) -> None:
 
 
 def test_a_router_without_mentions_takes_them_for_text_and_shares_what_is_known() -> None:
-    chooses = router(global_default="north:able")
+    chooses = router(global_default="north:able", mentions=True)
     without = chooses.without_mentions()
     request = RouteRequest(text="@south:able Hello", estimated_tokens=1)
     assert chooses.choose(request).model == "south:able"
     decision = without.choose(request)
     assert (decision.model, decision.text) == ("north:able", "@south:able Hello")
     assert without.availability is chooses.availability
+    again = without.with_mentions()
+    assert (again.choose(request).model, without.choose(request).model) == ("south:able", "north:able")
+    assert again.availability is chooses.availability

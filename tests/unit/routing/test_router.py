@@ -129,7 +129,7 @@ def test_an_empty_chain_is_an_error() -> None:
 
 def test_a_mention_chooses_and_is_not_sent() -> None:
     """``@model`` outranks the session's model, and is not part of the sent text."""
-    routed = router(aliases={"top": "north:large"})
+    routed = router(aliases={"top": "north:large"}, mentions=True)
     decision = routed.choose(RouteRequest(text="@top what is this?", sticky="south:able"))
     assert (decision.model, decision.text) == ("north:large", "what is this?")
     assert decision.record.reason == "the text begins with @top"
@@ -137,7 +137,7 @@ def test_a_mention_chooses_and_is_not_sent() -> None:
 
 def test_an_argument_outranks_a_mention() -> None:
     """The mention is not sent either way."""
-    decision = router().choose(RouteRequest(text="@north:able hello", override="south:able"))
+    decision = router(mentions=True).choose(RouteRequest(text="@north:able hello", override="south:able"))
     assert (decision.model, decision.text) == ("south:able", "hello")
     assert [link.model for link in decision.candidates] == ["south:able", "north:able"]
 
@@ -146,7 +146,7 @@ def test_an_argument_outranks_a_mention() -> None:
 def test_an_unknown_mention_does_not_start_the_turn(text: str) -> None:
     """Another model must not answer after a typo."""
     with pytest.raises(UnknownProviderError, match="begin with a backslash"):
-        router(global_default="north:able").choose(RouteRequest(text=text))
+        router(global_default="north:able", mentions=True).choose(RouteRequest(text=text))
 
 
 def test_an_unknown_argument_does_not_start_the_turn() -> None:
@@ -160,14 +160,15 @@ def test_an_unknown_argument_does_not_start_the_turn() -> None:
 
 def test_a_model_without_a_key_is_not_configured() -> None:
     """It is not a typo, so the next candidate is tried, and the record says so."""
-    decision = router(global_default="north:able").choose(RouteRequest(text=f"@{KEYLESS} hello"))
+    routed = router(global_default="north:able", mentions=True)
+    decision = routed.choose(RouteRequest(text=f"@{KEYLESS} hello"))
     assert decision.model == "north:able"
     assert decision.candidates[0].reasons == ("not_configured",)
 
 
-def test_with_mentions_off_the_text_is_text() -> None:
+def test_mentions_are_off_unless_they_are_turned_on() -> None:
     """Strangers who write must not choose what is paid for."""
-    decision = router(global_default="north:able", mentions=False).choose(RouteRequest(text="@north:large hello"))
+    decision = router(global_default="north:able").choose(RouteRequest(text="@north:large hello"))
     assert (decision.model, decision.text) == ("north:able", "@north:large hello")
 
 

@@ -12,10 +12,18 @@ import botocore.session
 import openai
 import pytest
 
-from dragoman import AsyncClient, Client, ToolDefinition
+from dragoman import AsyncClient, Client, Limit, Limits, Message, ToolDefinition
 from dragoman.adapter.operations.service_api import MAX_PAGES, read_integer, read_time
 from dragoman.blocks import DocumentBlock, ImageBlock
-from dragoman.errors import ConfigurationError, MalformedReplyError, PolicyDeniedError, RequestError, ServerError
+from dragoman.canonical.extensions.message_labels import with_message_labels
+from dragoman.errors import (
+    ConfigurationError,
+    LimitReachedError,
+    MalformedReplyError,
+    PolicyDeniedError,
+    RequestError,
+    ServerError,
+)
 from dragoman.policy import Pipeline
 from dragoman.services import ProviderFile, Services
 from dragoman.testing.faults.server import FaultyServer, HttpReply, json_reply
@@ -217,6 +225,26 @@ def test_a_policy_judges_what_is_counted_and_uploaded(
     redacted(provider, CLAUDE, lambda api: api.upload(PIXELS, name="a.png"))
     assert not any(SECRET.encode() in request.body for request in provider.requests)
     assert provider.uploads == [("a.txt", "text/plain", b"It is ***."), ("a.png", "image/png", PIXELS)]
+
+
+def test_services_count_under_the_limits_of_a_client(provider: Provider, calls: Calls) -> None:
+    """Each request is one, also a page of a list; what would wait for longer than allowed is not sent."""
+    calls = Calls(calls._client, limits=Limits(Limit(requests=2, seconds=3600, burst=1), max_wait=0))
+    assert calls(provider, CLAUDE, lambda api: api.count_tokens("Hello")) == TOKENS
+    with pytest.raises(LimitReachedError):
+        calls(provider, CLAUDE, lambda api: api.models())
+    with pytest.raises(LimitReachedError):
+        calls(provider, CLAUDE, lambda api: api.upload(b"x", name="a.txt"))
+    assert [each.method for each in provider.requests] == ["POST", "GET"]
+    assert provider.uploads == []
+
+
+def test_labels_of_a_prompt_need_a_reader(provider: Provider, calls: Calls) -> None:
+    """As everywhere: a client without a policy and a router would forget them."""
+    labelled = with_message_labels(Message.user("Hello"), frozenset({"secret"}))
+    with pytest.raises(ConfigurationError, match="labels are for a policy or a router"):
+        calls(provider, CLAUDE, lambda api: api.count_tokens(labelled))
+    assert provider.requests == []
 
 
 def test_a_closed_client_sends_nothing(provider: Provider) -> None:

@@ -58,7 +58,7 @@ def check_cost(session: Session | AsyncSession) -> None:
     assert session.cost.usd is None
     assert session.cost.status is CostStatus.UNPRICED
     assert session.cost.replies == len(session.attempts) == 1
-    assert str(session.cost) == "unknown (1 replies without a price)"
+    assert str(session.cost) == "unknown (the provider reported no tokens)"
     (attempt,) = session.attempts
     assert str(attempt.metadata.model).startswith(str(attempt.metadata.provider))
 

@@ -84,7 +84,7 @@ def record(session: Any) -> tuple[str, str, str]:
 def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
     """It is removed from the request and the history; the next turn uses the session's model."""
     provider = wires()
-    session = driver.session(provider, router=router())
+    session = driver.session(provider, router=router(mentions=True))
     assert driver.ask(session, "@house Who says so?").text == "Qwen says so."
     assert record(session) == (OLLAMA, "override", "the text begins with @house")
     assert provider["ollama"].requests[0]["messages"][-1]["content"] == "Who says so?"
@@ -96,13 +96,27 @@ def test_a_mention_applies_to_one_turn_and_is_not_sent(driver: Driver) -> None:
 def test_a_mention_of_an_unknown_model_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
     """A typo is not answered by another model."""
     provider = wires()
-    session = driver.session(provider, router=router())
+    session = driver.session(provider, router=router(mentions=True))
     with pytest.raises(UnknownProviderError, match="backslash"):
         driver.ask(session, "@hose Hi")
     assert session.messages == ()
     assert provider["anthropic"].requests == []
     driver.ask(session, "\\@hose Hi")
     assert texts(session)[0] == ("user", "@hose Hi")
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    "text", ["@anna Who says so?", "@house Hi", "@openai:gpt-5.5-pro Hi", "\\@house Hi", "@ollama:"]
+)
+def test_a_router_for_fallbacks_lets_no_text_choose_a_model(driver: Driver, streamed: bool, text: str) -> None:
+    """A mention is text, unless the program turns mentions on."""
+    provider = wires()
+    session = driver.session(provider, router=router(global_default=OLLAMA))
+    (driver.stream if streamed else driver.ask)(session, text)
+    assert record(session) == (ANTHROPIC, "manual", "the session's model")
+    assert texts(session)[0] == ("user", text)
+    assert provider["ollama"].requests == []
 
 
 @STREAMED
@@ -306,7 +320,7 @@ def test_a_broken_stream_counts_and_an_abandoned_one_does_not(driver: Driver) ->
 
 def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
     """The failed model's reservation is released; the next model's cost is checked at its own prices."""
-    budget = Budget(usd="0.01", per="user")
+    budget = Budget(usd="0.01", per="client")
     free = driver.session(wires(failing_responses(500)), router=router(global_default="house"), budgets=[budget])
     driver.ask(free, "Hi", max_output_tokens=100)
     assert budget.account_for(None).reserved == Spend()

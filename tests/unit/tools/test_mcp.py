@@ -8,8 +8,10 @@ from typing import Any
 import httpx
 import pytest
 from mcp import Client, ClientSession, StdioServerParameters
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.blocks import PromptRequestBlock, PromptResultBlock
 from dragoman.canonical.glob import Glob
 from dragoman.canonical.tools import schema_problems
@@ -93,6 +95,41 @@ def test_definitions_fit_what_models_accept() -> None:
         assert [resource.uri for resource in await server.resources()] == ["note://today"]
 
     run_with_server(main)
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}])
+def test_a_tool_without_a_schema_takes_an_object(schema: dict[str, Any] | None) -> None:
+    """A tool that takes nothing may come without any: its model calls it with an empty object."""
+    ran: list[Any] = []
+
+    async def list_tools(context: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="ping", input_schema={"type": "object"})])
+
+    async def call_tool(context: Any, params: Any) -> CallToolResult:
+        ran.append(params.arguments)
+        return CallToolResult(content=[TextContent(type="text", text="pong")])
+
+    class Lenient(Client):
+        """A client that keeps what the server left out."""
+
+        async def list_tools(self, **options: Any) -> ListToolsResult:
+            found = await super().list_tools(**options)
+            return found.model_copy(
+                update={"tools": [tool.model_copy(update={"input_schema": schema}) for tool in found.tools]}
+            )
+
+    async def main() -> None:
+        async with Lenient(Server("desk", on_list_tools=list_tools, on_call_tool=call_tool)) as client:
+            tools = await McpConnection(client, "desk").tools()
+            assert tools[0].definition.input_schema == {"type": "object", "properties": {}}
+            chat = session(
+                handwritten_anthropic(Call("toolu_1", "ping", {})), handwritten_anthropic("Done."), tools=tools
+            )
+            await chat.ask("Go")
+            assert ("tool", "pong") in texts(chat)
+
+    asyncio.run(main())
+    assert ran == [{}]
 
 
 def test_plugins_see_server_and_schema(server_log: list[str]) -> None:
@@ -287,6 +324,53 @@ def test_a_server_does_not_name_itself() -> None:
             assert client.server_info.name == "desk"
             for server, name in ((McpConnection(client), "mcp"), (McpConnection(client, "mine"), "mine")):
                 assert {tool.metadata.server_id for tool in await server.tools() if tool.metadata} == {name}
+
+    asyncio.run(run())
+
+
+def _endless_server(behaviour: str) -> Server:
+    """A server whose list of tools has no end, or is larger than any list needs to be."""
+
+    async def list_tools(_: Any, parameters: PaginatedRequestParams | None) -> ListToolsResult:
+        number = int((parameters and parameters.cursor) or 0)
+        count, size, last = {
+            "new pages": (1, 1, 10**9),
+            "empty pages": (0, 1, 10**9),
+            "the same page": (1, 1, 10**9),
+            "one long page": (101, 1, 0),
+            "large entries": (2, 40 * 2**20, 0),
+            "many small pages": (10, 1, 9),
+        }[behaviour]
+        tools = [Tool(name="look", description="x" * size, input_schema={"type": "object"})] * count
+        following = "7" if behaviour == "the same page" else str(number + 1)
+        return ListToolsResult(tools=tools, next_cursor=None if number >= last else following)
+
+    return Server("endless", on_list_tools=list_tools)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error"),
+    [
+        ("new pages", "more than 100 entries or pages: .* set a higher max_items"),
+        ("empty pages", "more than 100 entries or pages: "),
+        ("the same page", "the same page again and again: correct the cursors"),
+        ("one long page", "more than 100 entries or pages: "),
+        ("large entries", "over 64 MiB: use a server that lists less"),
+        ("many small pages", None),
+    ],
+)
+def test_a_list_without_an_end_is_refused(behaviour: str, error: str | None) -> None:
+    """With an error that says what to do. A hundred tools of one name get names of their own."""
+
+    async def run() -> None:
+        async with Client(_endless_server(behaviour)) as client:
+            server = McpConnection(client, "desk", max_items=100)
+            if error is None:
+                names = [tool.name for tool in await server.tools()]
+                assert names == ["look", *(f"look_{number}" for number in range(2, 101))]
+                return
+            with pytest.raises(RequestError, match=f"the list of tools of the MCP server 'desk' has {error}"):
+                await asyncio.wait_for(server.tools(), 60)
 
     asyncio.run(run())
 

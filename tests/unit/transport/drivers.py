@@ -15,11 +15,10 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.replies.error_context import Failure
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import AttemptRecord, WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.transport import AsyncHttpTransport, HttpTransport, Timing
-from dragoman.transport.contract import Attempt
 
 KEY = "canary-4f1d8c0b97e2"
 """A key of no known format: it is masked only because its exact value is known."""
@@ -100,7 +99,7 @@ class CallResult:
 
     body: bytes
     status: int | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRecord, ...]
     error: Exception | None = None
 
 

@@ -36,7 +36,7 @@ from dragoman.testing.faults.server import (
     sse_reply,
 )
 from dragoman.transport import (
-    Attempt,
+    AttemptRecord,
     HttpTransport,
     RetryPolicy,
     Timing,
@@ -69,7 +69,7 @@ def test_the_adapters_bytes_arrive_unchanged(driver: Driver) -> None:
     assert received.headers["x-api-key"] == KEY
     assert received.headers["content-type"] == "application/json"
     assert (result.status, result.body, result.error) == (200, b'{"ok": true}', None)
-    assert result.attempts == (Attempt(1, 200, None),)
+    assert result.attempts == (AttemptRecord(1, 200, None),)
 
 
 def test_the_requests_own_headers_win(driver: Driver) -> None:
@@ -99,7 +99,7 @@ def test_a_failing_status_is_the_adapters_error(driver: Driver) -> None:
     assert type(result.error) is NotFoundError
     assert "no such model" in str(result.error)
     assert result.error.request_id == "req_1"
-    assert result.attempts == (Attempt(1, 404, "invalid_request"),)
+    assert result.attempts == (AttemptRecord(1, 404, "invalid_request"),)
 
 
 def test_a_transient_failure_is_retried(driver: Driver) -> None:
@@ -110,9 +110,9 @@ def test_a_transient_failure_is_retried(driver: Driver) -> None:
         result = driver.call(base_url=server.url, timing=time.timing)
     assert result.body == b'{"ok": 1}'
     assert result.attempts == (
-        Attempt(1, 503, "rate_limit", 1.0),
-        Attempt(2, None, "network", 2.0),
-        Attempt(3, 200, None),
+        AttemptRecord(1, 503, "rate_limit", 1.0),
+        AttemptRecord(2, None, "network", 2.0),
+        AttemptRecord(3, 200, None),
     )
     assert [request.body for request in server.requests] == [BODY] * 3
 
@@ -298,7 +298,7 @@ def test_a_stream_that_breaks_after_its_start_is_not_retried(driver: Driver) -> 
         result = driver.call(STREAM_REQUEST, base_url=server.url, timing=VirtualClock().timing)
     assert result.body == b"data: 1\n\n"
     assert type(result.error) is NetworkError
-    assert result.attempts == (Attempt(1, 200, "network"),)
+    assert result.attempts == (AttemptRecord(1, 200, "network"),)
     assert len(server.requests) == 1
 
 

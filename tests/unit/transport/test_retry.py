@@ -1,8 +1,10 @@
 """The rules of retries, as laws and numbers; test_retry_table has the table of whole calls."""
 
 import math
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,7 +19,9 @@ from dragoman.adapter.errors import (
     ServerError,
 )
 from dragoman.adapter.wire import Headers
-from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState
+from dragoman.effects.outcomes import Broken, Failed
+from dragoman.transport import retry
+from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, retry_within
 from tests.unit.transport.drivers import VirtualClock
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -139,6 +143,27 @@ def test_no_retry_reaches_beyond_the_deadline() -> None:
     assert quota.remaining == 500 - 2 * 14
 
 
+def test_the_retries_of_all_models_of_an_answer_begin_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that would end later is not begun, and costs no quota. Another task has all its time."""
+    quota, time = RetryQuota(), VirtualClock()
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: time.seconds))
+    slow_down, headers = RateLimitError("x"), Headers({"retry-after": "2"})
+
+    def ask_two_models() -> list[list[float]]:
+        retry_within(5.0)
+        waits: list[list[float]] = [[], []]
+        for each in waits:
+            state = RetryState(RetryPolicy(max_retries=9), quota, time.timing)
+            while (seconds := state.record_failure(slow_down, headers)) is not None:
+                each.append(seconds)
+                time.sleep(seconds)
+        return waits
+
+    assert copy_context().run(ask_two_models) == [[2.0, 2.0], []]
+    assert quota.remaining == 500 - 2 * 5
+    assert RetryState(POLICY, quota, time.timing).record_failure(slow_down, Headers({"retry-after": "50"})) == 50.0
+
+
 def test_every_attempt_is_recorded() -> None:
     """The last error has the statuses, classes and waits of all attempts."""
     state = RetryState(POLICY, RetryQuota(), VirtualClock().timing)
@@ -149,3 +174,23 @@ def test_every_attempt_is_recorded() -> None:
         (1, 502, "server_error", 3.0),
         (2, 400, "invalid_request", 0.0),
     ]
+
+
+def test_a_decision_is_for_one_failure() -> None:
+    """An attempt that fails before it is sent, as at a limit of the program, is not retried by the decision before."""
+    state = RetryState(RetryPolicy(max_retries=5), RetryQuota(), VirtualClock().timing)
+    failed = Failed(ServerError("x"))
+    assert state.wait_after(failed) is None
+    state.record_failure(ServerError("x"), Headers({}))
+    assert state.wait_after(failed) is not None
+    assert state.wait_after(failed) is None
+
+
+def test_an_unusable_reply_is_asked_again_unless_the_caller_saw_it() -> None:
+    """Each reply is decided once, and an error that is not the provider's ends the attempts."""
+    state = RetryState(RetryPolicy(max_retries=5), RetryQuota(), VirtualClock().timing)
+    assert state.wait_after(Broken(ServerError("x"), None, seen=False)) is not None
+    assert state.wait_after(Broken(ServerError("x"), None, seen=True)) is None
+    assert state.wait_after(Broken(ValueError("x"), None, seen=False)) is None
+    assert len(state.attempts) == 1
+    assert state.next_wait is None

@@ -33,7 +33,7 @@ from dragoman.testing.faults.server import (
     json_reply,
     sse_reply,
 )
-from dragoman.transport import AsyncVendorTransport, Attempt, HttpTransport, RetryPolicy, VendorTransport
+from dragoman.transport import AsyncVendorTransport, AttemptRecord, HttpTransport, RetryPolicy, VendorTransport
 from dragoman.transport.vendor import vendor_of
 from tests.unit.transport.drivers import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
 
@@ -163,9 +163,9 @@ def test_only_our_transport_retries(vendor: Vendor, stream: bool) -> None:
         result = vendor.call(server.url, vendor.request(stream=stream), timing=time.timing)
     assert result.body == b"".join(EVENTS)
     assert result.attempts == (
-        Attempt(1, 529, "rate_limit", 1.0),
-        Attempt(2, None, "network", 2.0),
-        Attempt(3, 200, None),
+        AttemptRecord(1, 529, "rate_limit", 1.0),
+        AttemptRecord(2, None, "network", 2.0),
+        AttemptRecord(3, 200, None),
     )
     assert [received.body for received in server.requests] == [BODY] * 3
 

@@ -191,9 +191,23 @@ def test_unknown_is_never_shown_as_zero() -> None:
     document = check_page(page([Message.user("Hi."), reply]))
     assert document.all("svg") == []
     figures = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
-    assert figures["cost"].startswith("unknown")
+    assert figures["cost"] == "unknownno tokens reported"
+    assert figures["tokens"] == "unknownnone reported of 1 reply"
     assert "tokens in" not in figures
-    assert document.one("footer").one(".figures").words == "no token counts"
+    assert document.one("ul.models").words == "ollama:mine 1 reply"
+    assert document.one("footer").one(".figures").words == "the provider reported no tokens"
+
+
+def test_a_model_without_a_price_has_tokens_and_no_cost() -> None:
+    """The remark says which of the two is missing; one reply that reported its tokens is enough."""
+    usage = Usage(input_tokens=10, output_tokens=5, cost_usd=None, cost_status=CostStatus.UNPRICED)
+    told = Message.assistant("Hello.", metadata=MessageMetadata(model="ollama:mine", provider="ollama", usage=usage))
+    untold = Message.assistant("Hello.", metadata=MessageMetadata(model="ollama:mine", provider="ollama"))
+    for replies in ([told], [told, untold]):
+        totals = check_page(page([Message.user("Hi."), *replies])).one(".totals").all("div")
+        figures = {each.one("dt").words: each.one("dd").words for each in totals}
+        assert figures["cost"] == "unknownno price is known"
+        assert figures["tokens in"] == "10"
 
 
 def test_the_raw_request_is_that_of_the_adapter(document: Element) -> None:

@@ -26,6 +26,7 @@ from tests.upkeep.mutations.operators import Mutant, compile_mutant
 from tests.upkeep.repository import ROOT
 
 SURVIVED, KILLED, TIMED_OUT = "survived", "killed", "timed out"
+_SOURCE_ROOTS = ("src", "adapters", "gateway/src")
 _UNREPLACEABLE = 9
 """The exit code of a fork if a function cannot be replaced while the program runs."""
 _ARGUMENTS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
@@ -158,8 +159,9 @@ class _PlantedLoader(SourceFileLoader):
 
 
 def _module_name(path: str) -> str:
-    """Return the dotted name of a file of one of the two source roots."""
-    name = ".".join(Path(path).with_suffix("").parts[1:])
+    """Return the dotted name of a file of one of the source roots."""
+    root = next(root for root in _SOURCE_ROOTS if Path(path).is_relative_to(root))
+    name = ".".join(Path(path).relative_to(root).with_suffix("").parts)
     return name.removesuffix(".__init__")
 
 

@@ -74,21 +74,19 @@ def test_without_a_key_the_state_is_a_loss(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", SEALING_WIRES)
-@pytest.mark.parametrize("other", ["team", "key", "conversation", "version"])
+@pytest.mark.parametrize("other", ["team", "key", "version"])
 def test_state_opens_in_its_own_place_only(wire: str, other: str) -> None:
-    """Not for another team, with another key, in another conversation, and not of another version."""
+    """Not for another team, with another key, and not of another version."""
     second, sent = context(wire), echo(wire, context(wire))
     match other:
         case "team":
             second = context(wire, team="blue")
         case "key":
             second = context(wire, keys=StateKeys({"a": bytes(64)}))
-        case "version":
+        case _:
             for place, field in sent.envelopes:
                 sealed = provider_state.from_text(place[field])
                 place[field] = provider_state.to_text(b"\x09" + sealed[1:])
-        case _:
-            sent.body = json.loads(json.dumps(sent.body).replace("1 + 1", "6 * 7"))
     _, body = read(sent, second)
     assert {loss.kind for loss in second.losses} == {LossKind.STATE}
     assert len(second.losses) == len(sent.envelopes)
@@ -123,14 +121,14 @@ def test_a_signature_needs_its_own_thinking(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai"])
-def test_notes_need_the_reply_as_it_was(wire: str) -> None:
-    """Google signs texts and calls: if the client changed one, the notes with the signatures are void."""
+def test_a_note_needs_its_block_as_it_was(wire: str) -> None:
+    """Google signs texts and calls: if the client changed one, the note with its signature is void."""
     message = reply(wire)
     metadata = message.metadata.model_copy(
         update={
             "provider": "google",
             "model": "google:gemini-3-pro-preview",
-            "provider_raw": {"by": "google", "blocks": {"1": {"set": {"thoughtSignature": "U0lHTkVE"}}}},
+            "provider_raw": {"by": "google", "blocks": {"0": {"set": {"thoughtSignature": "U0lHTkVE"}}}},
         }
     )
     call = message.tool_uses[0]
@@ -224,7 +222,8 @@ def test_two_replies_in_a_row_stay_two(wire: str) -> None:
     second = context(wire)
     adapter.from_wire_request(sent.body, second)
     other = ThinkingBlock(text="Go on.", signature="OTHER" * 20)
-    message = reply(wire).model_copy(update={"content": (other, TextBlock(text="Then."))})
+    content = (other, TextBlock(text="Then."))
+    message = reply(wire).model_copy(update={"id": "01K0000000000000000000000B", "content": content})
     native = json.loads(adapter.to_wire_response(message, second).body)
     match wire:
         case "anthropic":

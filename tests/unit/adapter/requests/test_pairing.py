@@ -2,7 +2,7 @@
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.history.pairing import INTERRUPTED_RESULT, CallKeys, pair_calls
-from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from tests.tables import each_row
@@ -185,3 +185,26 @@ def test_earlier_calls_keep_their_keys() -> None:
         assert [render(block) for turn in turns for block in turn.blocks] == ["call a~2", "answer a~2"]
     assert earlier.with_calls(["a"]).next_key("a") == "a~3"
     assert earlier.next_key("a") == "a~2"
+
+
+def test_results_that_fit_no_call_cost_the_same_whatever_is_open() -> None:
+    """A client may repeat one id for thousands of calls: the results of all of them refer to the last call."""
+
+    class Counted(str):
+        """An id that counts how often it is compared."""
+
+        __slots__ = ()
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return str.__eq__(self, other)
+
+    for size in (50, 400):
+        Counted.compared = 0
+        results = [ToolResultBlock.model_construct(tool_use_id=Counted(f"c{size - 1}"), content=())] * size
+        told = [Turn(Message(role=Role.TOOL), Role.TOOL, (block,), (SYNTHETIC,)) for block in results]
+        paired = pair_calls([Turn.of(asks(*(f"c{number}" for number in range(size)))), *told], [])
+        assert [turn.role for turn in paired].count(Role.USER) == size - 1
+        assert Counted.compared <= 4 * size

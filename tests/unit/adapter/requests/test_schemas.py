@@ -268,3 +268,103 @@ def test_a_mapping_is_asked_for_in_the_prompt_where_objects_are_closed() -> None
     assert "output_config" not in body
     assert '"additionalProperties":{"type":"integer"}' in json.dumps(body["system"]).replace("\\", "")
     assert [loss.reason for loss in wire.losses if "free keys" in loss.reason]
+
+
+TREE = {
+    "type": "object",
+    "properties": {"root": {"$ref": "#/$defs/Node"}},
+    "required": ["root"],
+    "additionalProperties": False,
+    "$defs": {
+        "Node": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "parts": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+            "required": ["name", "parts"],
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-opus-5-5", "openai:gpt-6.1-sol", "google:gemini-3.6-flash",
+              "cohere:command-a-03-2025", "mistral:mistral-large-latest"]
+)  # fmt: skip
+def test_a_reference_stays_where_the_wire_takes_it(model: str) -> None:
+    """So does the schema that it names: only a reference can describe a tree of any depth."""
+    for wire in (
+        _sent_schema(model, [ToolDefinition(name="plant", input_schema=TREE)]),
+        _sent_schema(model, [], output_schema=TREE),
+    ):
+        sent = _find_schema(json.loads(wire.body))
+        assert sent["properties"]["root"] == {"$ref": "#/$defs/Node"}
+        assert sent["$defs"]["Node"]["properties"]["parts"]["items"] == {"$ref": "#/$defs/Node"}
+        assert [loss for loss in wire.losses if "ref" in loss.reason or "defs" in loss.reason] == []
+
+
+@pytest.mark.parametrize("options", [{}, {"output_schema": True}], ids=["tool", "answer"])
+def test_no_reference_names_what_is_not_sent(options: dict[str, Any]) -> None:
+    """Older libraries write ``definitions``, which Google does not know: it would refuse the whole request."""
+    old = json.loads(json.dumps(TREE).replace("$defs", "definitions"))
+    both = {**old, "$defs": {"Leaf": {"type": "string"}}}
+    both["properties"] = {**old["properties"], "leaf": {"allOf": [{"$ref": "#/$defs/Leaf"}], "description": "A leaf"}}
+    for schema in (old, both):
+        tools = [] if options else [ToolDefinition(name="plant", input_schema=schema)]
+        given = {"output_schema": schema} if options else {}
+        for model in ("google:gemini-3.6-flash", "openai:gpt-6.1-sol", "anthropic:claude-opus-5-5", "ollama:qwen3:4b"):
+            sent = _find_schema(json.loads(_sent_schema(model, tools, **given).body))
+            for reference in _references(sent):
+                group, name = reference.removeprefix("#/").split("/")
+                assert name in sent[group], (model, reference)
+    google = _find_schema(json.loads(_sent_schema("google:gemini-3.6-flash", [], output_schema=old).body))
+    assert google["$defs"]["Node"]["properties"]["parts"]["items"] == {"$ref": "#/$defs/Node"}
+
+
+def test_a_single_branch_that_is_a_reference_is_resolved_too() -> None:
+    """Libraries wrap a reference in an allOf to describe it."""
+    described = {"allOf": [{"$ref": "#/$defs/Size"}], "description": "How large"}
+    schema = {"type": "object", "properties": {"root": described}, "$defs": {"Size": {"enum": ["S", "M"]}}}
+    wire = _sent_schema("ollama:qwen3:4b", [ToolDefinition(name="plant", input_schema=schema)])
+    sent = _find_schema(json.loads(wire.body))
+    assert sent["properties"]["root"] == {"enum": ["S", "M"], "description": "How large"}
+
+
+def _references(value: Any) -> list[str]:
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    own = [value["$ref"]] if isinstance(value, dict) and isinstance(value.get("$ref"), str) else []
+    return [*own, *(reference for each in inner for reference in _references(each))]
+
+
+def test_a_reference_is_resolved_where_the_wire_has_none() -> None:
+    """To a depth, with a loss: the innermost one is any value."""
+    wire = _sent_schema("ollama:qwen3:4b", [ToolDefinition(name="plant", input_schema=TREE)])
+    sent = _find_schema(json.loads(wire.body))
+    assert "$defs" not in sent
+    assert sent["properties"]["root"]["properties"]["name"] == {"type": "string"}
+    assert "$ref" not in json.dumps(sent)
+    assert (LossKind.TOOLS, Severity.WARNING) in _kinds(wire.losses)
+
+
+@pytest.mark.parametrize("width", [2, 10])
+def test_references_cannot_make_a_small_schema_large(width: int) -> None:
+    """Each definition holds several of the next one: width**8 of the last. The tools of a request share the room."""
+    definitions: dict[str, Any] = {
+        f"d{level}": {"type": "object", "properties": {f"p{each}": {"$ref": f"#/$defs/d{level + 1}"}
+                                                       for each in range(width)}}
+        for level in range(8)
+    }  # fmt: skip
+    definitions["d8"] = {"type": "string", "pattern": "a" * 1_000}
+    schema = {"type": "object", "properties": {"root": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+    wire = _sent_schema("ollama:qwen3:4b", [ToolDefinition(name=f"plant_{each}", input_schema=schema)
+                                            for each in range(20)])  # fmt: skip
+    assert len(wire.body) < 600_000
+    assert "$ref" not in wire.body.decode()
+    assert (LossKind.TOOLS, Severity.WARNING) in _kinds(wire.losses)
+
+
+def _find_schema(value: Any) -> Any:
+    """The object in a request that has the property ``root``."""
+    if isinstance(value, dict) and "root" in (value.get("properties") or {}):
+        return value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for each in inner if (found := _find_schema(each)) is not None), None)

@@ -1,15 +1,18 @@
 """Whole replies: stop reasons, usage and citations. Replies are handwritten."""
 
+import json
 from typing import Any
 
 import pytest
 
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import AudioBlock, ImageBlock, ProviderBlock, TextBlock
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import Message, MessageMetadata, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google.decode import decode_usage
-from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, VERTEX, handwritten_reply, read, reply_of
+from tests.exchanges import load_or_skip
+from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, VERTEX, context, handwritten_reply, read, reply_of
 
 CALL = {"functionCall": {"name": "add", "args": {}}}
 
@@ -187,3 +190,46 @@ def test_searches_are_counted_as_the_model_bills_them(adapter: GoogleAdapter, bi
         message = read(handwritten_reply({"text": "Hm"}, groundingMetadata=metadata), adapter)
         assert message.usage is not None
         assert message.usage.server_tools == count
+
+
+@pytest.mark.parametrize(
+    "segment", [{"endIndex": 6}, {"startIndex": None, "endIndex": 6}, {"startIndex": 0, "endIndex": 6}]
+)
+def test_a_citation_may_begin_with_the_text(segment: dict[str, Any]) -> None:
+    """Google leaves out an index of 0. Its clients get the same span, from any model."""
+    support = {"segment": segment, "groundingChunkIndices": [0]}
+    message = grounded_reply("Ünö. Zwei.", groundingChunks=[WEB], groundingSupports=[support])
+    recited = handwritten_reply({"text": "Ünö. Zwei."}, citationMetadata={"citationSources": [segment]})
+    for each in (message, read(recited)):
+        (block,) = each.content
+        assert isinstance(block, TextBlock)
+        assert [(citation.start, citation.end) for citation in block.citations] == [(0, 4)]
+    metadata = MessageMetadata(provider="anthropic", model="anthropic:claude-opus-5-5")
+    other = message.model_copy(update={"metadata": metadata})
+    written = json.loads(GEMINI_3.to_wire_response(other, context(GEMINI_3)).body)
+    (found,) = written["candidates"][0]["groundingMetadata"]["groundingSupports"]
+    assert found["segment"] == {"startIndex": 0, "endIndex": 6, "text": "Ünö."}
+
+
+def test_recorded_citations_begin_where_google_says() -> None:
+    """The cited span holds the words that Google quotes, also where it names no start."""
+    without_start = 0
+    for exchange in load_or_skip("google"):
+        if exchange.streaming or exchange.status != 200 or not isinstance(exchange.response, dict):
+            continue
+        for candidate in exchange.response.get("candidates") or ():
+            supports = (candidate.get("groundingMetadata") or {}).get("groundingSupports") or ()
+            quoted = {each["segment"].get("text") for each in supports if "startIndex" not in each["segment"]}
+            if not quoted:
+                continue
+            message = GEMINI_3.from_wire_response(WireResponse(200, exchange.body), context(GEMINI_3))
+            at_start = {
+                block.text[: citation.end]
+                for block in message.content
+                if isinstance(block, TextBlock)
+                for citation in block.citations
+                if citation.start == 0
+            }
+            assert quoted <= at_start, exchange.id
+            without_start += len(quoted)
+    assert without_start

@@ -1,14 +1,16 @@
 """Whole replies: their content, their stop reasons, and what is sent back."""
 
+import json
 from typing import Any
 
 import pytest
 
 from dragoman.adapter.errors import ContentFilterError, DragomanError, MalformedReplyError, RateLimitError
 from dragoman.canonical.blocks import AudioBlock, ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.canonical.usage import CostStatus, Usage
 from tests.tables import each_row
-from tests.unit.adapters.openai_chat.wire import adapter, encode_request, handwritten_reply, losses, read
+from tests.unit.adapters.openai_chat.wire import adapter, context, encode_request, handwritten_reply, losses, read
 
 CALL: dict[str, Any] = {
     "id": "call_1",
@@ -193,3 +195,16 @@ def test_an_invalid_reply_is_a_typed_error(native: Any, kind: type[DragomanError
     """A body of another shape, or an error under status 200, never passes as a reply."""
     with pytest.raises(kind):
         read(native)
+
+
+def test_a_client_gets_counts_by_the_names_of_its_wire() -> None:
+    """The counts of the provider are repeated only if they have these names: its SDK requires them."""
+    chat = adapter()
+    own = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5, "rate": "low"}
+    for raw, rate in ((own, "low"), ({"total_tokens": 5}, None), (None, None)):
+        usage = Usage(input_tokens=3, output_tokens=2, raw=raw, cost_status=CostStatus.UNPRICED)
+        metadata = MessageMetadata(provider=chat.provider, model=str(chat.model_id), usage=usage)
+        message = Message.assistant("Hi.", metadata=metadata)
+        counted = json.loads(chat.to_wire_response(message, context(chat)).body)["usage"]
+        assert [counted[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")] == [3, 2, 5]
+        assert counted.get("rate") == rate

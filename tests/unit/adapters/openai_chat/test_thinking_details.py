@@ -89,11 +89,13 @@ def test_streamed_details_are_assembled() -> None:
         DONE,
     ]
     events = [event for event in stream(chunks, details_reply()) if isinstance(event, ThinkingDelta)]
-    assert [(event.content_block_index, event.text, event.signature) for event in events] == [
-        (0, "H", None),
-        (0, "m", None),
-        (0, "", "s1"),
-        (1, "So", None),
+    assert [(event.content_block_index, event.text, event.signature, event.redacted) for event in events] == [
+        (0, "H", None, None),
+        (0, "m", None, None),
+        (0, "", "s1", None),
+        (1, "So", None, None),
+        (2, "", None, SEALED["data"]),
+        (3, "", None, "y"),
     ]
     details = [TEXT, fragment(text="So"), SEALED, {**SEALED, "data": "y"}]
     message = stream_message(chunks, details_reply())

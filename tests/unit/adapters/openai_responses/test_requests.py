@@ -1,11 +1,12 @@
 """Requests in the provider's own format: the round trip is exact, and they are decoded correctly."""
 
+import cProfile
 import json
 from typing import Any
 
 import pytest
 
-from dragoman import ToolDefinition
+from dragoman import RequestContext, ToolDefinition, get_adapter
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, ProviderBlock, ToolResultBlock
@@ -248,3 +249,19 @@ def test_a_tool_answer_is_read_part_by_part() -> None:
         (result,) = message.content
         assert isinstance(result, ToolResultBlock)
         assert [part.type for part in result.content] == kinds
+
+
+def test_many_replies_in_a_row_are_read_in_linear_time() -> None:
+    """They are one message with many items. A request of a small key could stop a gateway for minutes."""
+
+    def count_calls(number: int) -> int:
+        content = [{"type": "output_text", "text": "x", "annotations": []}]
+        items = [{"type": "message", "role": "assistant", "id": f"msg_{each}", "content": content}
+                 for each in range(number)]  # fmt: skip
+        adapter, profile = get_adapter("openai:gpt-5.4"), cProfile.Profile()
+        context = RequestContext.for_model("openai:gpt-5.4", prices=None)
+        with profile:
+            adapter.from_wire_request({"model": "m", "input": [*items, {"role": "user", "content": "Hi"}]}, context)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert count_calls(800) < 5 * count_calls(200)

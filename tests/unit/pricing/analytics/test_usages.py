@@ -37,7 +37,7 @@ MOMENTS = [
 TYPES = {
     "model": "VARCHAR", "at": "TIMESTAMPTZ", **dict.fromkeys(COUNTS, "BIGINT"), "service_tier": "VARCHAR",
     "speed": "VARCHAR", "batch": "BOOLEAN", "geo": "VARCHAR", "server_tools": "MAP(VARCHAR, BIGINT)",
-    "unread": "VARCHAR[]", "status": "VARCHAR", "user_id": "VARCHAR",
+    "terms": "MAP(VARCHAR, VARCHAR)", "unread": "VARCHAR[]", "status": "VARCHAR", "user_id": "VARCHAR",
 }  # fmt: skip
 
 
@@ -53,6 +53,9 @@ def connection() -> Iterator[Any]:
         yield made
 
 
+_MAPS = ("server_tools", "terms")
+
+
 def row(**columns: Any) -> dict[str, Any]:
     """One reply of a thousand tokens in and out, unless overridden."""
     return {"model": "acme:full", "at": NOW, "input_tokens": 1000, "output_tokens": 1000, **columns}
@@ -63,9 +66,9 @@ def relation(connection: Any, rows: list[dict[str, Any]]) -> Any:
     names = [name for name in TYPES if any(name in row for row in rows)]
     columns = ", ".join(f'"{name}" {TYPES[name]}' for name in names)
     connection.execute(f"CREATE OR REPLACE TABLE usages_of_test ({columns}, place INT)")
-    marks = ", ".join(f"CAST(?::JSON AS {TYPES[name]})" if name == "server_tools" else "?" for name in names)
+    marks = ", ".join(f"CAST(?::JSON AS {TYPES[name]})" if name in _MAPS else "?" for name in names)
     for place, each in enumerate(rows):
-        values = {**each, "at": each["at"].isoformat(), "server_tools": json.dumps(each.get("server_tools"))}
+        values = {**each, "at": each["at"].isoformat(), **{name: json.dumps(each.get(name)) for name in _MAPS}}
         connection.execute(f"INSERT INTO usages_of_test VALUES ({marks}, ?)", [*map(values.get, names), place])
     return connection.sql("FROM usages_of_test")
 
@@ -88,7 +91,8 @@ def _usages(rows: list[dict[str, Any]], **how: Any) -> Iterator[Usage]:
         usage = TokenUsage(
             **{name: each[name] for name in COUNTS if each.get(name) is not None},
             service_tier=each.get("service_tier"), speed=each.get("speed"), unread=tuple(each.get("unread") or ()),
-            server_tools=each.get("server_tools") or {}, raw={"geo": each["geo"]} if each.get("geo") else None,
+            server_tools=each.get("server_tools") or {}, terms=each.get("terms"),
+            raw={"geo": each["geo"]} if each.get("geo") else None,
         )  # fmt: skip
         (priced,) = reprice([UsageRecord(each["model"], usage, each["at"], bool(each.get("batch")))], **how)
         broken = each.get("status") in (MessageStatus.ERROR, MessageStatus.CANCELLED)
@@ -117,6 +121,8 @@ ROWS = st.fixed_dictionaries(
         "server_tools": st.dictionaries(
             st.sampled_from(["web_search", "web_fetch_requests", "odd"]), st.integers(0, 9)
         ),
+        "terms": st.none()
+        | st.dictionaries(st.sampled_from(["host", "window"]), st.sampled_from(["far", "near", "it's"])),
         "unread": st.lists(st.sampled_from(["input_tokens", "x.y"]), max_size=2),
         "status": st.sampled_from(["complete", "error", "cancelled"]),
     },
@@ -229,6 +235,10 @@ def test_missing_counts_are_not_zero(connection: Any, table: PriceTable) -> None
     first, second = Usages(relation(connection, rows)).costs(["model"], table)
     assert (first.key, first.cost_usd, first.status) == ((None,), None, CostStatus.UNPRICED)
     assert (second.unpriced, second.status) == ({"output_tokens": 1}, CostStatus.PARTIAL)
+    rows = [row(), row(input_tokens=None, output_tokens=None), row(output_tokens=None)]
+    (line,) = Usages(relation(connection, rows)).costs([], table)
+    assert (line.replies, line.uncounted) == (3, 1)
+    assert line.describe_tokens(line.prompt_tokens) == "at least 2,000"
 
 
 def test_no_rows_give_no_lines(connection: Any, table: PriceTable) -> None:

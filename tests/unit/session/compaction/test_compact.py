@@ -4,17 +4,20 @@ import asyncio
 import itertools
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from dragoman import Store
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError, ServerError, UnknownProviderError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.errors import StoreError
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.session.compaction.compact import SUMMARY_PREFIX, SUMMARY_PROMPT
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Driver, FakeTime, SyncDriver, Wire, texts
@@ -219,6 +222,24 @@ def test_a_stored_session_continues_compacted(driver: Driver) -> None:
     driver.ask(back, "And?")
     assert first_words(wire.requests[0]["messages"])[0] == SUMMARY_PREFIX.split()[0]
     assert "Q0" not in json.dumps(wire.requests[0])
+
+
+def test_a_summary_is_not_bought_if_the_store_is_gone(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if everything that was said is stored: the summary could not be."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StoreError("the database does not answer")
+
+    with Store(f"sqlite:///{tmp_path}/chats.db") as store:
+        wire = anthropic("One.", "So far.")
+        session = driver.session({"anthropic": wire}, messages=conversation(3), store=store)
+        driver.ask(session, "Hi")
+        monkeypatch.setattr(store, "append", refuse)
+        with pytest.raises(StoreError):
+            driver.compact(session, keep_last=2)
+    assert len(wire.requests) == 1
 
 
 def test_answer_options_do_not_apply_to_a_summary() -> None:

@@ -14,6 +14,8 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, Limits, LimitsUnavailableError
 from dragoman.policy import Pipeline, PolicyDeniedError
+from tests.unit.limits.losable_redis import losable_redis
+from tests.unit.limits.redis_server import own_name
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Body, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama, handwritten_overloaded
 from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin
@@ -128,7 +130,7 @@ class Unanswered(Wire):
 @pytest.mark.parametrize(
     ("model", "wire", "settled"),
     [
-        pytest.param(ANTHROPIC, lambda: Unanswered([]), [(0, 0)], id="before the response"),
+        pytest.param(ANTHROPIC, lambda: Unanswered([]), [(0, 1)], id="before the response"),
         pytest.param(OLLAMA, lambda: Wire([Body([OPENING], "stall")]), [(PROMPT, 1)], id="before any content"),
         pytest.param(ANTHROPIC, lambda: Wire([Body(ANTHROPIC_REPLY.frames[:2], "stall")]), [(1001, 1)], id="counted"),
     ],
@@ -136,7 +138,7 @@ class Unanswered(Wire):
 def test_an_attempt_that_is_cancelled_before_its_first_word_is_settled(
     monkeypatch: pytest.MonkeyPatch, model: str, wire: Callable[[], Wire], settled: list[tuple[int, int]]
 ) -> None:
-    """A response that began has read the prompt; without a response, nothing counts."""
+    """A response that began has read the prompt; without a response, the request alone counts, which was sent."""
     found = record_settled(monkeypatch)
     driver, provider = AsyncDriver(), wire()
     session = driver.session({model.partition(":")[0]: provider}, model, limits=Limits(Limit(tokens=10**6, requests=9)))
@@ -159,22 +161,22 @@ def test_an_attempt_that_is_cancelled_before_its_first_word_is_settled(
     assert found == resolve(settled, model)
 
 
-def test_a_reply_survives_limits_that_cannot_be_reached(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is kept, and each lost count is logged."""
+def test_a_reply_survives_limits_that_cannot_be_reached(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """It is kept, and each lost count is logged. Without counts, the next request is not sent."""
+    headers = {"anthropic-ratelimit-tokens-remaining": "0"}
+    wire = Wire([httpx.Response(200, headers=headers, content=ANTHROPIC_REPLY.body)])
+    with losable_redis() as redis, caplog.at_level(logging.WARNING, "dragoman.limits"):
 
-    def unreachable(*_: Any, **__: Any) -> None:
-        raise LimitsUnavailableError("the server is gone")
+        def answer(request: httpx.Request) -> httpx.Response:
+            redis.lose()
+            return wire(request)
 
-    async def unreachable_async(*_: Any, **__: Any) -> None:
-        unreachable()
-
-    for name in ("settle", "observe"):
-        monkeypatch.setattr(Limits, name, unreachable)
-        monkeypatch.setattr(Limits, f"{name}_async", unreachable_async)
-    with caplog.at_level(logging.WARNING, "dragoman.limits"):
-        session = driver.session({"anthropic": Wire([ANTHROPIC_REPLY])}, limits=Limits(Limit(tokens=10**6)))
+        limits = Limits(Limit(tokens=10**6), url=redis.url, name=own_name())
+        session = driver.session({"anthropic": answer}, limits=limits)
         assert SECRET in driver.ask(session, "Hi").text
+        with pytest.raises(LimitsUnavailableError):
+            driver.ask(session, "Hi")
+        driver.close(session)
+        driver.runner.run(limits.close_async()) if isinstance(driver, AsyncDriver) else limits.close()
     lost = [record.getMessage() for record in caplog.records if record.name == "dragoman.limits"]
-    assert lost == ["the limits could not count a request: the server is gone"] * 2
+    assert [message.partition(": ")[0] for message in lost] == ["the limits could not count a request"] * 2

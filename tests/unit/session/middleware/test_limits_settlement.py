@@ -57,7 +57,7 @@ def assert_settled(budget: Budget, *usages: Usage | None) -> None:
 def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: Driver) -> None:
     """The caller saw a part, so the provider read the prompt: the prompt counts in tokens and in dollars. The
     session's cost is unknown."""
-    budget = Budget(usd=10_000, tokens=10_000, per="user")
+    budget = Budget(usd=10_000, tokens=10_000, per="client")
     session = driver.session({"ollama": Wire([cut_ollama("One, two.")])}, OLLAMA, budgets=[budget], options=SMALL,
                              prices=PAID_OLLAMA)  # fmt: skip
     seen: list[Any] = []
@@ -74,7 +74,7 @@ def test_a_broken_reply_without_counts_is_charged_its_estimated_prompt(driver: D
 
 def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Driver) -> None:
     """Only the retry counts."""
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     wire = Wire([Body([OPENING], httpx.ReadError("the connection is gone")), handwritten_ollama("One.")])
     session = driver.session({"ollama": wire}, OLLAMA, budgets=[budget], options=SMALL)
     driver.stream(session, "Hi")
@@ -87,7 +87,7 @@ def test_a_reply_that_broke_unseen_and_without_counts_is_not_charged(driver: Dri
 
 def test_a_broken_reply_with_counts_is_charged_a_lower_bound(driver: Driver) -> None:
     """The output that came after the last count is unknown, so the session's cost says that it is incomplete."""
-    budget = Budget(usd=1, per="user")
+    budget = Budget(usd=1, per="client")
     session = driver.session({"anthropic": Wire([overloaded_anthropic()])}, budgets=[budget], options=SMALL)
     with pytest.raises(ProviderError):
         driver.stream(session, "Hi")
@@ -101,7 +101,7 @@ def test_a_broken_reply_with_counts_is_charged_a_lower_bound(driver: Driver) -> 
 
 def test_a_broken_reply_of_an_unpriced_model_stays_unpriced(driver: Driver) -> None:
     """No part of its cost is known, so there is no lower bound."""
-    budget = Budget(usd=1, per="user", allow_unpriced=True)
+    budget = Budget(usd=1, per="client", allow_unpriced=True)
     wire = Wire([overloaded_anthropic(b"claude-unheard-of")])
     session = driver.session({"anthropic": wire}, "anthropic:claude-unheard-of", budgets=[budget], options=SMALL)
     with pytest.raises(ProviderError):
@@ -114,7 +114,7 @@ def test_a_broken_reply_of_an_unpriced_model_stays_unpriced(driver: Driver) -> N
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
 def test_a_denied_reply_that_arrived_whole_has_its_exact_cost(driver: Driver, streamed: bool) -> None:
     """It is not kept, but its whole usage is known."""
-    budget = Budget(usd=1, per="user")
+    budget = Budget(usd=1, per="client")
     reply = handwritten_anthropic(f"It is {SECRET}.", usage=(1000, 100))
     session = driver.session({"anthropic": Wire([reply])}, budgets=[budget], options=SMALL,
                              policy=Pipeline([DenyingPlugin(SECRET, hooks=["cmf.llm_output"])]))  # fmt: skip
@@ -128,7 +128,7 @@ def test_a_denied_reply_that_arrived_whole_has_its_exact_cost(driver: Driver, st
 
 def test_a_reply_that_the_caller_left_is_charged_what_had_arrived(driver: Driver) -> None:
     """Its counts if it reported any; otherwise, if it had content, its estimated prompt."""
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     session = driver.session({"anthropic": Wire([handwritten_anthropic("One.", usage=(1000, 100))])}, ANTHROPIC,
                              budgets=[budget], options=SMALL)  # fmt: skip
     driver.stream(session, "Hi", until="text_delta")
@@ -137,7 +137,7 @@ def test_a_reply_that_the_caller_left_is_charged_what_had_arrived(driver: Driver
     assert (left.cost_status, left.unpriced) == (CostStatus.PARTIAL, ("output_tokens",))
     assert_settled(budget, left)
     assert budget.spend_of(None).tokens == 1001
-    budget = Budget(tokens=10_000, per="user")
+    budget = Budget(tokens=10_000, per="client")
     session = driver.session({"ollama": Wire([handwritten_ollama("One, two.")])}, OLLAMA, budgets=[budget],
                              options=SMALL)  # fmt: skip
     driver.stream(session, "Hi", until="text_delta")

@@ -267,14 +267,16 @@ def test_sessions_send_requests_in_known_places_only() -> None:
     found: dict[str, set[str]] = {}
     for path in (Path(dragoman.__file__).parent / "session").rglob("*.py"):
         source = path.read_text(encoding="utf-8")
-        pattern = r"\.to_wire\(|transport\.(?:send|stream)\(|(?:calls|_call_runner\(run\))\.run(?:_async)?\b"
+        pattern = r"\.to_wire\(|transport(?:\([\w.]*\))?\.(?:send|stream)\b|runner\.(?:run|report)\b"
         for call in re.findall(pattern, source):
             found.setdefault(call, set()).add(path.name)
-    sessions = {"session.py", "async_session.py"}
+    driver, following = {"turn_driver.py"}, {"background.py"}  # a reply that was asked for, and is not complete
     assert found == {
         ".to_wire(": {"run.py", "preview.py"},  # a preview is not sent
-        "transport.send(": sessions,
-        "transport.stream(": sessions,
-        "_call_runner(run).run": {"session.py"},
-        "_call_runner(run).run_async": {"async_session.py"},
+        "transport.send": driver,
+        "transport.stream": driver,
+        "transport(send.adapter).send": following,
+        "transport(adapter).send": following,
+        "runner.run": driver,
+        "runner.report": driver,
     }

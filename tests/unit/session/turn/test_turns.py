@@ -1,6 +1,7 @@
 """Turns: asking, streaming, and rounds of tools, with sessions of both kinds."""
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -11,11 +12,18 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError, RequestError, TurnLimitError
 from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, StopReason
 from dragoman.server_tools import WebSearch
 from dragoman.session import AsyncSession, Session, ToolAnswered, tool
 from tests.unit.session.drivers import ANTHROPIC, Driver, FakeTime, SyncDriver, Wire, texts, types
-from tests.unit.session.handwritten_replies import Call, Part, Thought, handwritten_anthropic
+from tests.unit.session.handwritten_replies import (
+    Call,
+    Part,
+    Reply,
+    Thought,
+    anthropic_event,
+    handwritten_anthropic,
+)
 
 
 @tool(side_effects="none")
@@ -264,6 +272,52 @@ def test_a_paused_reply_continues_by_itself(driver: Driver) -> None:
     reply = driver.ask(session, "Go")
     assert [message.text for message in reply.messages] == ["Go", "Half", " and half."]
     assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant"]
+
+
+ON_DEMAND = {"anthropic": {"compaction": {"type": "summarize"}}}
+AUTOMATIC = {
+    "anthropic": {"context_management": {"edits": [{"type": "compact_20260112", "pause_after_compaction": True}]}}
+}
+
+
+def compacted() -> Reply:
+    """A reply that is nothing but a compaction, whole and streamed, as the documentation of the beta describes it."""
+    summary = {"type": "compaction", "content": "They greeted.", "encrypted_content": None, "signature": "c2ln"}
+    reply = json.loads(handwritten_anthropic("x", stop="compaction").body) | {"content": [summary]}
+    events = [
+        {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {**summary, "content": None, "signature": None}},
+        {"type": "content_block_delta", "index": 0, "delta": {**summary, "type": "compaction_delta"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "compaction"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ]
+    return Reply(json.dumps(reply).encode(), tuple(map(anthropic_event, events)), "text/event-stream")
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+def test_a_compaction_on_demand_is_the_whole_turn(driver: Driver, streamed: bool) -> None:
+    """The request compacts and nothing follows, so each further one would compact again, and cost as much."""
+    wire = Wire([compacted(), handwritten_anthropic("Good day.")])
+    session = driver.session({"anthropic": wire}, "anthropic:claude-opus-4-5")
+    (driver.stream if streamed else driver.ask)(session, "Go", extra=ON_DEMAND)
+    assert len(wire.requests) == 1
+    last = session.messages[-1]
+    assert (last.stop_reason, [block.type for block in last.content]) == (StopReason.END_TURN, ["provider"])
+    assert driver.ask(session, "Hi").text == "Good day."
+    sent = wire.requests[1]["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert sent[1]["content"][0]["signature"] == "c2ln"
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+def test_a_pause_after_an_automatic_compaction_continues_by_itself(driver: Driver, streamed: bool) -> None:
+    """The question is still to be answered."""
+    wire = Wire([compacted(), handwritten_anthropic("Good day.")])
+    session = driver.session({"anthropic": wire}, "anthropic:claude-opus-4-5")
+    (driver.stream if streamed else driver.ask)(session, "Go", extra=AUTOMATIC)
+    assert len(wire.requests) == 2
+    assert session.messages[-1].text == "Good day."
 
 
 def test_a_reply_that_never_ends_is_no_endless_turn(driver: Driver) -> None:

@@ -1,0 +1,1 @@
+"""One hostile key, and what another key notices of it."""
