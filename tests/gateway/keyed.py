@@ -101,9 +101,10 @@ class Keyed:
 
 
 def _read_spend(connection: Connection, scope: str) -> tuple[Amount, bool]:
+    # In this order: PostgreSQL shows each statement what was committed before it.
+    open_ = connection.execute(select(reservations.c.id).where(reservations.c.scope == scope)).first()
     rows = connection.execute(select(spend).where(spend.c.scope == scope)).all()
     amount = Amount(sum((row.usd for row in rows), Decimal(0)), sum(row.tokens for row in rows))
-    open_ = connection.execute(select(reservations.c.id).where(reservations.c.scope == scope)).first()
     return amount, open_ is not None or not rows
 
 
@@ -112,9 +113,9 @@ Start = Callable[..., Keyed]
 
 
 @contextmanager
-def keyed(folder: Path) -> Iterator[Start]:
-    """Yield what starts gateways, all with the same database."""
-    url = f"sqlite:///{folder / 'gateway.db'}"
+def keyed(folder: Path, url: str | None = None) -> Iterator[Start]:
+    """Yield what starts gateways, all with the same database: a file in the folder, if none is named."""
+    url = url or f"sqlite:///{folder / 'gateway.db'}"
     database = Database(url)
     keys = KeyStore(database)
     secrets = [keys.create(name=name)[1] for name in ("one", "two")]

@@ -58,8 +58,7 @@ from dragoman.effects.work import (
     within,
 )
 from dragoman.limits.bounds import max_use
-from dragoman.limits.budget import BudgetReservation
-from dragoman.limits.reservation import Observe
+from dragoman.limits.reservation import Observe, Reservation
 from dragoman.output.answer_type import AnswerType
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable, price_table
@@ -129,7 +128,7 @@ class _Batches(Generic[TransportT]):
         if not self._asynchronous:
             self._governance.check_coroutines("AsyncBatches")
         self._judge = Judge(config, self.adapter)
-        self._reservations: dict[tuple[str, str], BudgetReservation] = {}
+        self._reservations: dict[tuple[str, str], Reservation] = {}
         """Those of requests that were submitted and not fetched yet, by batch and request."""
         self._reported: set[tuple[str, str]] = set()
         """The results that were reported."""
@@ -148,7 +147,7 @@ class _Batches(Generic[TransportT]):
         allowed = [request for request in judged if request.denial is None]
         for request in judged:
             report_request(governance.reports, self.adapter, request)
-        reservations: dict[str, BudgetReservation] = {}
+        reservations: dict[str, Reservation] = {}
         batch_id = NOT_SUBMITTED
         try:
             for request in allowed:
@@ -186,7 +185,7 @@ class _Batches(Generic[TransportT]):
         except PolicyDeniedError as error:
             return replace(request, denial=BatchDenial.of(error))
 
-    def _post(self, operation: Operation[str], reservations: dict[str, BudgetReservation]) -> Work[str]:
+    def _post(self, operation: Operation[str], reservations: dict[str, Reservation]) -> Work[str]:
         """Return the id of the batch. The submission is one attempt, because another one could submit the same batch,
         and pay for it, twice. While the batch may exist, ``reservations`` is emptied: what they hold stays reserved.
         """

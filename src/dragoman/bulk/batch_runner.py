@@ -41,7 +41,8 @@ from dragoman.bulk.state.records import (
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
 from dragoman.limits.bounds import max_use
-from dragoman.limits.budget import BudgetReservation, Budgets, Spend
+from dragoman.limits.budget import Budgets, Spend
+from dragoman.limits.reservation import Reservation
 from dragoman.output.errors import OutputError
 from dragoman.pricing import PriceTable
 
@@ -126,7 +127,7 @@ class BatchRunner(ModelRunner):
         self.client.lifetime.check()
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
-        reservations: dict[str, BudgetReservation] = {}
+        reservations: dict[str, Reservation] = {}
         requester = self.requester
         submitted: list[PendingRow] = []
         for pending in chunk:

@@ -10,7 +10,8 @@ from dragoman.bulk.progress import ProgressTracker
 from dragoman.bulk.state.manifest import now_micros
 from dragoman.canonical.usage import CostStatus
 from dragoman.effects.work import Perform
-from dragoman.limits.budget import Budget, BudgetReservation, Budgets
+from dragoman.limits.budget import Budget, Budgets
+from dragoman.limits.reservation import Reservation
 from dragoman.limits.use import MaxUse, MeasureUse
 from dragoman.store.columns import from_micros
 
@@ -50,7 +51,7 @@ class WaitingBudgets:
         work = partial(self._wait, measure)
         return Perform(work, work)
 
-    async def _wait(self, measure: MeasureUse) -> BudgetReservation:
+    async def _wait(self, measure: MeasureUse) -> Reservation:
         while self.tracker.stopped is None:
             try:
                 return self.budgets.reserve(measure)

@@ -21,8 +21,8 @@ from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.effects.outcomes import SendOutcome
 from dragoman.limits.output import ReservedOutput
-from dragoman.limits.reservation import Reservation
-from dragoman.limits.settlement import is_billed, usage_of
+from dragoman.limits.reservation import NOTHING_RESERVED, Reservation
+from dragoman.limits.settlement import charged_use
 from dragoman.limits.use import MaxUse, MeasureUse
 
 logger = get_logger("dragoman.budget")
@@ -196,25 +196,25 @@ class BudgetAccounts:
 
 @dataclass(frozen=True, slots=True)
 class MaxSpend:
-    """The maximum spend of a request. ``input_spend``: its input alone. ``unpriced``: some of the price is unknown.
+    """The maximum spend of a request. ``input`` is what it has of it. ``unpriced``: some of the price is unknown.
     ``price`` returns what the model that is asked costs for a usage."""
 
     model: str
     spent: Spend
-    input_spend: Spend
+    input: TokenUsage
     unpriced: bool
-    price: Callable[[TokenUsage], Usage] | None = None
+    price: Callable[[TokenUsage], Usage]
 
-    def charge(self, usage: Usage | None) -> Spend:
-        """Return what a reply is charged: its usage, or the estimated input if it reported none."""
-        if usage is None:
-            logger.warning("a reply of %s has no token counts: the budget counts its estimated input", self.model)
-            return self.input_spend
-        if usage.cost_usd is not None or self.price is None:
+    def charge(self, usage: TokenUsage) -> Spend:
+        """Return what a reply is charged, for what its provider reported or for an estimate."""
+        if isinstance(usage, Usage) and usage.cost_usd is not None:
             return Spend.of(usage)
         counts = {name: getattr(usage, name) for name in TokenUsage.model_fields if name not in _NOT_COUNTS}
         standard = self.price(TokenUsage.model_validate(counts))
         usd = standard.cost_usd or _ZERO
+        if not isinstance(usage, Usage):
+            logger.warning("a reply of %s has no token counts: the budget counts an estimate", self.model)
+            return Spend(usd, standard.total_tokens)
         if standard.cost_status not in _KNOWN:
             usd = max(usd, self.spent.usd)
         if usd:
@@ -226,16 +226,13 @@ _NOT_COUNTS = {"service_tier", "speed", "reported_total", "reported_cost_usd", "
 """What a reply reports besides its counts. A tier and a speed may have no price; the standard one then counts."""
 
 
-_NOTHING = MaxSpend("", NO_SPEND, NO_SPEND, unpriced=False)
-
-
 class BudgetReservation(Reservation):
     """The maximum spend of one request, in each account that pays for it. ``output`` is what is reserved of it, and
     ``price`` returns the maximum spend with so much output."""
 
     def __init__(
         self,
-        max_spend: MaxSpend = _NOTHING,
+        max_spend: MaxSpend,
         output: ReservedOutput | None = None,
         price: Callable[[int], MaxSpend] | None = None,
     ) -> None:
@@ -268,12 +265,10 @@ class BudgetReservation(Reservation):
         return (event,)
 
     def settle(self, outcome: SendOutcome) -> None:
-        """Replace the reservation by the usage of the reply, or by its estimated input if it reported none."""
-        if not self._accounts:
-            return
-        usage = usage_of(outcome)
-        is_charged = usage is not None or is_billed(outcome)
-        self._end(self._max_spend.charge(usage) if is_charged else NO_SPEND)
+        """Replace the reservation by what the reply is charged."""
+        if self._accounts:
+            used = charged_use(outcome, lambda: self._max_spend.input)
+            self._end(NO_SPEND if used is None else self._max_spend.charge(used))
 
     def release(self) -> None:
         self._end(NO_SPEND)
@@ -292,14 +287,14 @@ class Budgets:
     prices: Prices
     clock: Callable[[], datetime]
 
-    def reserve(self, measure: MeasureUse) -> BudgetReservation:
+    def reserve(self, measure: MeasureUse) -> Reservation:
         """Reserve for one request, in all accounts or in none.
 
         Raises, before anything is sent, BudgetExceededError if an account has too little left, and UnpricedModelError
         if the price is unknown.
         """
         if not self.accounts:
-            return BudgetReservation()
+            return NOTHING_RESERVED
         use, now = measure(), self.clock()
         output = ReservedOutput(use)
         price = partial(self._max_spend, use, now)
@@ -316,11 +311,10 @@ class Budgets:
         """Return the maximum spend of a request with so much output."""
         price = partial(self._price, use.model, now)
         priced = price(replace(use, output_tokens=output_tokens).total)
-        input_priced = price(use.input) if output_tokens else priced
         return MaxSpend(
             use.model,
             Spend.of(priced),
-            Spend.of(input_priced),
+            use.input,
             unpriced=priced.cost_status not in _KNOWN,
             price=price,
         )

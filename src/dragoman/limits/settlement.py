@@ -1,10 +1,14 @@
 """What an attempt used, by how it ended: the same on every road."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from dragoman.adapter.errors import MalformedReplyError
-from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.adapter.errors import BudgetExceededError, MalformedReplyError
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
+from dragoman.limits.errors import LimitReachedError
+from dragoman.limits.output import BYTES_PER_TOKEN, text_bytes
 
 
 class Use(NamedTuple):
@@ -14,10 +18,64 @@ class Use(NamedTuple):
     requests: int
 
 
+def charged_use(
+    outcome: SendOutcome, estimate_input: Callable[[], TokenUsage | None], arrived: int = 0
+) -> TokenUsage | None:
+    """Return what an attempt is charged: a `Usage` if its provider reported it, and otherwise an estimate. None if it
+    costs nothing.
+
+    A reply without a final report costs the larger of its report and what arrived: ``arrived`` bytes of output, or
+    those of the partial message. Without a report it costs its estimated input too. Nothing is charged for what was not
+    sent, and for a reply that its provider broke before the caller saw any of it.
+    """
+    reported = usage_of(outcome)
+    if isinstance(outcome, Replied) and reported is not None:
+        return reported
+    if reported is None and not is_billed(outcome):
+        return None
+    output = max(arrived, _output_bytes(outcome)) // BYTES_PER_TOKEN
+    if reported is not None and (
+        reported.cost_status is CostStatus.PRICED  # the final report: that of a part is a lower bound
+        or reported.output_tokens >= output
+    ):
+        return reported
+    used = estimate_input() if reported is None else _counts(reported)
+    return reported if used is None else used.model_copy(update={"output_tokens": output})
+
+
+def is_ended_here(outcome: SendOutcome) -> bool:
+    """Whether a budget or a limit ended a reply that its provider was still writing."""
+    return isinstance(outcome, Broken) and isinstance(outcome.error, (BudgetExceededError, LimitReachedError))
+
+
+def is_unreadable(outcome: SendOutcome) -> bool:
+    """Whether a reply arrived whole and cannot be read."""
+    return isinstance(outcome, Broken) and isinstance(outcome.error, MalformedReplyError)
+
+
 def is_billed(outcome: SendOutcome) -> bool:
-    """Whether a reply that reported no usage costs its estimated input: the caller saw some of it, or it arrived whole
-    and cannot be read. Otherwise it costs nothing."""
-    return _was_seen(outcome) or (isinstance(outcome, Broken) and isinstance(outcome.error, MalformedReplyError))
+    """Whether a reply that reported no usage was billed all the same, as far as anybody knows."""
+    left = isinstance(outcome, Abandoned) and outcome.sent  # the provider may go on
+    return left or _was_seen(outcome) or is_unreadable(outcome) or is_ended_here(outcome)
+
+
+def _counts(usage: Usage) -> TokenUsage:
+    return TokenUsage.model_validate({name: getattr(usage, name) for name in TokenUsage.model_fields})
+
+
+def _output_bytes(outcome: SendOutcome) -> int:
+    """Return the bytes of what the model wrote: text, thinking, and the arguments of calls."""
+    message: Message | None = outcome.message if isinstance(outcome, Replied) else getattr(outcome, "partial", None)
+    size = 0
+    for block in () if message is None else message.content:
+        for name in ("text", "thinking", "raw_input"):
+            if isinstance(text := getattr(block, name, None), str):
+                size += text_bytes(text)
+                break
+        else:
+            if given := getattr(block, "input", None):
+                size += text_bytes(str(given))
+    return size
 
 
 def count_use(outcome: SendOutcome, input_tokens: int) -> Use | None:

@@ -1,5 +1,6 @@
 """Texts for a provider of another wire need no session: what is sent and answered is as with one."""
 
+import json
 from typing import Any
 
 import httpx
@@ -7,7 +8,7 @@ import pytest
 
 from dragoman import AsyncClient, Budget
 from dragoman.testing.faults.server import ServerScript, json_reply
-from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, whole_reply
+from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, streamed_reply, whole_reply
 from tests.tables import each_row
 
 WITH_SESSION = {"budgets": [Budget(tokens=10**9)]}
@@ -61,6 +62,25 @@ def test_losses_are_those_of_a_session(strict: bool) -> None:
     )
     assert direct == session
     assert any(losses for _, losses, _ in direct[0])
+
+
+STREAMS = {
+    "/v1beta/models/house:streamGenerateContent?alt=sse": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    "/api/chat": {"model": "house", "messages": [{"role": "user", "content": "Hi"}]},
+    PATHS["chat"]: question("chat", "house", stream=True),
+}
+"""Requests for a stream: by the address, by default, and by a field."""
+
+
+@each_row("path", STREAMS)
+def test_a_client_who_wants_a_stream_has_one_from_the_provider(path: str) -> None:
+    """And no whole reply in one piece at its end."""
+    client: dict[str, Any]
+    for client in ({}, WITH_SESSION):
+        running = gateway_before(streamed_reply("messages"), models={"house": "anthropic:some-model"}, client=client)
+        with running as (url, server):
+            assert httpx.post(url + path, json=STREAMS[path]).status_code == 200
+            assert json.loads(server.requests[0].body)["stream"] is True
 
 
 def test_no_session_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -412,7 +412,8 @@ def test_a_stream_that_is_left_costs_every_byte_that_arrived(database: Database)
         return spent
 
     tokens = 10 + (100 + 60 + 13) // 4
-    assert run(scenario()) == Amount(tokens * Decimal("0.01"), tokens)
+    cost = tokens * Decimal("0.01")
+    assert run(scenario()) == Amount(cost, tokens, estimated_usd=cost)
 
 
 def test_the_final_report_of_a_stream_that_is_left_is_what_it_costs(database: Database) -> None:
@@ -441,7 +442,7 @@ def test_a_whole_request_that_is_left_costs_its_estimated_input(database: Databa
         await setup.ledger.close()
         return spent
 
-    assert run(scenario(Abandoned())) == Amount(Decimal("0.10"), 10)
+    assert run(scenario(Abandoned())) == Amount(Decimal("0.10"), 10, estimated_usd=Decimal("0.10"))
     assert run(scenario(Failed(unsent))) == Amount()
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ def test_each_share_is_reported_once_by_all_replicas(start: Start) -> None:
     assert sorted(alert["share"] for alert in alerts) == ["0.5", "0.9"]
     assert {alert["scope"] for alert in alerts} == {f"key:{key_id}"}
     assert {alert["budget"] for alert in alerts} == {"$3.00"}
+    for alert in alerts:
+        used = sum(Decimal(alert[name]["usd"]) for name in ("spent", "reserved", "left"))
+        assert (used, alert["left"]["tokens"]) == (Decimal(3), None)
     assert secret not in json.dumps(alerts)
 
 

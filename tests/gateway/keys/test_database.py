@@ -4,6 +4,8 @@ import asyncio
 import gc
 import sqlite3
 import threading
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from sqlalchemy.exc import OperationalError
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import OLDEST, VERSION_TABLE, counters, metadata
+from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.ledger import Ledger
 from tests.gateway.upstream import PATIENCE
 
 
@@ -57,6 +61,22 @@ def test_migrations_only_add() -> None:
             assert not is_new or nullable or default is not None, f"{step.revision}: {table}.{name}"
         before = now
     engine.dispose()
+
+
+def test_an_older_version_books_beside_a_newer_one(database: Database) -> None:
+    """Its rows lack the newer columns, and both add up in one row."""
+    day, row = 20_000, "INSERT INTO gateway_spend (scope, day, usd, tokens, requests) VALUES ('team:a', 20000, 2, 7, 1)"
+    database.run(lambda connection: connection.execute(text(row)))
+
+    async def book() -> Amount:
+        ledger = Ledger(database, lambda: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day))
+        ledger.book("one", ["team:a"], Amount(Decimal(3), 2, estimated_usd=Decimal("0.5")))
+        await ledger.flush()
+        spent = await ledger.total_spend("team:a")
+        await ledger.close()
+        return spent
+
+    assert asyncio.run(book()) == Amount(Decimal(5), 9, estimated_usd=Decimal("0.5"))
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,9 @@ from dragoman.answers import LossKind
 from dragoman.messages import CostStatus, Usage
 from dragoman.store import SessionRecord
 from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, Stored
+from dragoman_gateway.keys.amounts import parse_budget
+from dragoman_gateway.keys.bookings import Amount
+from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.metrics import RequestRecord
 
@@ -68,6 +71,21 @@ def sample_report(name: str = "") -> Report:
         ],
         dropped={},
         spent={**activity_spend, f"team:research{name}": Spend(Decimal(21), 720_000, 620)},
+        budgets={
+            f"key:{keys[0]}": Statement(
+                Amount(Decimal(7), 240_000),
+                Amount(Decimal("0.84"), 18_000),
+                (
+                    (parse_budget("20/month"), Amount(Decimal(7), 240_000, Decimal("0.31")), None),
+                    (parse_budget("1000000 tokens/day"), Amount(Decimal(2), 71_000), None),
+                ),
+            ),
+            f"team:research{name}": Statement(
+                Amount(Decimal(21), 720_000),
+                Amount(),
+                ((parse_budget("50/month"), Amount(Decimal(21), 720_000), None),),
+            ),
+        },
         key_names={key: f"{known}{name}" for key, known in KEYS.items()},
         stored=Stored(
             {MODELS[0] + name: Spend(Decimal("17.25"), 610_000, 390), MODELS[1]: Spend(Decimal("0.75"), 42_000, 130),

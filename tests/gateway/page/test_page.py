@@ -2,6 +2,8 @@
 
 import base64
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,12 +16,14 @@ import pytest
 
 from dragoman import Message, Store
 from dragoman.messages import CostStatus, MessageMetadata, Usage
+from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply
 from dragoman_gateway.endpoints.dashboard.render import content_security_policy, render_report, render_sign_in
 from dragoman_gateway.endpoints.dashboard.report import Spend, read_store
 from dragoman_gateway.endpoints.dashboard.sign_in import COOKIE
+from tests.gateway.app.test_store_behind import wait_until
 from tests.gateway.keyed import Start
 from tests.gateway.page.sample import sample_report
-from tests.gateway.upstream import gateway_before, question, whole_reply
+from tests.gateway.upstream import PATIENCE, WIRES, gateway_before, question, whole_reply
 
 HOSTILE = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"' onload='x\x1b[31m"
 PATHS = ("/gateway/", "/gateway/conversations/ses_1")
@@ -115,6 +119,38 @@ def test_an_admin_sees_the_spend_of_others(start: Start) -> None:
     led = running.bare.get("/", headers={"accept": "text/html,*/*;q=0.8"})
     assert (led.status_code, led.headers["location"]) == (307, "/gateway/")
     assert running.bare.get("/").status_code == 200
+
+
+def test_budgets_show_what_is_estimated_reserved_and_left_of_all_replicas(start: Start) -> None:
+    """A reply of another model, whose price is unknown, is booked as an estimate at one replica; the other one answers
+    a request that has reserved."""
+    release = threading.Event()
+
+    def waits(request: ReceivedRequest) -> HttpReply:
+        release.wait(PATIENCE)
+        return whole_reply("chat")
+
+    unknown = json_reply({**WIRES["chat"].text_reply("Yes."), "model": "free"})
+    first, second = start(unknown), start(waits)
+    key_id, secret = first.create_key("3.00", name="laptop")
+    _, admin = first.create_key(name="boss", admin=True)
+    body = question("chat", "house", max_tokens=10)
+    assert first.http(secret).post("/v1/chat/completions", json=body).status_code == 200
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(second.http(secret).post, "/v1/chat/completions", json=body, timeout=PATIENCE)
+        wait_until(lambda: bool(second.server.requests))
+        page = first.http(admin).get("/gateway/").text
+        scopes = {each["scope"]: each for each in first.http(secret).get("/gateway/spend").json()["data"]}
+        release.set()
+        assert running.result().status_code == 200
+    scope = scopes[f"key:{key_id}"]
+    assert scope["spent"] == {"usd": "0.29", "tokens": 29, "estimated_usd": "0.29"}
+    (budget,) = scope["budgets"]
+    reserved, left = Decimal(scope["reserved"]["usd"]), Decimal(budget["left"]["usd"])
+    assert reserved > 0
+    assert left == Decimal("2.71") - reserved
+    shown = " ".join(f"${amount:.2f}" for amount in (Decimal("0.29"), Decimal("0.29"), reserved, left))
+    assert f"key laptop {key_id} $3.00 {shown}" in Tags(page).text
 
 
 def test_the_form_sets_a_cookie_that_scripts_and_other_sites_cannot_use(start: Start) -> None:

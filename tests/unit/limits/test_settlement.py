@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.contract import AdapterOptions
-from dragoman.adapter.errors import MalformedReplyError, RateLimitError
+from dragoman.adapter.errors import BudgetExceededError, MalformedReplyError, RateLimitError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage
@@ -28,7 +28,9 @@ PART = Message.assistant("In Swi")
         (Broken(REFUSED, None, False), False),
         (Broken(REFUSED, PART, True), True),
         (Abandoned(PART), True),
-        (Abandoned(), False),
+        (Abandoned(), True),
+        (Abandoned(sent=False), False),
+        (Broken(BudgetExceededError("session", "usd", 1, 1, 1), None, False), True),
         (Failed(UNREADABLE), False),
     ],
 )

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration. Migrations add: a version of the gateway that knows fewer of them goes on to work."""
 
 OLDEST = "oldest"
@@ -98,10 +98,11 @@ spend = Table(
     Column("usd", Money, nullable=False),
     Column("tokens", BigInteger, nullable=False),
     Column("requests", BigInteger, nullable=False),
+    Column("estimated_usd", Money, nullable=False, server_default="0"),
     PrimaryKeyConstraint("scope", "day", name="gateway_spend_once"),
 )
-"""What each key, user and team spent on each day of UTC, counted from 1970. The row of the day 0 holds no spend: it is
-locked while a reservation is made."""
+"""What each key, user and team spent on each day of UTC, counted from 1970, and the part of it that is an estimate. The
+row of the day 0 holds no spend: it is locked while a reservation is made."""
 
 reservations = Table(
     "gateway_reservations",

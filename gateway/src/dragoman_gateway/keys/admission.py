@@ -10,15 +10,14 @@ from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
-from dragoman import Message
-from dragoman.errors import DragomanError, MalformedReplyError, UnpricedModelError
+from dragoman.errors import DragomanError, UnpricedModelError
 from dragoman.events import StreamEvent
 from dragoman.limits import MaxUse, MeasureUse, Reservation
-from dragoman.limits.output import BYTES_PER_TOKEN, ReservedOutput, text_bytes
-from dragoman.limits.settlement import usage_of
+from dragoman.limits.output import ReservedOutput
+from dragoman.limits.settlement import charged_use, is_ended_here, is_unreadable
 from dragoman.logs import get_logger
 from dragoman.messages import CostStatus, TokenUsage, Usage
-from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
+from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
@@ -196,34 +195,18 @@ class KeyReservation(Reservation):
         return self
 
     def settle(self, outcome: SendOutcome) -> Perform | None:
-        """Book what the attempt used: what its provider reported, or an estimate of what had arrived.
-
-        A reply that was left or that broke costs the larger of the provider's report and the output that arrived, with
-        the estimated input if there is no report. A whole request that was left costs its estimated input: the provider
-        may have answered it. What was never sent costs nothing.
-        """
+        """Book what the attempt is charged, as `charged_use` says; what its provider broke, unless that is free."""
         match outcome:
-            case Failed():
-                if getattr(outcome.error, "sent", None) is False:
-                    return self._end(None, requests=0, sent=False)
-                return self._end(None)
-            case Replied():
-                usage = outcome.message.usage
-                return self._end(self._lower_bound(None, None) if usage is None else usage)
+            case Failed(error=error) if getattr(error, "sent", None) is False:
+                return self._end(None, requests=0, sent=False)
             case Abandoned(sent=False):
                 return self._end(None, requests=0, sent=False)
-            case Abandoned():
-                return self._end(self._lower_bound(usage_of(outcome), outcome.partial))
-            case Broken():
-                usage = usage_of(outcome)
-                # The gateway broke it, and not the provider.
-                own = isinstance(outcome.error, (SpentBudgetError, NoRoomError))
-                unread = isinstance(outcome.error, MalformedReplyError)
-                pays = own or (self._admission.charges_failures and (unread or outcome.seen or usage is not None))
+            case Broken() if not is_ended_here(outcome):
                 # Clients ask again for a stream that the provider broke, and the pair is one request.
-                return self._end(
-                    self._lower_bound(usage, outcome.partial) if pays else None, requests=int(own or unread)
-                )
+                used = self._charged(outcome) if self._admission.charges_failures else None
+                return self._end(used, requests=int(is_unreadable(outcome)))
+            case _:
+                return self._end(self._charged(outcome))
 
     def release(self) -> None:
         """End the reservation of a request that was never sent."""
@@ -279,23 +262,20 @@ class KeyReservation(Reservation):
             raise
         return (event,)
 
-    def _lower_bound(self, reported: Usage | None, partial: Message | None) -> Usage | None:
-        """Return what a reply costs at least. None if nothing had to be reserved and only the provider could read the
-        request."""
-        arrived = self._output.counted if self.stage is not None else 0
-        output = max(arrived, 0 if partial is None else _content_size(partial)) // BYTES_PER_TOKEN
-        if reported is not None and (
-            reported.cost_status is CostStatus.PRICED  # the final report: that of a part is a lower bound
-            or reported.output_tokens >= output
-        ):
-            return reported
-        try:
-            use = self._use()
-        except DragomanError:
-            return reported
+    def _charged(self, outcome: SendOutcome) -> Usage | None:
+        used = charged_use(outcome, self._input, self._output.counted if self.stage is not None else 0)
+        if used is None or isinstance(used, Usage):
+            return used
         self._estimates = True
-        used: TokenUsage = use.input if reported is None else reported
-        return self._prices.price(use.model, used.model_copy(update={"output_tokens": output}), self._admission.clock())
+        return self._prices.price(self._use().model, used, self._admission.clock())
+
+    def _input(self) -> TokenUsage | None:
+        """Return the estimated input. None if nothing had to be reserved and only the provider could read the
+        request."""
+        try:
+            return self._use().input
+        except DragomanError:
+            return None
 
     def _end(self, usage: Usage | None, *, requests: int = 1, sent: bool = True) -> Perform | None:
         """Book, and return the effect that settles the limits. The first call counts."""
@@ -304,6 +284,8 @@ class KeyReservation(Reservation):
         self._ended = True
         if sent or self.budgets or self.concurrency:
             amount = Amount() if usage is None else self._amount(usage)
+            if self._estimates:
+                amount = replace(amount, estimated_usd=amount.usd)
             self._admission.ledger.book(self._id, self._scopes if sent else (), amount, requests=int(sent))
             self._admission.estimated += self._estimates
         if not self._grants.held:
@@ -333,20 +315,6 @@ def scopes_of(caller: Caller) -> tuple[str, ...]:
     """Return the scopes under which a caller's spend is counted."""
     names = (("key", caller.key_id), ("user", caller.user), ("team", caller.team))
     return tuple(f"{kind}:{name}" for kind, name in names if name is not None)
-
-
-def _content_size(message: Message) -> int:
-    """Return the bytes of what a model wrote: text, thinking, and the arguments of calls."""
-    size = 0
-    for block in message.content:
-        for name in ("text", "thinking", "raw_input"):
-            if isinstance(text := getattr(block, name, None), str):
-                size += text_bytes(text)
-                break
-        else:
-            if given := getattr(block, "input", None):
-                size += text_bytes(str(given))
-    return size
 
 
 def _refuse_sync() -> Any:

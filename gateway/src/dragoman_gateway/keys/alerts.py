@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from dragoman.logs import get_logger
 from dragoman_gateway.keys.admission import UnknownPrice
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Crossing
 
 logger = get_logger("dragoman.gateway")
@@ -99,16 +98,14 @@ class Alerts:
 def _describe(cause: Crossing | UnknownPrice) -> dict[str, Any]:
     alert = {"id": f"alert_{uuid4().hex}", "scope": cause.scope}
     if isinstance(cause, UnknownPrice):
-        return {"object": "price.alert", **alert, "model": cause.model, "estimated": _to_json(cause.amount)}
+        return {"object": "price.alert", **alert, "model": cause.model, "estimated": cause.amount.to_json()}
     return {
         "object": "budget.alert",
         **alert,
         "budget": str(cause.budget),
         "share": format(cause.share, "f"),
-        "spent": _to_json(cause.spent),
+        "spent": cause.spent.to_json(),
+        "reserved": cause.reserved.to_json(),
+        "left": cause.budget.left(cause.spent + cause.reserved).to_json(),
         "reset_at": None if cause.reset_at is None else cause.reset_at.isoformat(),
     }
-
-
-def _to_json(amount: Amount) -> dict[str, Any]:
-    return {"usd": format(amount.usd, "f"), "tokens": amount.tokens}

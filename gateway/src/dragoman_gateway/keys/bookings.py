@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 from uuid import uuid4
 
 _ZERO = Decimal(0)
@@ -11,11 +12,19 @@ _ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
+    """Dollars and tokens. ``estimated_usd`` is the part of the dollars that no provider's report and price confirm."""
+
     usd: Decimal = _ZERO
     tokens: int = 0
+    estimated_usd: Decimal = _ZERO
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.usd + other.usd, self.tokens + other.tokens)
+        return Amount(self.usd + other.usd, self.tokens + other.tokens, self.estimated_usd + other.estimated_usd)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return dollars as text: JSON numbers are floats to most readers."""
+        fields = {"usd": format(self.usd, "f"), "tokens": self.tokens}
+        return fields | ({"estimated_usd": format(self.estimated_usd, "f")} if self.estimated_usd else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, null, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, null, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.errors import BudgetExceededError, LimitReachedError
 from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
-from dragoman_gateway.database.tables import booked, reservations, spend
+from dragoman_gateway.database.tables import Money, booked, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.bookings import Amount, Batch, Booking, Bookings
 from dragoman_gateway.keys.records import to_microseconds
@@ -39,6 +39,8 @@ _MAX_QUEUED = 10_000
 _LOCK_DAY = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO = Decimal(0)
+_AMOUNT = (spend.c.usd, spend.c.tokens, spend.c.estimated_usd)
+"""The columns of an `Amount`."""
 LEAST = Amount(tokens=1)
 """What each request needs, whatever it asks."""
 _NO_CONCURRENCY: Mapping[str, Concurrency] = {}
@@ -75,6 +77,7 @@ class Crossing:
     budget: PeriodBudget
     share: Decimal
     spent: Amount
+    reserved: Amount
     reset_at: datetime | None
 
 
@@ -407,12 +410,13 @@ def _crossings(
     now: datetime,
 ) -> Iterator[Crossing]:
     first_day = budget.period.first_day(now)
-    spent = _read_spend(connection, scope, first_day)
+    balance = _read_balance(connection, scope, now, first_day)
+    spent = balance.spend_since(first_day)
     added = sum((each.amount for each in batch if scope in each.scopes and each.day >= first_day), Amount())
     before = Amount(spent.usd - added.usd, spent.tokens - added.tokens)
     for share in shares:
         if not _reaches(before, budget, share) and _reaches(spent, budget, share):
-            yield Crossing(scope, budget, share, spent, budget.period.reset_at(now))
+            yield Crossing(scope, budget, share, spent, balance.reserved, budget.period.reset_at(now))
 
 
 def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:
@@ -431,7 +435,7 @@ def _lock(connection: Connection, scope: str) -> None:
     """Make other transactions that reserve for this scope wait. On SQLite the whole transaction does that."""
     if connection.dialect.name == "sqlite":
         return
-    empty = {"scope": scope, "day": _LOCK_DAY, "usd": _ZERO, "tokens": 0, "requests": 0}
+    empty = _no_spend(scope, _LOCK_DAY)
     connection.execute(postgresql.insert(spend).values(**empty).on_conflict_do_nothing())
     row = select(spend.c.day).where(spend.c.scope == scope, spend.c.day == _LOCK_DAY)
     connection.execute(row.with_for_update())
@@ -441,37 +445,38 @@ def _add_up(connection: Connection, bookings: Sequence[Booking]) -> None:
     """Add up the bookings of each scope and day, and end their reservations."""
     if not bookings:
         return
-    usd: dict[tuple[str, int], Decimal] = {}
-    tokens: Counter[tuple[str, int]] = Counter()
+    amounts: dict[tuple[str, int], Amount] = {}
     requests: Counter[tuple[str, int]] = Counter()
     for booking in bookings:
         for scope in booking.scopes:
             row = (scope, booking.day)
-            usd[row] = usd.get(row, _ZERO) + booking.amount.usd
-            tokens[row] += booking.amount.tokens
+            amounts[row] = amounts.get(row, Amount()) + booking.amount
             requests[row] += booking.requests
-    for row in sorted(usd):
-        _add(connection, *row, Amount(usd[row], tokens[row]), requests[row])
+    for row in sorted(amounts):
+        _add(connection, *row, amounts[row], requests[row])
     connection.execute(delete(reservations).where(reservations.c.id.in_([booking.id for booking in bookings])))
 
 
 def _add(connection: Connection, scope: str, day: int, amount: Amount, requests: int) -> None:
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    empty = {"scope": scope, "day": day, "usd": _ZERO, "tokens": 0, "requests": 0}
-    connection.execute(dialect.insert(spend).values(**empty).on_conflict_do_nothing())
+    connection.execute(dialect.insert(spend).values(**_no_spend(scope, day)).on_conflict_do_nothing())
     this = (spend.c.scope == scope) & (spend.c.day == day)
-    row = connection.execute(select(spend.c.usd, spend.c.tokens, spend.c.requests).where(this).with_for_update()).one()
-    connection.execute(  # summed here: SQLite would add amounts as floats
-        update(spend)
-        .where(this)
-        .values(usd=row.usd + amount.usd, tokens=row.tokens + amount.tokens, requests=row.requests + requests)
-    )
+    row = connection.execute(select(*_AMOUNT, spend.c.requests).where(this).with_for_update()).one()
+    total = Amount(*row[:3]) + amount  # summed here: SQLite would add amounts as floats
+    connection.execute(update(spend).where(this).values(**_columns(total), requests=row.requests + requests))
 
 
-def _read_spend(connection: Connection, scope: str, first_day: int = 1) -> Amount:
-    query = select(spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= first_day)
-    rows = connection.execute(query).all()
-    return Amount(sum((row.usd for row in rows), _ZERO), sum(row.tokens for row in rows))
+def _no_spend(scope: str, day: int) -> dict[str, Any]:
+    return {"scope": scope, "day": day, **_columns(Amount()), "requests": 0}
+
+
+def _columns(amount: Amount) -> dict[str, Any]:
+    return {"usd": amount.usd, "tokens": amount.tokens, "estimated_usd": amount.estimated_usd}
+
+
+def _read_spend(connection: Connection, scope: str) -> Amount:
+    query = select(*_AMOUNT).where(spend.c.scope == scope, spend.c.day != _LOCK_DAY)
+    return sum((Amount(*row) for row in connection.execute(query)), Amount())
 
 
 def _is_held(scope: str, now: datetime) -> ColumnElement[bool]:
@@ -488,9 +493,11 @@ def _read_balance(connection: Connection, scope: str, now: datetime, first_day: 
     """Read what is spent since a day, and what is reserved, in one statement. PostgreSQL shows each statement what was
     committed before it: a reservation that became spend between two of them would count twice, or not at all.
     """
-    spent = select(spend.c.day, spend.c.usd, spend.c.tokens).where(spend.c.scope == scope, spend.c.day >= first_day)
-    reserved = select(null(), reservations.c.usd, reservations.c.tokens).where(_is_held(scope, now))
-    amounts = [(row.day, Amount(row.usd, row.tokens)) for row in connection.execute(spent.union_all(reserved))]
+    spent = select(spend.c.day, *_AMOUNT).where(spend.c.scope == scope, spend.c.day >= first_day)
+    reserved = select(null(), reservations.c.usd, reservations.c.tokens, literal(_ZERO, Money)).where(
+        _is_held(scope, now)
+    )
+    amounts = [(day, Amount(*amount)) for day, *amount in connection.execute(spent.union_all(reserved))]
     return _Balance(
         tuple((day, amount) for day, amount in amounts if day is not None),
         sum((amount for day, amount in amounts if day is None), Amount()),

@@ -116,6 +116,8 @@ class ReadRequest:
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")
+        if options.stream is not request.stream:  # Google's wire has it in the address
+            options = replace(options, stream=request.stream)
         if passed := wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, wire.provider: passed})
         unsigned = wire.signs_thinking and any(map(_has_unsigned_thinking, messages))

@@ -63,7 +63,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"money": _money, "seconds": _seconds, "moment": _moment, "most": _most}
+    templates.filters |= {"money": _money, "dollars": _dollars, "seconds": _seconds, "moment": _moment, "most": _most}
     return templates
 
 
@@ -77,10 +77,14 @@ def _money(spent: Any) -> str:
     if spent.usd is None:
         return "unknown" if spent.unpriced else "-"
     least = "at least " if spent.unpriced else ""
-    if 0 < spent.usd < _LEAST_SHOWN:
-        return f"{least}under ${_LEAST_SHOWN:f}"
-    whole, _, part = f"{spent.usd:,.6f}".rstrip("0").partition(".")
-    return f"{least}${whole}.{part.ljust(2, '0')}"
+    return least + _dollars(spent.usd)
+
+
+def _dollars(usd: Decimal) -> str:
+    if 0 < usd < _LEAST_SHOWN:
+        return f"under ${_LEAST_SHOWN:f}"
+    whole, _, part = f"{usd:,.6f}".rstrip("0").partition(".")
+    return f"${whole}.{part.ljust(2, '0')}"
 
 
 def _seconds(seconds: float | None) -> str:

@@ -14,8 +14,10 @@ from dragoman import Message
 from dragoman.store import SessionRecord, Store
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
+from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.running.activity import Figures
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.running.services import Services
 
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
@@ -31,6 +33,8 @@ class Spend:
     tokens: int = 0
     number: int = 0
     unpriced: int = 0
+    estimated_usd: Decimal = Decimal(0)
+    """The part of ``usd`` that is an estimate: of replies that were left, or whose price is unknown."""
 
     def add(self, usd: Decimal | None, tokens: int, number: int = 1) -> None:
         self.tokens += tokens
@@ -82,6 +86,8 @@ class Report:
     dropped: Mapping[str, int]
     spent: Mapping[str, Spend] | None = None
     """What keys, users and teams have spent, by their scope."""
+    budgets: Mapping[str, Statement] = field(default_factory=dict)
+    """What is reserved of their budgets now, over all replicas, and what is left."""
     key_names: Mapping[str, str] = field(default_factory=dict)
     stored: Stored | None = None
 
@@ -108,6 +114,7 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         ],
         dropped={kind: number for kind, number in gateway.dropped.items() if number},
         spent=spent,
+        budgets={} if spent is None else await _read_budgets(gateway.services),
         key_names=names,
         stored=await asyncio.to_thread(read_store, store, first, cursor) if isinstance(store, Store) else None,
     )  # fmt: skip
@@ -143,10 +150,12 @@ async def _read_spend(database: Database, first_day: int) -> tuple[dict[str, Spe
     """Return what each scope has spent since a day, and the names of keys; None if the database does not answer."""
 
     def work(connection: Connection) -> tuple[dict[str, Spend], dict[str, str]]:
-        query = select(spend.c.scope, spend.c.usd, spend.c.tokens, spend.c.requests)
+        query = select(spend.c.scope, spend.c.usd, spend.c.tokens, spend.c.requests, spend.c.estimated_usd)
         found: dict[str, Spend] = {}
         for row in connection.execute(query.where(spend.c.day >= max(first_day, 1)).order_by(spend.c.scope)):
-            found.setdefault(row.scope, Spend()).add(row.usd, row.tokens, row.requests)
+            spent = found.setdefault(row.scope, Spend())
+            spent.add(row.usd, row.tokens, row.requests)
+            spent.estimated_usd += row.estimated_usd
         names = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.name.is_not(None)))
         return found, {row.id: row.name for row in names}
 
@@ -154,3 +163,12 @@ async def _read_spend(database: Database, first_day: int) -> tuple[dict[str, Spe
         return await database.read(work)
     except DatabaseUnavailableError:
         return None, {}
+
+
+async def _read_budgets(services: Services) -> Mapping[str, Statement]:
+    """Return what each scope with budgets has spent and reserved; nothing if the database does not answer."""
+    budgets = {scope: each.budgets for scope, each in services.cache.all_allowances().items() if each.budgets}
+    try:
+        return await services.admission.ledger.statements(budgets)
+    except DatabaseUnavailableError:
+        return {}
