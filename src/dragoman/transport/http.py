@@ -147,7 +147,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
 
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
         if self._callers_client is None:
-            return _AsyncAttempt(self._pools, call, checks_cancellation=self._engine.leaks_on_double_cancel)
+            return _AsyncAttempt(self._pools, call)
         self._process.warn_after_fork()
         return _callers_attempt(self._callers_client, call)
 
@@ -188,10 +188,9 @@ class _Attempt:
 class _AsyncAttempt:
     """The async `_Attempt`."""
 
-    def __init__(self, pools: PoolGroup, call: Call, *, checks_cancellation: bool) -> None:
+    def __init__(self, pools: PoolGroup, call: Call) -> None:
         self._group = pools
         self._call = call
-        self._checks_cancellation = checks_cancellation
 
     async def __aenter__(self) -> AsyncResponse:
         self._pools = self._group.loop_pools() or await self._group.add_loop()
@@ -216,8 +215,10 @@ class _AsyncAttempt:
             self._release()
 
     def _release(self) -> None:
-        discard = self._checks_cancellation and _is_cancelled_twice()
-        for client in self._pool.release(self._slot, discard=discard):
+        """Give the connection back. A client that still counts this call has lost its connection: it stays in use and
+        takes the place of a working one, so that later calls would wait without end."""
+        open_calls = self._slot.client.open_calls
+        for client in self._pool.release(self._slot, discard=open_calls >= self._slot.in_use):
             self._pools.close_later(client)
 
 
@@ -226,17 +227,6 @@ async def _callers_attempt(client: AsyncClient, call: Call) -> AsyncIterator[Asy
     """Make one attempt with the caller's own client."""
     async with contextlib.aclosing(await client.send(call)) as response:
         yield response
-
-
-def _is_cancelled_twice() -> bool:
-    """Whether the task was cancelled again during its cleanup.
-
-    httpcore then loses a connection: it stays in use and takes the place of a working one.
-    """
-    import asyncio
-
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 1
 
 
 def _prepare_request(

@@ -147,6 +147,18 @@ async def a_cancelled_twice(transport: AsyncHttpTransport) -> None:
         await task
 
 
+async def a_cancelled_twice_with_one_taken_back(transport: AsyncHttpTransport) -> None:
+    """As `asyncio.timeout` takes its own back."""
+    task = asyncio.create_task(a_left_waiting(transport))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    task.uncancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def a_cancelled_twice_before_the_head(transport: AsyncHttpTransport) -> None:
     task = asyncio.create_task(transport.send(ADAPTER, WireRequest("POST", "/silence", b"{}")))
     await asyncio.sleep(0.01)
@@ -187,6 +199,7 @@ async def a_dropped(transport: AsyncHttpTransport) -> None:
 
 ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
     a_never_iterated, a_left_after_one, a_kept_after_leaving, a_cancelled_midway, a_cancelled_twice,
+    a_cancelled_twice_with_one_taken_back,
     a_cancelled_twice_before_the_head, a_cancelled_while_connecting, a_timed_out_from_outside, a_dropped,
 ]  # fmt: skip
 

@@ -81,6 +81,9 @@ class AiohttpEngine(Engine):
 class AiohttpClient:
     """A session, and its proxy."""
 
+    open_calls = 0
+    """aiohttp loses no connection."""
+
     def __init__(self, session: Any, proxy: str | None, *, owned: bool = True) -> None:
         self._session = session
         self._proxy = {} if proxy is None else {"proxy": proxy}

@@ -67,6 +67,10 @@ class Client(Protocol):
 class AsyncClient(Protocol):
     """The async `Client`."""
 
+    @property
+    def open_calls(self) -> int:
+        """The calls that hold a connection or wait for one, as the library counts them; 0 if it never loses one."""
+
     async def send(self, call: Call) -> AsyncResponse: ...
 
     async def aclose(self) -> None: ...
@@ -76,8 +80,6 @@ class Engine(ABC):
     """One HTTP library: creates clients, and names missing features."""
 
     name: ClassVar[str]
-    leaks_on_double_cancel: ClassVar[bool] = False
-    """Whether a client may lose a connection when a task is cancelled twice, and must be replaced then."""
     install_hint: ClassVar[str]
     """What to install if it is missing."""
 

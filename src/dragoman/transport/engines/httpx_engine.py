@@ -43,7 +43,6 @@ class HttpxEngine(SyncEngine):
     """
 
     name: ClassVar[str] = "httpx"
-    leaks_on_double_cancel: ClassVar[bool] = True
     install_hint: ClassVar[str] = "httpx"
     core: ClassVar[str] = "httpcore"
     """The package below it, which opens the connections."""
@@ -138,6 +137,13 @@ class _OwnAsyncClient:
         self._transport = transport
         self._proxy = proxy
 
+    @property
+    def open_calls(self) -> int:
+        # If its cleanup is cancelled or fails, httpcore keeps a request or its connection in use for good.
+        pool = self._transport._pool
+        in_use = sum(not (each.is_idle() or each.is_closed()) for each in pool._connections)
+        return max(len(pool._requests), in_use)
+
     async def send(self, call: Call) -> AsyncResponse:
         call.proxy = self._proxy
         request = _request(self._new_request, self._engine, call)
@@ -171,6 +177,10 @@ class _CallersAsyncClient:
         self._client = client
         self._calls = 0
         self._warned = False
+
+    @property
+    def open_calls(self) -> int:
+        return self._calls
 
     async def send(self, call: Call) -> AsyncResponse:
         self._calls += 1
