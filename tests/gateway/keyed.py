@@ -113,9 +113,9 @@ Start = Callable[..., Keyed]
 
 
 @contextmanager
-def keyed(folder: Path, url: str | None = None) -> Iterator[Start]:
-    """Yield what starts gateways, all with the same database: a file in the folder, if none is named."""
-    url = url or f"sqlite:///{folder / 'gateway.db'}"
+def keyed(folder: Path) -> Iterator[Start]:
+    """Yield what starts gateways, all with the same database."""
+    url = f"sqlite:///{folder / 'gateway.db'}"
     database = Database(url)
     keys = KeyStore(database)
     secrets = [keys.create(name=name)[1] for name in ("one", "two")]

@@ -11,11 +11,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.laws.money", description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--database", help="the URL of a PostgreSQL, for two gateways on it")
+    parser.add_argument("--database", help="the URL of a PostgreSQL, for two processes on it")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)  # most replies are estimated here
     begun = time.monotonic()
-    with world(arguments.database, gateways=2 if arguments.database else 1) as Money.world:
+    with world(arguments.database, processes=2 if arguments.database else 0) as Money.world:
         run(Money, arguments.runs, arguments.steps)
     print(f"{arguments.runs:,} runs of {arguments.steps} steps: held, {time.monotonic() - begun:.0f} s")
 

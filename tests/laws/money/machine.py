@@ -9,7 +9,6 @@ import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,14 +21,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from dragoman import AdapterOptions, AsyncClient, Client
 from dragoman.errors import DragomanError
 from dragoman.limits import Budget
-from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.testing.faults.server import FaultyServer
-from dragoman.transport import RetryPolicy
-from tests.gateway.keyed import Keyed, keyed
-from tests.gateway.upstream import KEY, PATIENCE
-from tests.laws.money.provider import INPUT_TOKENS, PROVIDERS, RENAMED, WORD, Plan, Provider
+from dragoman_gateway.database import Database
+from tests.gateway.keyed import Keyed
+from tests.gateway.upstream import PATIENCE
+from tests.laws.money.gateway import PRICE, client_settings, gateway, gateway_process
+from tests.laws.money.provider import INPUT_TOKENS, PROVIDERS, WORD, Plan, Provider
 
-PRICE = Decimal("0.00001")
 BUDGET = 20_000 * PRICE
 MAX_WORDS = 200
 BOUND = 1 * PRICE
@@ -49,46 +47,31 @@ SECONDS = 30.0
 ROADS = ("key", "key", "key", "sync", "async", "row")
 
 
-class PerToken:
-    """Each token costs the same, but a tier or a model that was not asked has no known price."""
-
-    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
-        counts = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens")}
-        if model_id.endswith(RENAMED) or usage.service_tier == "priority":
-            return Usage(**counts, cost_usd=None, cost_status=CostStatus.UNPRICED)
-        return Usage(**counts, cost_usd=sum(counts.values()) * PRICE, cost_status=CostStatus.PRICED)
-
-
 class World:
-    """A provider, the gateways before it, and a client with a budget."""
+    """A provider, the gateways before it, and what a client of it is set to."""
 
-    def __init__(self, stack: ExitStack, gateways: Sequence[Keyed], provider: Provider, server: FaultyServer) -> None:
-        self.stack = stack
-        self.gateways = gateways
+    def __init__(self, provider: Provider, urls: Sequence[str], keys: Keyed, settings: dict[str, Any]) -> None:
         self.provider = provider
-        self.server = server
-        base = {"api_key": KEY, "retry": RetryPolicy(max_retries=0)}
-        openai = {**base, "base_url": f"{server.url}/v1"}
-        native = {**base, "base_url": server.url}
-        self.settings: dict[str, Any] = {
-            "prices": PerToken(),
-            "providers": {
-                "anthropic": native, "google": native, "ollama": native, "openai": openai, "openai-chat": openai
-            },
-        }  # fmt: skip
+        self.urls = urls
+        self.keys = keys
+        self.settings = settings
 
 
 @contextlib.contextmanager
-def world(database: str | None = None, gateways: int = 1) -> Iterator[World]:
-    """Yield a world with so many gateways on one database: a file, if none is named."""
+def world(database: str | None = None, processes: int = 0) -> Iterator[World]:
+    """Yield a world with a gateway in this process, or with so many in processes of their own, on one database: a
+    file, if none is named.
+    """
     provider = Provider()
-    models = {f"house-{wire}": f"{name}:m" for wire, name in PROVIDERS.items()}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        start = stack.enter_context(keyed(folder, database))
-        running = [start(provider, models=models, client={"prices": PerToken()}) for _ in range(gateways)]
+        place = database or f"sqlite:///{folder / 'gateway.db'}"
         server = stack.enter_context(FaultyServer(provider))
-        yield World(stack, running, provider, server)
+        start = gateway_process if processes else gateway
+        urls = [stack.enter_context(start(server.url, place)) for _ in range(processes or 1)]
+        opened = Database(place)
+        stack.callback(opened.close)
+        yield World(provider, urls, Keyed(urls[0], server, opened, [], stack), client_settings(server.url))
 
 
 class Money(RuleBasedStateMachine):
@@ -98,8 +81,8 @@ class Money(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.key_id, self.secret = self.world.gateways[0].create_key(f"{BUDGET:f}")
-        self.world.gateways[0].spend(f"key:{self.key_id}", 0)
+        self.key_id, self.secret = self.world.keys.create_key(f"{BUDGET:f}")
+        self.world.keys.spend(f"key:{self.key_id}", 0)
         self.budget = Budget(usd=BUDGET, per="client")
         self.booked = {"key": Decimal(0), "client": Decimal(0)}
 
@@ -123,9 +106,8 @@ class Money(RuleBasedStateMachine):
         if road == "row" and leaves is None:
             is_answered, words = self._send_row(behind)
         elif road == "key":
-            gateway = draw.choice(self.world.gateways)
             path, body = _request(wire, f"house-{behind}", streams, most)
-            is_answered, words = self._ask_gateway(gateway, path, body, streams, leaves)
+            is_answered, words = self._ask_gateway(draw.choice(self.world.urls), path, body, streams, leaves)
             words = min(words, plan.words)  # the last events of a stream repeat them
         else:
             settings = {} if most is None else {"options": AdapterOptions(max_output_tokens=most)}
@@ -149,20 +131,18 @@ class Money(RuleBasedStateMachine):
         return bool(words), words
 
     def _ask_gateway(
-        self, gateway: Keyed, path: str, body: dict[str, Any], streams: bool, leaves: int | None
+        self, url: str, path: str, body: dict[str, Any], streams: bool, leaves: int | None
     ) -> tuple[bool, int]:
         if leaves is not None and not streams:
-            self._leave(gateway.url, path, body)
+            self._leave(url, path, body)
             return False, 0
         headers = {"x-api-key": self.secret}
-        with httpx.Client(base_url=gateway.url, headers=headers, timeout=SECONDS) as client:
+        with httpx.Client(base_url=url, headers=headers, timeout=SECONDS) as client:
             return _read(client, path, body, leaves)
 
     def _check(self, who: str, words: int, plan: Plan, is_answered: bool) -> None:
-        if who == "key":
-            booked = self.world.gateways[0].spent(f"key:{self.key_id}").usd
-        else:
-            booked = self.budget.spend_of(None).usd
+        spent = self.world.keys.spent(f"key:{self.key_id}") if who == "key" else self.budget.spend_of(None)
+        booked = spent.usd
         charged = booked - self.booked[who]
         self.booked[who] = booked
         seen = f"{charged / PRICE} tokens are booked, and {words} were read: {plan}"

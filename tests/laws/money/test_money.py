@@ -1,4 +1,4 @@
-"""The law of money, in one process and in two gateways on one PostgreSQL."""
+"""The law of money, in one process and in two processes on one PostgreSQL."""
 
 import logging
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ def test_what_is_delivered_is_booked_and_an_honest_caller_pays_what_is_reported(
 
 
 @pytest.mark.exhaustive
-def test_it_holds_for_two_gateways_on_one_postgresql() -> None:
+def test_it_holds_for_two_processes_on_one_postgresql() -> None:
     """In whichever of them a request is asked."""
     if (server := postgres_url()) is None:
         pytest.skip(SKIP_REASON)
-    with postgres_place(server) as place, world(place, gateways=2) as Money.world:
+    with postgres_place(server) as place, world(place, processes=2) as Money.world:
         run(Money, runs=30, steps=10)
