@@ -208,17 +208,19 @@ class _AsyncAttempt:
 
         return await wait_for_slot(self._pool, self._call.seconds_left)
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        is_closed = False
         try:
             await self._response.aclose()
+            is_closed = kind is None
         finally:
-            self._release()
+            self._release(is_closed=is_closed)
 
-    def _release(self) -> None:
+    def _release(self, *, is_closed: bool = False) -> None:
         """Give the connection back. A client that still counts this call has lost its connection: it stays in use and
         takes the place of a working one, so that later calls would wait without end."""
-        open_calls = self._slot.client.open_calls
-        for client in self._pool.release(self._slot, discard=open_calls >= self._slot.in_use):
+        is_lost = not is_closed and self._slot.client.open_calls >= self._slot.in_use
+        for client in self._pool.release(self._slot, discard=is_lost):
             self._pools.close_later(client)
 
 
