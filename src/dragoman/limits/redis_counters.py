@@ -5,7 +5,7 @@ The server's clock is used, so that processes with different clocks share one li
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from copy import copy
 from functools import cache
 from importlib.resources import files
@@ -39,7 +39,7 @@ class RedisCounters:
         self._clock = clock
         self._async_client_class = redis.asyncio.Redis
         self._failures = (redis.RedisError, OSError)
-        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = WeakKeyDictionary()
         try:
             self._client: Any = redis.Redis.from_url(self._url, **_client_settings())
         except ValueError:  # the URL is not shown: it may hold a password
@@ -79,7 +79,7 @@ class RedisCounters:
         """Close the connections of sync calls and of this event loop."""
         client = self._loop_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
-            await client.aclose()
+            await client.end.aclose()
         self.close()
 
     def _claim_args(self, claims: Sequence[Claim], max_wait_us: int) -> tuple[list[str], list[Any]]:
@@ -111,18 +111,38 @@ class RedisCounters:
 
     async def _run_async(self, script: str, keys: list[str], numbers: list[Any]) -> Any:
         try:
-            running: Awaitable[Any] = self._loop_client().register_script(_read_script(script))(keys=keys, args=numbers)
+            client = await self._loop_client()
+            running: Awaitable[Any] = client.register_script(_read_script(script))(keys=keys, args=numbers)
             return await running
         except self._failures as error:
             raise _unavailable(error) from None
 
-    def _loop_client(self) -> Any:
-        """Return the client of this event loop, which owns its connections."""
+    async def _loop_client(self) -> Any:
+        """Return the client of this event loop, which owns its connections and closes them at its end."""
         loop = asyncio.get_running_loop()
         client = self._loop_clients.get(loop)
         if client is None:
-            client = self._loop_clients[loop] = self._async_client_class.from_url(self._url, **_client_settings())
-        return client
+            client = self._loop_clients[loop] = _LoopClient(
+                self._async_client_class.from_url(self._url, **_client_settings())
+            )
+            await anext(client.end)
+        return client.redis
+
+
+class _LoopClient:
+    """A client of one event loop. `asyncio.run` and its kin close every suspended async generator before they close
+    the loop: that of a sync bulk run would leave its connections open."""
+
+    def __init__(self, redis: Any) -> None:
+        self.redis = redis
+        self.end = _close_at_end(redis)
+
+
+async def _close_at_end(redis: Any) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await redis.aclose()
 
 
 def _client_settings() -> dict[str, Any]:
