@@ -212,6 +212,8 @@ class Ledger:
 
     async def flush(self) -> None:
         """Store all bookings now. Raises DatabaseUnavailableError, and keeps them."""
+        if storing := [*self._storing]:  # what other transactions cannot store waits again
+            await asyncio.wait(storing)
         now, active = self._clock(), sorted(self._active)
         cleans = now >= self._clean_at
 
