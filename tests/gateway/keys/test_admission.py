@@ -30,9 +30,10 @@ from dragoman_gateway.keys.amounts import parse_budget, parse_limit
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.key_store import KeyStore
-from dragoman_gateway.keys.ledger import Ledger, NoRoomError, SpentBudgetError
+from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance
+from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
 USE = MaxUse("a:model", TokenUsage(input_tokens=10), 100)
 

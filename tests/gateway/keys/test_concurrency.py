@@ -13,8 +13,9 @@ from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.admission import KeyReservation
 from dragoman_gateway.keys.amounts import Concurrency, parse_budget, parse_concurrency
 from dragoman_gateway.keys.bookings import Amount
-from dragoman_gateway.keys.ledger import Ledger, NoRoomError
+from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.records import Allowance
+from dragoman_gateway.keys.refusals import NoRoomError
 from tests.gateway.keys.clock import Clock
 from tests.gateway.keys.test_admission import Setup, settle, usage
 

@@ -11,7 +11,8 @@ from sqlalchemy import event
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
 from dragoman_gateway.keys.bookings import Amount
-from dragoman_gateway.keys.ledger import Ledger, NoRoomError, SpentBudgetError
+from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 from tests.gateway.keys.clock import Clock
 from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url

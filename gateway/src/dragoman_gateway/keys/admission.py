@@ -22,10 +22,11 @@ from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
-from dragoman_gateway.keys.bookings import Amount
+from dragoman_gateway.keys.bookings import LEAST, Amount
 from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.ledger import LEAST, Ledger, NoRoomError, SpentBudgetError
+from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.rates import Grants, Rates
+from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
 logger = get_logger("dragoman.gateway")
 

@@ -27,6 +27,10 @@ class Amount:
         return fields | ({"estimated_usd": format(self.estimated_usd, "f")} if self.estimated_usd else {})
 
 
+LEAST = Amount(tokens=1)
+"""What each request needs, whatever it asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Booking:
     """What a request spent, for each of its scopes. It ends the reservation with that id."""

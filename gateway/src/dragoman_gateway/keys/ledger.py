@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, null, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from dragoman.errors import BudgetExceededError, LimitReachedError
 from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
 from dragoman_gateway.database.tables import Money, booked, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
-from dragoman_gateway.keys.bookings import Amount, Batch, Booking, Bookings
+from dragoman_gateway.keys.bookings import LEAST, Amount, Batch, Booking, Bookings
 from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError, owner_of
 
 logger = get_logger("dragoman.gateway")
 
@@ -41,11 +41,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO = Decimal(0)
 _AMOUNT = (spend.c.usd, spend.c.tokens, spend.c.estimated_usd)
 """The columns of an `Amount`."""
-LEAST = Amount(tokens=1)
-"""What each request needs, whatever it asks."""
 _NO_CONCURRENCY: Mapping[str, Concurrency] = {}
-_ROOM_AFTER = 1.0
-"""Seconds after which a request that found no room may try again. When one ends is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,40 +84,6 @@ class Watch:
     shares: Sequence[Decimal]
     budgets: Callable[[str], Sequence[PeriodBudget]]
     report: Callable[[Crossing], None]
-
-
-class SpentBudgetError(BudgetExceededError):
-    """A budget of a key, a user or a team has too little left. ``reset_at`` is when its next period begins."""
-
-    def __init__(self, scope: str, budget: PeriodBudget, spent: Amount, reserved: Amount, needed: Amount,
-                 reset_at: datetime | None) -> None:  # fmt: skip
-        unit = "usd" if budget.usd is not None and spent.usd + reserved.usd + needed.usd > budget.usd else "tokens"
-        amounts = [getattr(each, unit) for each in (spent, reserved, needed)]
-        super().__init__(
-            scope.partition(":")[0], unit, getattr(budget, unit), amounts[0] + amounts[1], amounts[2], amounts[1]
-        )
-        self.reset_at = reset_at
-        shown = [f"${each:.4f}" if unit == "usd" else f"{each:,} tokens" for each in amounts]
-        again = f"; it begins again at {reset_at:%Y-%m-%d %H:%M} UTC" if reset_at else ""
-        message = (
-            f"the budget of {_owner(scope)} is {budget}: {shown[0]} are spent, {shown[1]} are reserved for requests in"
-            f" flight{'' if needed == LEAST else f', and this request could take {shown[2]}'}{again}"
-        )
-        self.args = (message,)
-
-
-class NoRoomError(LimitReachedError):
-    """A key, a user or a team has as many requests in flight as it may, or they have reserved what is left of a
-    budget."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}: ask again when one has ended", status=429, retry_after=_ROOM_AFTER)
-
-
-def _owner(scope: str) -> str:
-    """Return how an error names a key, a user or a team."""
-    kind, _, name = scope.partition(":")
-    return "this key" if kind == "key" else f"the {kind} {name}"
 
 
 class Ledger:
@@ -383,7 +345,7 @@ def _check(
     """Check an amount and places for scopes. Raises SpentBudgetError and NoRoomError."""
     for scope in sorted({*budgets, *concurrency}):
         if scope in concurrency and _count_in_flight(connection, scope, now) >= concurrency[scope].requests:
-            raise NoRoomError(f"{_owner(scope)} may have {concurrency[scope]}, and has as many requests in flight")
+            raise NoRoomError(f"{owner_of(scope)} may have {concurrency[scope]}, and has as many requests in flight")
         first_days = [(budget, budget.period.first_day(now)) for budget in budgets.get(scope, ())]
         if not first_days:
             continue
