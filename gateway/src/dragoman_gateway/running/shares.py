@@ -21,7 +21,7 @@ _LARGE = 256 * 1024
 _SMALL = 16 * 1024
 """Bytes of a body that are not counted, and that no work is delayed for: the number of requests bounds them."""
 _THREADS = 2
-_REST = 3
+_REST = 4
 """How many times as long as its work a caller waits for the next one while others ask."""
 _AGAIN = 1
 """Seconds until there may be room. When a request ends is not known."""
@@ -94,7 +94,7 @@ class Share:
 
     async def work(self, size: int, function: Callable[[], Result]) -> Result:
         """Return what a function makes of a body of that size, in another thread if it is large. While others ask,
-        the work for one caller takes a quarter of the time at most: parsers let no other thread run."""
+        the work for one caller takes a fifth of the time at most: parsers let no other thread run."""
         if size <= _SMALL:
             return function()
         loop, turn = asyncio.get_running_loop(), self._held.turn
