@@ -5,27 +5,22 @@ The session sends through the run's requester, which is in this process or in th
 row and when it is asked again is the run's.
 """
 
-from collections.abc import Generator
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast
 
 from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.attempt.labels import LabelGovernor
 from dragoman.bulk.attempts import Row, RowRetries, is_fatal
 from dragoman.bulk.budget import RunStoppedError
 from dragoman.bulk.state.records import Outcome
 from dragoman.canonical.message import Message, Role
-from dragoman.effects.work import intercept
 from dragoman.open_turns import TurnStep
 from dragoman.output.errors import OutputError
 from dragoman.policy.errors import PolicyDeniedError, PolicyError
+from dragoman.routing import Router
 from dragoman.runtime import ClientConfig
 from dragoman.session import AsyncSession
-from dragoman.session.effects import Effect, Send
-from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import UnreadLabels
 from dragoman.store.errors import StoreError
 
@@ -79,14 +74,13 @@ class RowSession(AsyncSession):
     """The session of one row."""
 
     def __init__(self, turns: RowTurns, row: Row, system: str | None = None) -> None:
-        self._row_labels = row.pending.labels
-        self._router = turns.client.router
+        self._turns_router = turns.client.router
         super().__init__(
             row.run.requester.model,
             system=system,
             client=turns.session_client,
             options=row.run.requester.options,
-            labels=self._row_labels,
+            labels=row.pending.labels,
             user_id=turns.identity[0],
             team_id=turns.identity[1],
             durability="turn",
@@ -100,21 +94,15 @@ class RowSession(AsyncSession):
             return super()._save(step, new, touch=touch)
         return None
 
-    def _build_middlewares(self) -> tuple[Middleware, ...]:
-        return (partial(intercept, handle=self._check_labels), *super()._build_middlewares())
+    @property
+    def _label_router(self) -> Router | None:
+        """The client's: the rows of a run have their model, so that the session has no router of its own."""
+        return self._turns_router
 
     @property
     def _unread_labels(self) -> UnreadLabels:
         """The run refuses labels that neither its policy nor its router reads."""
         return "read"
-
-    def _check_labels(self, effect: Effect) -> Generator[Effect, Any, Any]:
-        """Check the labels when the policy has seen the prompt, because plugins may add some. What may not go to the
-        model is not reported as a call of it."""
-        if isinstance(effect, Send) and self._router is not None:
-            of_request: Any = {"adapter": effect.adapter, "messages": effect.messages, "options": effect.options}
-            LabelGovernor(router=self._router, labels=self._row_labels | self.labels, **of_request).check()
-        return (yield effect)
 
 
 class _RowTransports:

@@ -171,6 +171,30 @@ def perform_all(
     return Perform(partial(drive, work, carry_out, first), partial(drive_async, work, carry_out, first))
 
 
+def carry_out(work: Work[ResultT]) -> Generator[Perform, Any, ResultT]:
+    """Run work inside other work. Nothing is yielded if none of it has to wait; all that waits is one effect.
+
+    An interrupt is left to the driver, which abandons its work.
+    """
+    try:
+        first = next(work)
+    except StopIteration as end:
+        result: ResultT = end.value
+        return result
+    except Exception:
+        raise
+    except BaseException as interrupt:
+        result = yield perform_all(_interrupt(interrupt))
+    else:
+        result = yield perform_all(work, first=first)
+    return result
+
+
+def _interrupt(error: BaseException) -> Work[Any]:
+    raise error
+    yield
+
+
 def intercept(
     work: Generator[EffectT, Any, ResultT], handle: Callable[[EffectT], Generator[EffectT, Any, Any] | None]
 ) -> Generator[EffectT, Any, ResultT]:

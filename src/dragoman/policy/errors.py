@@ -26,7 +26,7 @@ class TierViolation(PolicyError):  # noqa: N818 - the specification's word
         self.detail = detail
 
 
-_SENT = {"llm_input": False, "llm_output": True}
+_SENT = {"llm_input": False, "request": False, "llm_output": True}
 """Whether the request had been sent when a hook denied it."""
 
 

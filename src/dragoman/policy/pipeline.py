@@ -14,13 +14,19 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.effects.work import Work, drive, drive_async
 from dragoman.policy.alternatives import judge_alternatives
+from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.filtering import FilterCache
+from dragoman.policy.labels import labels_of
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
 from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
 from dragoman.policy.unknown_parts import find_unknown_kind
+
+MAX_LABEL_ROUNDS = 16
+"""How often the plugins of a request are run while they add labels."""
+ENDLESS_LABELS = "the plugins add labels each time that they see the request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,21 @@ class Pipeline:
                 return found.message
 
             final = yield from judge_alternatives(final, message.alternatives, judge)
+        if step_hook is Hook.LLM_INPUT and self.has_plugins(Hook.REQUEST):
+            visible = yield from self._judge_request(final, visible)
         return PipelineResult(final, visible)
+
+    def _judge_request(self, message: Message, visible: Extensions | None) -> Work[Extensions | None]:
+        """Run the plugins of the request that this input makes, until none of them adds a label.
+
+        A session does so where the request leaves."""
+        request = message.model_copy(update={"content": ()})
+        for _ in range(MAX_LABEL_ROUNDS):
+            found = yield from self.steps(Hook.REQUEST, request, visible, already_seen=True)
+            if labels_of(found.extensions) == labels_of(visible):
+                return found.extensions
+            visible = found.extensions
+        raise PolicyDeniedError(Hook.REQUEST, "the pipeline", "labels", ENDLESS_LABELS)
 
 
 def start_step(

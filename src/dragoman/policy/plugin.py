@@ -29,6 +29,9 @@ WordT = TypeVar("WordT", bound=StrEnum)
 class Hook(StrEnum):
     """The points at which plugins run; ``evaluate`` is for messages that pass no other one.
 
+    ``request`` is where a request leaves, after all plugins of ``llm_input``: its message has no content, and its
+    extensions are those of the whole conversation. A plugin may deny there, and change nothing but labels.
+
     Every other hook has two names: the one in messages (``llm_input``) and the one for plugins (``cmf.llm_input``).
     Both are accepted; the second is the value. Source: docs/reference/policy.md#hooks.
     """
@@ -41,6 +44,7 @@ class Hook(StrEnum):
     PROMPT_POST_FETCH = "cmf.prompt_post_fetch"
     RESOURCE_PRE_FETCH = "cmf.resource_pre_fetch"
     RESOURCE_POST_FETCH = "cmf.resource_post_fetch"
+    REQUEST = "request"
     EVALUATE = "evaluate"
 
     @classmethod

@@ -30,6 +30,10 @@ POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESO
 """The hooks at which data arrives and gets the labels of its data policy."""
 
 _NAME = "the pipeline"
+_REPEATED = Violation(
+    "a plugin changed the message, and one that had judged it before wants another change: let the two be one plugin",
+    code="cannot_change",
+)
 _CANNOT_CHANGE = Violation(
     "the message has been sent, or is part of a history that has, and changes no more: a plugin that changes messages"
     " is of mode transform",
@@ -77,8 +81,8 @@ class StepRun:
     """
 
     __slots__ = (
-        "_already_seen", "_next", "_ordered", "_pending", "_plugins", "_rules",
-        "changed_extensions", "first", "is_done", "source",
+        "_already_seen", "_is_repeated", "_last_change", "_next", "_ordered", "_outputs", "_pending", "_plugins",
+        "_rules", "changed_extensions", "first", "is_done", "source",
     )  # fmt: skip
 
     def __init__(self, source: StepSource, plugins: HookPlugins, rules: StepRules, already_seen: bool) -> None:
@@ -87,6 +91,12 @@ class StepRun:
         self._plugins = plugins
         self._ordered = plugins.selected[already_seen, source.partial]
         self._next = 0
+        self._last_change = 0
+        """The position of the last plugin that changed the message: those before it have seen another one."""
+        self._outputs: dict[str, Message] = {}
+        """What each plugin made of the message, by its name."""
+        self._is_repeated = False
+        """Whether plugins judge the message once more."""
         self._pending: Awaitable[Any] | None = None
         """The answer of the next plugin, if it was called already."""
         self._rules = rules
@@ -109,10 +119,28 @@ class StepRun:
                 if isawaitable(answer):
                     self._pending = answer
                     break
-                self.apply_answer(declared, answer)
+                self._apply(position, declared, answer)
             position += 1
         self._next = position
-        self.is_done = position == len(ordered) and not self._plugins.beside
+        if position == len(ordered):
+            if self._last_change and not self._is_repeated:
+                self._repeat()
+                return
+            self.is_done = not self._plugins.beside
+
+    def _apply(self, position: int, declared: PluginDeclaration, answer: Any) -> None:
+        before = self.source.message
+        self.apply_answer(declared, answer)
+        if self.source.message is not before:
+            self._last_change = position
+            self._outputs[declared.name] = self.source.message
+
+    def _repeat(self) -> None:
+        """Let the plugins that may deny judge what later plugins made of the message."""
+        judges = self._ordered[: self._last_change]
+        self._ordered = tuple(each for each in judges if each[0].mode is Mode.SEQUENTIAL)
+        self._next, self._is_repeated = 0, True
+        self.run_inline()
 
     def steps(self) -> Work[None]:
         """Yield the calls of the plugins that have to be awaited."""
@@ -121,7 +149,7 @@ class StepRun:
             answer = yield call(PluginCall(declared, self._step(declared), self._pending))
             self._pending = None
             self._next += 1
-            self.apply_answer(declared, answer)
+            self._apply(self._next - 1, declared, answer)
             self.run_inline()
         plugins = self._plugins
         if plugins.concurrent:
@@ -167,11 +195,25 @@ class StepRun:
         except Exception as error:
             self._handle_failure(declared, error)
             return
-        if self._already_seen and message is not self.source.message:
-            refusal = _CANNOT_CHANGE
+        if message is not self.source.message:
+            if self._already_seen:
+                refusal = refusal or _CANNOT_CHANGE
+            elif self._is_repeated and self._changes_always(declared):
+                message = self.source.message
+            elif self._is_repeated:
+                refusal = refusal or _REPEATED
         if refusal is not None:
             self.deny(replace(refusal, plugin=declared.name))
         self._replace(message, extensions)
+
+    def _changes_always(self, declared: PluginDeclaration) -> bool:
+        """Whether a plugin changes what it made itself, as one does that appends a text: it has found nothing new."""
+        own = self._outputs.get(declared.name)
+        if own is None or not declared.is_inline:
+            return False
+        step = new_step(self.source.replace(own, None), declared.capabilities, declared.copies)
+        again = _as_result(declared.judge(step)).message
+        return again is not None and again.content != own.content
 
     def finish(self) -> Message:
         """Return the final message, without the signed thinking that a change made invalid."""

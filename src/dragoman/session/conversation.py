@@ -56,7 +56,9 @@ from dragoman.transport.settings import seal_keys
 if TYPE_CHECKING:
     from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
+    from dragoman.routing import Router
     from dragoman.session.middleware.policy_hooks import PolicyHooks
+    from dragoman.session.middleware.telemetry import Telemetry
 
 
 class Conversation(StoredConversation, Generic[TransportT]):
@@ -250,15 +252,36 @@ class Conversation(StoredConversation, Generic[TransportT]):
             raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
         elif isinstance(self._policy, NoPolicy):
             middlewares.append(self._policy)
+        if config.policy is not None or self._label_router is not None:
+            middlewares.append(self._decide(telemetry))
         if telemetry is not None:
             middlewares.append(telemetry)
-        if config.budgets or config.limits is not None or config.router is not None or config.governors:
+        if config.budgets or config.limits is not None or config.governors:
             from dragoman.session.middleware.attempt import govern
 
             middlewares.append(lambda turn: govern(self._new_governors(), turn))
         if self._steps is not None:
             middlewares.append(self._steps)
         return tuple(middlewares)
+
+    @property
+    def _label_router(self) -> "Router | None":
+        """The router whose rules say which models may see labelled content."""
+        return self.config.router
+
+    def _decide(self, telemetry: "Telemetry | None") -> Middleware:
+        """Return the middleware in front of all that counts, reports and sends a request."""
+        from dragoman.session.middleware.attempt import decide_requests
+
+        policy = self._policy
+        return partial(
+            decide_requests,
+            lambda: policy.labels,
+            self._history.messages,
+            None if isinstance(policy, NoPolicy) else policy,
+            self._label_router,
+            (lambda denial: None) if telemetry is None else telemetry.on_denial,
+        )
 
     def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
         if self.config.client is not None:
@@ -391,17 +414,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
         budgets = Budgets(accounts, self.prices, config.clock)
 
         def governors(send: Send) -> Iterator[Governor]:
-            if config.router is not None and self.labels:
-                from dragoman.attempt.labels import LabelGovernor
-
-                yield LabelGovernor(
-                    router=config.router,
-                    adapter=send.adapter,
-                    messages=send.messages,
-                    tools=send.tools,
-                    options=send.options,
-                    labels=self.labels,
-                )
             if accounts:
                 yield budgets
             if config.limits is not None:

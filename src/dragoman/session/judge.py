@@ -42,6 +42,7 @@ class Judge:
         """Return the prompt as it may be sent, with the labels of its content. Raises PolicyDeniedError, and
         ConfigurationError if nothing in the client reads its labels."""
         policy, router = self._client.policy, self._client.router
+        hooks: PolicyHooks | None = None
         if policy is None and router is None and prompt.labels:
             raise ConfigurationError("labels are for a policy or a router: use a client that has one")
         if policy is not None:
@@ -55,18 +56,19 @@ class Judge:
                 options=hooks.add_headers(self._adapter, prompt.options),
                 labels=prompt.labels | hooks.labels,
             )
-        if router is not None:
-            from dragoman.attempt.labels import LabelGovernor  # what is not configured is not imported
+        if hooks is None and router is None:
+            return prompt
+        from dragoman.attempt.decision import OutgoingRequest, decide  # what is not configured is not imported
 
-            LabelGovernor(
-                router=router,
-                adapter=self._adapter,
-                messages=prompt.messages,
-                tools=prompt.tools,
-                options=prompt.options,
-                labels=prompt.labels,
-            ).check()
-        return prompt
+        request = OutgoingRequest(
+            adapter=self._adapter,
+            messages=prompt.messages,
+            tools=tuple(prompt.tools),
+            options=prompt.options,
+            labels=prompt.labels,
+        )
+        allowed = yield from decide(request, hooks, router)
+        return replace(prompt, tools=allowed.tools, options=allowed.options, labels=allowed.labels)
 
     def reply(self, session_id: str, labels: Iterable[str], reply: Message) -> Work[Message]:
         """Return a reply as the caller may receive it, with its labels. Raises PolicyDeniedError."""

@@ -133,8 +133,9 @@ def test_labels_reach_the_plugins(settings: dict[str, Any]) -> None:
             handle = batches.submit([BatchRequest(custom_id="a", messages="Hi", labels=frozenset({"internal"}))])
             handle = BatchHandle.model_validate_json(handle.model_dump_json())
             batches.fetch(handle)
-    labels = [step.extensions.security.labels if step.extensions.security else None for step in recording.steps]
-    allowed = [found for step, found in zip(recording.steps, labels, strict=True) if "row 1" not in step.message.text]
+    steps = [step for step in recording.steps if step.hook != "request"]
+    labels = [step.extensions.security.labels if step.extensions.security else None for step in steps]
+    allowed = [found for step, found in zip(steps, labels, strict=True) if "row 1" not in step.message.text]
     assert allowed
     assert set(allowed) == {frozenset({"internal"})}
 

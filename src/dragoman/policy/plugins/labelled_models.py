@@ -15,12 +15,14 @@ class LabelledModels(Plugin):
     """Denies a request if its model may not see one of its labels; a label that is not listed is not restricted.
 
     ``models`` are globs over model ids by label: ``{"PII": ["ollama:**", "local:**"]}``. Content with several labels
-    needs a model that all of them allow. If the model is unknown, the request is denied. To route such turns
-    to an allowed model in the first place, give `dragoman.routing.label_rules` to the session's router.
+    needs a model that all of them allow. It decides where a request leaves, so that it sees the labels that any other
+    plugin adds, whatever its mode, and the model that is really asked. If the model is unknown, the request is denied.
+    To route such turns to an allowed model in the first place, give `dragoman.routing.label_rules` to the session's
+    router.
     """
 
     name = "labelled_models"
-    hooks: Iterable[Hook | str] = (Hook.LLM_INPUT,)
+    hooks: Iterable[Hook | str] = (Hook.REQUEST,)
     capabilities: Iterable[Capability | str] = (Capability.READ_LABELS,)
 
     def __init__(self, models: Mapping[str, Iterable[str]]) -> None:

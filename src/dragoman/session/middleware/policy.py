@@ -3,19 +3,17 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message, Role
 from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
-from dragoman.effects.work import Perform, Work, intercept, perform_all
+from dragoman.effects.work import Perform, carry_out, intercept
 from dragoman.session.effects import Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
 from dragoman.session.middleware.policy_hooks import PolicyHooks
 from dragoman.session.middleware.stream_filter import StreamFilter
-
-T = TypeVar("T")
 
 
 class PolicyMiddleware:
@@ -45,7 +43,7 @@ class PolicyMiddleware:
 
     def _admit(self, effect: Admit) -> Generator[Effect, Any, Any]:
         prompt = yield effect
-        return (yield from _carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
+        return (yield from carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
 
     def _note_prompt(self, effect: Admit) -> Generator[Effect, Any, Any]:
         prompt = yield effect
@@ -59,9 +57,8 @@ class PolicyMiddleware:
 
     def _check_request(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
         messages = send.messages
-        self._hooks.check_forwarding(send.adapter)
         if self._hooks.judges_input:
-            messages = yield from _carry_out(self._hooks.check_input(send.adapter, send.history, messages))
+            messages = yield from carry_out(self._hooks.check_input(send.adapter, send.history, messages))
         options = self._hooks.add_headers(send.adapter, send.options)
         outcome: SendOutcome
         if not self._hooks.judges_replies:
@@ -71,13 +68,8 @@ class PolicyMiddleware:
         stage = PolicyStage(StreamFilter(self._hooks, send.adapter, self._session_id))
         outcome = yield replace(send, messages=messages, options=options, stages=(*send.stages, stage))
         if isinstance(outcome, Abandoned) and outcome.partial is not None:
-            kept = yield from _carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
+            kept = yield from carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
             return replace(outcome, partial=kept, billed=outcome.partial if kept is None else None)
-        return outcome
-
-    def _check_forwarding(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
-        self._hooks.check_forwarding(send.adapter)
-        outcome: SendOutcome = yield send
         return outcome
 
     def _note_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
@@ -92,14 +84,14 @@ class PolicyMiddleware:
         return outcome
 
     def _check_calls(self, effect: RunTools) -> Generator[Effect, Any, Sequence[ToolRun]]:
-        allowed, refused = yield from _carry_out(self._hooks.check_calls(effect.calls))
+        allowed, refused = yield from carry_out(self._hooks.check_calls(effect.calls))
         runs: Sequence[ToolRun] = (yield replace(effect, calls=tuple(allowed))) if allowed else ()
         by_call_id = {run.call.id: run for run in runs}
         for call in effect.calls:
             if call.id in refused:
                 by_call_id[call.id] = ToolRun(call, self._new_tool_message(refused[call.id]))
         ordered = [by_call_id[call.id] for call in effect.calls if call.id in by_call_id]  # the others wait
-        messages = yield from _carry_out(self._hooks.admit_results(effect.adapter, [each.message for each in ordered]))
+        messages = yield from carry_out(self._hooks.admit_results(effect.adapter, [each.message for each in ordered]))
         return [replace(each, message=message) for each, message in zip(ordered, messages, strict=True)]
 
     def _check_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
@@ -109,7 +101,7 @@ class PolicyMiddleware:
         messages = list(keep.messages)
         for index, message in enumerate(messages):
             if message.role is Role.ASSISTANT and not self._hooks.has_checked((message,)):
-                messages[index] = yield from _carry_out(self._hooks.check_reply(self._adapter, message))
+                messages[index] = yield from carry_out(self._hooks.check_reply(self._adapter, message))
         unchanged = all(map(is_, messages, keep.messages))
         return (yield keep if unchanged else replace(keep, messages=tuple(messages)))
 
@@ -123,7 +115,6 @@ _HANDLERS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, A
 }
 _HANDLERS_WITHOUT_PLUGINS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any]]] = {
     Admit: PolicyMiddleware._note_prompt,
-    Send: PolicyMiddleware._check_forwarding,
     RunTools: PolicyMiddleware._check_calls,
     Keep: PolicyMiddleware._note_kept,
 }
@@ -142,33 +133,9 @@ class PolicyStage:
         events = self._filter.try_fast(event)
         if events is not None:
             return events
-        steps = _carry_out(self._filter.apply(event))
+        steps = carry_out(self._filter.apply(event))
         try:
             return next(steps)
         except StopIteration as end:
             released: Sequence[StreamEvent] = end.value
             return released
-
-
-def _carry_out(steps: Work[T]) -> Generator[Perform, Any, T]:
-    """Run the steps of a policy. Nothing is yielded if no plugin has to be awaited.
-
-    An interrupt in a plugin is left to the driver, which abandons the turn.
-    """
-    try:
-        first = next(steps)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    except Exception:
-        raise
-    except BaseException as interrupt:
-        result = yield perform_all(_interrupt(interrupt))
-    else:
-        result = yield perform_all(steps, first=first)
-    return result
-
-
-def _interrupt(error: BaseException) -> Work[Any]:
-    raise error
-    yield

@@ -10,15 +10,20 @@ every attempt.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import is_
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.attempt.decision import OutgoingRequest
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.mcp import MCPExtension
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
+from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Perform, Work, perform_all
 from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.data_policy import data_policies
@@ -26,7 +31,7 @@ from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
 from dragoman.policy.object_access import PRE_HOOKS
-from dragoman.policy.pipeline import Pipeline, start_step
+from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS, Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import POST_HOOKS, StepRun
@@ -40,9 +45,12 @@ from dragoman.session.middleware.policy_context import (
 )
 from dragoman.session.middleware.policy_data import ConversationData, check_retention
 from dragoman.session.middleware.policy_headers import PolicyHeaders
+from dragoman.session.middleware.policy_offers import as_call, describe, without_choice
 from dragoman.session.middleware.policy_seen import SeenMessages
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
+
+logger = get_logger("dragoman.policy")
 
 _REFUSAL_REASONS = {
     "left_out": "what was to be fetched was left out",
@@ -87,6 +95,8 @@ class PolicyHooks:
         self._admitted: dict[int, Message] = {}
         """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
         self._seen = SeenMessages()
+        self._offers: dict[tuple[ToolDefinition, str, frozenset[str]], PolicyDeniedError | None] = {}
+        """What the plugins said in this turn of tools that a provider runs: a person is asked once."""
         self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
         """The extensions for stream pieces, with their sources, cached until a source changes."""
 
@@ -192,6 +202,7 @@ class PolicyHooks:
                 history[index], history_changed = kept, True
             admitted.append(kept)
             self._remember(kept, message)
+        self._offers.clear()
         if prompt and self.pipeline.plugins:
             self._context.next_turn(prompt[-1].text)
         for message in prompt:
@@ -203,10 +214,61 @@ class PolicyHooks:
             self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
 
-    def check_forwarding(self, adapter: Adapter) -> None:
-        """Raise PolicyDeniedError if data of the conversation may not be sent to that provider."""
+    def decide(self, request: OutgoingRequest) -> Work[OutgoingRequest]:
+        """Return the request as it may leave. Raises PolicyDeniedError. Source: docs/reference/policy.md#decision."""
+        adapter = request.adapter
+        self._extensions = with_labels(self._extensions, request.labels)
         if (violation := self._data.check_forwarding(adapter.provider)) is not None:
-            self._refuse(Hook.LLM_INPUT, violation)
+            self._refuse(Hook.REQUEST, violation)
+        tools = request.tools
+        if any(tool.RUN_BY_PROVIDER for tool in tools):
+            tools = yield from self._withhold(tools, adapter)
+        yield from self._judge_request(adapter)
+        if len(tools) < len(request.tools):
+            withheld = {tool.name for tool in request.tools} - {tool.name for tool in tools}
+            options = without_choice(request.options, withheld, any_left=bool(tools))
+            request = replace(request, tools=tools, options=options)
+        return replace(request, labels=self.labels)
+
+    def _judge_request(self, adapter: Adapter) -> Work[None]:
+        """Run the plugins of the request until none of them adds a label: each has then seen all labels."""
+        if not self.pipeline.has_plugins(Hook.REQUEST):
+            return
+        request = Message(role=Role.USER, content=(), session_id=self._session_id)
+        for _ in range(MAX_LABEL_ROUNDS):
+            before = self.labels
+            visible = self._extensions_for(lambda: {"llm": self._context.model(adapter)})
+            yield from self._judge(Hook.REQUEST, request, visible, already_seen=True)
+            if self.labels == before:
+                return
+        self._refuse(Hook.REQUEST, Violation(ENDLESS_LABELS, code="labels"))
+
+    def _withhold(self, tools: tuple[ToolDefinition, ...], adapter: Adapter) -> Work[tuple[ToolDefinition, ...]]:
+        """Return the tools without those that the provider may not run."""
+        offered = []
+        for tool in tools:
+            denial = (yield from self._check_offer(tool, adapter)) if tool.RUN_BY_PROVIDER else None
+            if denial is None:
+                offered.append(tool)
+            else:
+                logger.warning("%.80s is not offered to %s: %.80s", tool.name, adapter.model_id, denial.code)
+        return tuple(offered)
+
+    def _check_offer(self, tool: ToolDefinition, adapter: Adapter) -> Work[PolicyDeniedError | None]:
+        """Return why a provider may not run that tool now, or None."""
+        metadata, key = describe(tool, adapter.provider), (tool, adapter.provider, self.labels)
+        try:
+            if (violation := self._data.check_actions(actions_of(metadata))) is not None:
+                self._refuse(Hook.TOOL_PRE_INVOKE, violation)
+            if key not in self._offers:
+                visible = self._extensions_for(lambda: {"mcp": MCPExtension(tool=metadata)})
+                yield from self._judge(
+                    Hook.TOOL_PRE_INVOKE, as_call(tool, self._session_id), visible, already_seen=True
+                )
+                self._offers[key] = None
+        except PolicyDeniedError as denial:
+            self._offers[key] = denial
+        return self._offers[key]
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]

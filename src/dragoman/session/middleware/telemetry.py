@@ -170,10 +170,6 @@ class Telemetry:
         try:
             outcome = yield send
         except Exception as error:
-            from dragoman.policy.errors import PolicyDeniedError  # imported late: few sessions have a policy
-
-            if isinstance(error, PolicyDeniedError):  # the labels may not go to this model
-                self.on_denial(error)
             self._emit(self._failure(send, error))
             raise
         match outcome:

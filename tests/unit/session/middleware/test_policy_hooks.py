@@ -66,10 +66,12 @@ def test_every_input_and_output_passes_its_hook_once(driver: Driver) -> None:
     assert [(at, role) for at, role, _ in recording.seen] == [
         (INPUT, "system"),
         (INPUT, "user"),
+        ("request", "user"),
         (OUTPUT, "assistant"),
         ("cmf.tool_pre_invoke", "assistant"),
         ("cmf.tool_post_invoke", "tool"),
         (INPUT, "tool"),
+        ("request", "user"),
         (OUTPUT, "assistant"),
     ]
     assert recording.at("cmf.tool_pre_invoke") == ['{"path": "a.txt"}']
