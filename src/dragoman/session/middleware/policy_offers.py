@@ -10,7 +10,7 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.mcp import ToolMetadata
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ServerTool
 from dragoman.tools.tool import SIDE_EFFECTS
 
@@ -23,7 +23,11 @@ def describe(tool: ToolDefinition, provider: str) -> ToolMetadata:
         name=tool.name,
         description=tool.description or None,
         namespace=provider,
-        annotations={SIDE_EFFECTS: str(tool.side_effects), "openWorldHint": _reaches_the_web(tool)},
+        annotations={
+            SIDE_EFFECTS: str(tool.side_effects),
+            "readOnlyHint": tool.side_effects in (SideEffects.NONE, SideEffects.READ),
+            "openWorldHint": _reaches_the_web(tool),
+        },
     )
 
 
