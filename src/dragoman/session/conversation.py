@@ -114,7 +114,9 @@ class Conversation(StoredConversation, Generic[TransportT]):
         self._persistence = self._new_persistence()
         self._steps = self._new_steps()
         labels = frozenset(config.labels)
-        self._policy: PolicyHooks | NoPolicy = NoPolicy(self._history.extensions, labels, self._unread_labels)
+        self._policy: PolicyHooks | NoPolicy = NoPolicy(
+            self._history.extensions, labels, self._unread_labels, self.toolbox
+        )
         self._on_swap: Callable[[str | None, Preview], object] = lambda previous, preview: None
         self._middlewares = self._build_middlewares()
         if labels or labels_of_messages(self._history.messages):

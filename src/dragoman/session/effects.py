@@ -94,6 +94,8 @@ class RunTools:
     adapter: Adapter
     calls: tuple[ToolUseBlock, ...]
     results: Mapping[str, ToolResultBlock] = field(default_factory=dict)
+    labels: Mapping[str, set[str]] = field(default_factory=dict)
+    """The security labels of these results, by call id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from dragoman.canonical.extensions.message_labels import carried_labels
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
 from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
@@ -47,6 +48,8 @@ class PreparedCall:
     """The context of the call, if the tool takes it."""
     outcome: ToolResultBlock | Later | None = None
     """The result, if it comes from elsewhere, or the reason why it comes later: nothing is run."""
+    labels: set[str] = field(default_factory=set)
+    """The security labels of what the tool returned, such as the message of a sub-agent."""
 
     def with_context(self, context: Context[Any]) -> Self:
         return replace(self, context=(context,))
@@ -70,7 +73,7 @@ def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
-        return _to_result(prepared.call, _call(prepared, tell))
+        return _to_result(prepared.call, _call(prepared, tell), prepared.labels)
     except RetryTool as retry:
         return retry
     except Suspend as wait:
@@ -95,7 +98,7 @@ async def run_async(
             value = await _read_steps_async(tool.function(*prepared.context, **arguments), tell)
         else:
             value = tool.function(*prepared.context, **arguments)
-        return _to_result(prepared.call, await value if inspect.isawaitable(value) else value)
+        return _to_result(prepared.call, await value if inspect.isawaitable(value) else value, prepared.labels)
     except RetryTool as retry:
         return retry
     except Suspend as wait:
@@ -104,14 +107,14 @@ async def run_async(
         return _error_answer(prepared.call, error)
 
 
-def result_from_elsewhere(call: ToolUseBlock, value: Any) -> ToolResultBlock:
+def result_from_elsewhere(call: ToolUseBlock, value: Any, labels: set[str]) -> ToolResultBlock:
     """Return a value that answers a call: an exception as an error result, and everything else as if a tool had
-    returned it. Raises TypeError if no result can hold it."""
+    returned it. Its labels are added to ``labels``. Raises TypeError if no result can hold it."""
     if isinstance(value, Exception):
         return error_result(call.id, str(value) or type(value).__name__)
     if isinstance(value, ToolResultBlock):
         return value.model_copy(update={"tool_use_id": call.id})
-    return _to_result(call, value)
+    return _to_result(call, value, labels)
 
 
 def _call(prepared: PreparedCall, tell: Tell) -> Any:
@@ -168,7 +171,10 @@ def _error_answer(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
     return error_result(call.id, f"{type(error).__name__}: {error}")
 
 
-def _to_result(call: ToolUseBlock, value: Any) -> ToolResultBlock:
+def _to_result(call: ToolUseBlock, value: Any, labels: set[str]) -> ToolResultBlock:
+    for each in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(each, Message):
+            labels |= carried_labels(each)
     return ToolResultBlock(tool_use_id=call.id, content=_as_blocks(value))
 
 
@@ -179,6 +185,8 @@ def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
         return (TextBlock(text=value),)
     if isinstance(value, _RESULT_BLOCKS):
         return (value,)
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Message) for each in value):
+        return tuple(block for each in value for block in _as_blocks(each))
     items = value.content if isinstance(value, Message) else value
     if (
         isinstance(items, (list, tuple))

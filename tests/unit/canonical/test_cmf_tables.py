@@ -231,10 +231,10 @@ def test_a5_attributes_of_views() -> None:
 
 
 def test_a6_hooks_and_modes() -> None:
-    """Dispatch names: eight with a prefix, and evaluate without; modes in the order in which they run."""
+    """Dispatch names: eight with a prefix, request and evaluate without; modes in the order in which they run."""
     assert [hook.value for hook in Hook] == [
         "cmf.llm_input", "cmf.llm_output", "cmf.tool_pre_invoke", "cmf.tool_post_invoke", "cmf.prompt_pre_fetch",
-        "cmf.prompt_post_fetch", "cmf.resource_pre_fetch", "cmf.resource_post_fetch", "evaluate",
+        "cmf.prompt_post_fetch", "cmf.resource_pre_fetch", "cmf.resource_post_fetch", "request", "evaluate",
     ]  # fmt: skip
     assert [mode.value for mode in Mode] == ["sequential", "transform", "audit", "concurrent", "fire_and_forget"]
     assert [mode.value for mode in Mode if mode.can_deny] == ["sequential", "concurrent"]

@@ -16,7 +16,7 @@ from dragoman.canonical.extensions.extensions import AgentExtension, Conversatio
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.message_view.context import UnreadableError
 from dragoman.canonical.message_view.view import MessageView
-from dragoman.policy import Capability, Extensions, Mode, OnError, Pipeline, Step, Violation, hook
+from dragoman.policy import Capability, Extensions, Mode, OnError, Pipeline, PolicyDeniedError, Step, Violation, hook
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.views import CalledTool
 from dragoman.session import Session
@@ -65,7 +65,7 @@ def reach(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
     elif isinstance(value, BaseModel):
         inner = [*value.__dict__.values(), *(value.model_extra or {}).values()]
     elif isinstance(value, (Step, MessageView)):
-        inner = [getattr(value, name) for name in dir(value) if not name.startswith("_")]
+        inner = [read for name in dir(value) if not name.startswith("_") for read in readable(value, name)]
         inner += [
             call() for call in (getattr(value, name, None) for name in ("views", "inner_views", "to_dict")) if call
         ]
@@ -75,6 +75,14 @@ def reach(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
         inner = []
     for each in inner:
         yield from reach(each, seen)
+
+
+def readable(value: Any, name: str) -> list[Any]:
+    """Return the attribute, or nothing if a capability hides it."""
+    try:
+        return [getattr(value, name)]
+    except UnreadableError:
+        return []
 
 
 def everything(step: Step) -> list[Any]:
@@ -231,3 +239,24 @@ def test_threads_that_read_a_view_together_see_the_same() -> None:
     roles = known.security.subject.roles
     plugins = [hook("evaluate", name=f"{n}", mode="concurrent", capabilities=["read_roles"])(look) for n in range(8)]
     assert Pipeline(plugins).run("evaluate", Message.user("Hello."), known).extensions is known
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("labels", "read_labels"), ("roles", "read_roles"), ("permissions", "read_permissions"),
+        ("teams", "read_teams"), ("headers", "read_headers"), ("subject", "read_subject"),
+    ],
+)  # fmt: skip
+def test_what_a_capability_hides_is_not_shown_as_empty(name: str, capability: str) -> None:
+    """A plugin that forgets the capability fails, and the step is denied: "no labels" would let it pass."""
+
+    @hook("llm_input")
+    def forgets(step: Step) -> Violation | None:
+        return Violation("found") if any(getattr(view, name) for view in step.views()) else None
+
+    with pytest.raises(ConfigurationError, match=capability):
+        Pipeline([forgets]).run("llm_input", MESSAGE, extensions(), calls=CALLS)
+    remembers = hook("llm_input", capabilities=[capability])(forgets)
+    with pytest.raises(PolicyDeniedError, match="found"):
+        Pipeline([remembers]).run("llm_input", MESSAGE, extensions(), calls=CALLS)

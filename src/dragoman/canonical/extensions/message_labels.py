@@ -5,10 +5,10 @@ when the message was added, and the records of labels that were declassified sin
 labels in its metadata, so that they travel with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dragoman.canonical.blocks import replace_fields
+from dragoman.canonical.blocks import PromptResultBlock, TextBlock, ToolResultBlock, replace_fields
 from dragoman.canonical.message_fields import MessageFields
 
 RECORDS, EARLIER_RECORDS = "declassified", "declassified_before"
@@ -34,9 +34,26 @@ def record_labels(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(label for record in records for label in record.get("labels") or () if isinstance(label, str))
 
 
+def carried_labels(message: MessageFields) -> frozenset[str]:
+    """Return the labels that a message carries, with those of the messages inside a rendered prompt."""
+    inner = [labels for block in message.content if type(block) is not TextBlock for labels in _inner_labels(block)]
+    return frozenset(message.metadata.labels or ()).union(*inner)
+
+
+def _inner_labels(block: Any) -> Iterator[frozenset[str]]:
+    if isinstance(block, ToolResultBlock):
+        for part in block.content:
+            yield from _inner_labels(part)
+    elif isinstance(block, PromptResultBlock):
+        for message in block.messages:
+            metadata = message.get("metadata")
+            labels = metadata.get("labels") if isinstance(metadata, dict) else None
+            yield frozenset(label for label in labels or () if isinstance(label, str))
+
+
 def stored_labels(message: MessageFields, extensions: Mapping[str, Any]) -> frozenset[str]:
     """Return the labels stored with a message, or else those that it carries."""
-    return read_labels(extensions.get(message.id) or {}) or message.metadata.labels or frozenset()
+    return read_labels(extensions.get(message.id) or {}) or carried_labels(message)
 
 
 def labels_at_end(
@@ -75,4 +92,4 @@ def with_message_labels(message: MessageT, labels: frozenset[str]) -> MessageT:
 
 def labels_of_messages(messages: Iterable[MessageFields]) -> frozenset[str]:
     """Return the labels that the messages carry."""
-    return frozenset[str]().union(*(message.metadata.labels or () for message in messages))
+    return frozenset[str]().union(*map(carried_labels, messages))

@@ -44,10 +44,10 @@ class ViewSource:
 
 
 class ViewContext:
-    """Every accessor returns None or an empty value if there is nothing, and also if the reader may not see it.
+    """Every accessor returns None or an empty value if there is nothing.
 
-    The questions, such as `has_label`, raise UnreadableError if the reader may not see the answer. A view knows this if
-    a pipeline built it.
+    What a capability hides raises UnreadableError: the subject with its roles, permissions and teams, labels and
+    headers. An empty set would mean that there are none. A view knows the capabilities if a pipeline built it.
     """
 
     __slots__ = ()
@@ -68,29 +68,40 @@ class ViewContext:
 
     @property
     def subject(self) -> SubjectExtension | None:
-        """The subject, as a copy."""
+        """The subject, as a copy. Raises UnreadableError."""
+        self._require("subject", "read_subject")
         subject = self._subject
         return subject.model_copy(deep=True) if subject else None
 
     @property
     def roles(self) -> frozenset[str]:
+        """Raises UnreadableError."""
+        self._require("roles", "read_roles")
         return self._subject.roles if self._subject else frozenset()
 
     @property
     def permissions(self) -> frozenset[str]:
+        """Raises UnreadableError."""
+        self._require("permissions", "read_permissions")
         return self._subject.permissions if self._subject else frozenset()
 
     @property
     def teams(self) -> frozenset[str]:
+        """Raises UnreadableError."""
+        self._require("teams", "read_teams")
         return self._subject.teams if self._subject else frozenset()
 
     @property
     def headers(self) -> FrozenDict:
-        """All headers, secrets included: any reader of headers may read these. `to_dict` leaves secrets out."""
-        return FrozenDict(self._extensions.http.headers) if self._extensions and self._extensions.http else FrozenDict()
+        """All headers, secrets included: any reader of headers may read these. `to_dict` leaves secrets out. Raises
+        UnreadableError."""
+        self._require("headers", "read_headers")
+        return self._headers
 
     @property
     def labels(self) -> frozenset[str]:
+        """Raises UnreadableError."""
+        self._require("labels", "read_labels")
         return self._security.labels if self._security else frozenset()
 
     @property
@@ -148,6 +159,10 @@ class ViewContext:
             raise UnreadableError(question, capability)
 
     @property
+    def _headers(self) -> FrozenDict:
+        return FrozenDict(self._extensions.http.headers) if self._extensions and self._extensions.http else FrozenDict()
+
+    @property
     def _security(self) -> SecurityExtension | None:
         return self._extensions.security if self._extensions else None
 
@@ -165,14 +180,15 @@ def export_context(
 ) -> dict[str, Any]:
     """Return the context as JSON for an outside policy engine, without secret headers and claims.
 
-    Keys without a value are left out. Source: docs/reference/cmf.md#view-as-json.
+    Keys without a value are left out, and so is what the reader may not see. Source:
+    docs/reference/cmf.md#view-as-json.
     """
-    subject = context.subject
+    subject, security = context._subject, context._security
     document = {
         "subject": _subject(subject) if subject else None,
         "environment": context.environment,
-        "labels": sorted(context.labels),
-        "headers": drop_secret_headers(context.headers),
+        "labels": sorted(security.labels) if security else None,
+        "headers": drop_secret_headers(context._headers),
         "object": _profile(profile) if profile else None,
         "data": _policy(policy) if policy else None,
         "agent": _agent(context),

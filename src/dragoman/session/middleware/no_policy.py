@@ -4,11 +4,12 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.extensions.message_labels import labels_at_end, read_labels
+from dragoman.canonical.extensions.message_labels import labels_at_end, labels_of_messages, read_labels
 from dragoman.canonical.log import get_logger, one_line
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.effects.work import intercept
 from dragoman.session.effects import Effect, Keep, Turn
+from dragoman.tools.toolbox import Toolbox
 
 logger = get_logger("dragoman.session")
 
@@ -24,19 +25,20 @@ class NoPolicy:
 
     async_names: tuple[str, ...] = ()
 
-    def __init__(self, extensions: dict[str, Any], labels: frozenset[str], unread: "UnreadLabels") -> None:
+    def __init__(
+        self, extensions: dict[str, Any], labels: frozenset[str], unread: "UnreadLabels", toolbox: Toolbox
+    ) -> None:
         self._extensions = extensions
+        self._toolbox = toolbox
         self._unread = unread
         self.labels = labels
 
     def __call__(self, turn: Turn) -> Turn:
-        return intercept(turn, self._handle) if self.labels else turn
+        return intercept(turn, self._handle) if self.labels or len(self._toolbox) else turn
 
     def adopt(self, prompt: Message) -> Message:
         """Take over the labels of a prompt. Raises ConfigurationError if nothing reads them."""
-        if prompt.metadata.labels:
-            self.labels |= prompt.metadata.labels
-            self._check_unread()
+        self._add((prompt,))
         return prompt
 
     def restore(self, history: Sequence[Message]) -> None:
@@ -74,8 +76,19 @@ class NoPolicy:
         """Return True: nothing judges."""
         return True
 
-    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any]:
-        if isinstance(effect, Keep):  # before it, because the messages are saved with their labels
+    def _add(self, messages: Sequence[Message]) -> None:
+        labels = labels_of_messages(messages)
+        if not labels <= self.labels:
+            self.labels |= labels
+            self._check_unread()
+
+    def _handle(self, effect: Effect) -> Generator[Effect, Any, Any] | None:
+        return self._keep(effect) if isinstance(effect, Keep) else None
+
+    def _keep(self, effect: Keep) -> Generator[Effect, Any, Any]:
+        """Store the labels of these messages before they are saved: that of a tool's result may be new."""
+        self._add([message for message in effect.messages if message.role is Role.TOOL])
+        if self.labels:
             for message in effect.messages:
                 known = self._extensions.get(message.id) or {}
                 labels = sorted(self.labels | read_labels(known))

@@ -21,6 +21,7 @@ from dragoman.attempt.decision import OutgoingRequest
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.mcp import MCPExtension
+from dragoman.canonical.extensions.message_labels import carried_labels
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -368,9 +369,9 @@ class PolicyHooks:
             self._seen.note_reply(str(adapter.model_id), reply)
 
     def note_kept(self, messages: Iterable[Message]) -> None:
-        """Record replies that no plugin judges, before they are stored."""
+        """Record replies and summaries that no plugin judges, before they are stored."""
         for message in messages:
-            if message.role is Role.ASSISTANT and id(message) not in self._admitted:
+            if id(message) not in self._admitted:
                 self._note(message)
                 self._remember(message, message)
 
@@ -510,7 +511,7 @@ class PolicyHooks:
     def _note(self, message: Message, *, old: bool = False) -> None:
         """Record what a message that comes in calls, and its labels."""
         self._note_calls(message)
-        if message.metadata.labels or self._has_data_policies:
+        if self._has_data_policies or carried_labels(message):
             self._add_labels(message, old=old)
 
     def _note_calls(self, message: Message) -> None:
@@ -523,8 +524,8 @@ class PolicyHooks:
         """Add the labels and the data policies of this message to those of the conversation."""
         policies = data_policies(message, self._extensions, self._context.calls)
         labels = {label for policy in policies for label in policy.apply_labels}
-        if message.metadata.labels and not self._ledger.has_labels(message.id):
-            labels |= message.metadata.labels
+        if not self._ledger.has_labels(message.id):
+            labels |= carried_labels(message)
         if labels:
             before = self.labels
             new_labels = self._ledger.new_labels(before, before | labels, message.id if old else None)

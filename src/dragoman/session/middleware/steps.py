@@ -131,7 +131,7 @@ class TurnSteps:
             result = error_result(call_id, str(outcome))
         elif not isinstance(outcome, Later):
             result = outcome
-        hidden = result is not None and self._hides_results
+        hidden = result is not None and (self._hides_results or bool(call.labels))  # it would be stored without them
         with self._lock:
             started = None if self.turn is None else self.turn.calls.get(call_id)
             if started is None:  # the turn was left

@@ -1,7 +1,7 @@
 """Calls whose results come from elsewhere: which ones wait, and what answers them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import CallNotPendingError, RequestError
@@ -28,6 +28,8 @@ class Answers:
     results: Mapping[str, ToolResultBlock]
     complete: bool
     rest_waits: bool = True
+    labels: Mapping[str, set[str]] = field(default_factory=dict)
+    """The security labels of the results, by call id."""
 
 
 def has_calls_to_run(reply: Message) -> bool:
@@ -92,6 +94,7 @@ def read_answers(results: CallResults, messages: Sequence[Message], turn: OpenTu
     progress = {} if turn is None else turn.calls
     ended = {call.id: call for call in pending_calls(messages) if call.id not in waiting}
     read = {call_id: result for call_id in ended if (result := progress[call_id].result) is not None}
+    labels: dict[str, set[str]] = {}
     for call_id, value in results.items():
         if call_id not in waiting:
             answered = call_id in ended or any(
@@ -99,17 +102,20 @@ def read_answers(results: CallResults, messages: Sequence[Message], turn: OpenTu
             )
             raise CallNotPendingError(str(call_id), tuple(waiting), answered=answered)
         try:
-            read[call_id] = result_from_elsewhere(waiting[call_id], value)
+            read[call_id] = result_from_elsewhere(waiting[call_id], value, labels.setdefault(call_id, set()))
         except (TypeError, ValueError) as error:
             raise RequestError(f"the result of the call {call_id:.80} cannot be sent: {error!s:.300}") from None
     calls = tuple(call for call in pending_calls(messages) if call.id in read)
     rest = [call for call in waiting if call not in read]
     rest_waits = turn is None or all(call in progress and progress[call].waits for call in rest)
-    return Answers(calls, read, complete=not rest, rest_waits=rest_waits)
+    return Answers(calls, read, complete=not rest, rest_waits=rest_waits, labels=labels)
 
 
 def prepare_calls(effect: RunTools, toolbox: Toolbox) -> Iterator[PreparedCall]:
     """Yield the calls, checked. A result from elsewhere needs no check."""
     for call in effect.calls:
         result = effect.results.get(call.id)
-        yield toolbox.prepare(call) if result is None else PreparedCall(call, outcome=result)
+        if result is None:
+            yield toolbox.prepare(call)
+        else:
+            yield PreparedCall(call, outcome=result, labels=effect.labels.get(call.id, set()))

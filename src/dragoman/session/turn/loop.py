@@ -143,7 +143,7 @@ def _keep_answers(answers: Answers, save: Perform | None, route: Route) -> Gener
 
     They are saved before anything is sent: of two programs that answer the same call, one gets a ConflictError.
     """
-    runs: Sequence[ToolRun] = yield RunTools(route.adapter, answers.calls, answers.results)
+    runs: Sequence[ToolRun] = yield RunTools(route.adapter, answers.calls, answers.results, answers.labels)
     complete = answers.complete and len(runs) == len(answers.calls)
     yield Keep(tuple(run.message for run in runs), answers.calls, ends_turn=not complete and answers.rest_waits)
     if save is not None:

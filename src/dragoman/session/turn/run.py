@@ -10,6 +10,7 @@ from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete
+from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.effects.outcomes import Failed, Replied, SendOutcome
 from dragoman.session.effects import Effect, Keep, Send, ToolRun, Turn
@@ -149,7 +150,7 @@ def tool_run(
     adapter: Adapter,
     new_message: Callable[[ToolResultBlock], Message],
 ) -> ToolRun:
-    """Return the call with its result as a message.
+    """Return the call with its result as a message, which carries the labels of what the tool returned.
 
     A result that names a file which cannot be read becomes an error: it would make every later request fail.
     """
@@ -158,4 +159,7 @@ def tool_run(
     except RequestError as error:
         result = error_result(result.tool_use_id, str(error))
     latency_ms = None if prepared.tool is None else max(round(seconds * 1000), 0)
-    return ToolRun(prepared.call, new_message(result), latency_ms, prepared.fault, prepared.refusal)
+    message = new_message(result)
+    if prepared.labels:
+        message = with_message_labels(message, frozenset(prepared.labels))
+    return ToolRun(prepared.call, message, latency_ms, prepared.fault, prepared.refusal)
