@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from typing_extensions import TypeForm
 
@@ -70,6 +70,9 @@ from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge
 from dragoman.transport import AsyncTransport, Transport
 from dragoman.transport.settings import Providers, seal_keys
+
+if TYPE_CHECKING:  # most batches have no policy
+    from dragoman.policy import Pipeline
 
 T = TypeVar("T")
 TransportT = TypeVar("TransportT", bound=Transport | AsyncTransport)
@@ -169,6 +172,7 @@ class _Batches(Generic[TransportT]):
             batch_id=batch_id,
             submitted_at_ms=int(governance.now().timestamp() * 1000),
             entries=batch.entries,
+            plugins=() if governance.client.policy is None else _names(governance.client.policy),
         )
 
     def _admit(self, request: PreparedRequest) -> Work[PreparedRequest]:
@@ -346,6 +350,12 @@ class _Batches(Generic[TransportT]):
     def _check_model(self, handle: BatchHandle) -> str:
         if handle.model != str(self.adapter.model_id):
             raise ConfigurationError(f"the batch belongs to {handle.model}, not to {self.adapter.model_id}")
+        policy = self._governance.client.policy
+        if missing := {*handle.plugins} - {*(() if policy is None else _names(policy))}:
+            raise ConfigurationError(
+                f"the batch was sent under a policy with the plugins {', '.join(sorted(missing)):.200}, which this"
+                " client does not have: fetch it with a client that has the same policy"
+            )
         return handle.batch_id
 
     def _open_results(self, handle: BatchHandle, state: BatchState) -> ResultReader:
@@ -356,6 +366,10 @@ class _Batches(Generic[TransportT]):
                 " done: wait for it, or poll it until its status has ended"
             )
         return ResultReader(self.adapter, self._wire, handle, self._prices)
+
+
+def _names(policy: "Pipeline") -> tuple[str, ...]:
+    return tuple(sorted(plugin.name for plugin in policy.plugins))
 
 
 class Batches(_Batches[Transport]):

@@ -58,6 +58,8 @@ class BatchHandle(FrozenModel):
     submitted_at_ms: int
     """Milliseconds since 1970, UTC. Answers carry this time and its prices, whenever they are fetched."""
     entries: tuple[BatchEntry, ...]
+    plugins: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
+    """The plugins of the policy under which it was submitted. Its answers are given out under these only."""
 
     @property
     def provider(self) -> str:

@@ -179,7 +179,9 @@ class _Parts:
 
     def _keep(self, number: int, found: PartialEmbeddings) -> None:
         vectors = [None if each is None else [*each] for each in found.vectors]
-        note = {"model": found.model, "key": found.key, "vectors": vectors}
+        note: dict[str, Any] = {"model": found.model, "key": found.key, "vectors": vectors}
+        if found.labels:
+            note["labels"] = sorted(found.labels)
         _write(self._path(number, "partial"), [json.dumps(note)])
 
     def _load(self, number: int) -> PartialEmbeddings | None:
@@ -189,7 +191,7 @@ class _Parts:
             return None
         note = json.loads(path.read_text(encoding="utf-8"))
         vectors = [None if each is None else array("f", each) for each in note["vectors"]]
-        return PartialEmbeddings(note["model"], vectors, note["key"])
+        return PartialEmbeddings(note["model"], vectors, note["key"], labels=frozenset(note.get("labels", ())))
 
     def _path(self, number: int, kind: str) -> Path:
         return self._folder / f"{number:09}.{kind}"

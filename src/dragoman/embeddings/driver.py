@@ -157,6 +157,7 @@ class _Call:
         self._inputs = [inputs] if isinstance(inputs, (str, ImageBlock)) else list(inputs)
         self._requested = options
         self._vectors: list[Vector | None] = [None] * len(self._inputs)
+        self._labels = frozenset(labels)
         self._restored: tuple[Message, ...] = ()
         self._receipts: dict[int, Message] = {}
         """The receipts of the requests of this call; those of the call that it resumes are in ``_restored``."""
@@ -172,7 +173,6 @@ class _Call:
         if not asynchronous:
             self._governance.check_coroutines("embed_async, or an AsyncClient")
         self._judge = Judge(config, adapter)
-        self._labels = frozenset(labels)
         self._budgets = self._governance.new_budgets()
         self._ids = EventIds(new_session_id(), f"turn_{new_ulid()}")
 
@@ -238,7 +238,7 @@ class _Call:
                 raise self._errors[min(self._errors)]
         except DragomanError as error:
             error.embedded = PartialEmbeddings(
-                str(self._embedding.model_id), list(self._vectors), self._key(), self._ordered_receipts
+                str(self._embedding.model_id), list(self._vectors), self._key(), self._ordered_receipts, self._labels
             )
             raise
         vectors = [each for each in self._vectors if each is not None]
@@ -254,6 +254,7 @@ class _Call:
             purpose=self._options.purpose,
             losses=losses,
             receipts=self._ordered_receipts,
+            labels=self._labels,
         )
 
     @property
@@ -281,7 +282,7 @@ class _Call:
     def _admit(self, numbers: Iterable[int]) -> Work[list[EmbeddingInput]]:
         """Return the inputs as they may be sent, and set the headers to send. Raises PolicyDeniedError, and
         ConfigurationError if nothing in the client reads the labels."""
-        given, admitted = self._governance.client.options or AdapterOptions(), list(self._inputs)
+        given, admitted, found = self._governance.client.options or AdapterOptions(), list(self._inputs), self._labels
         for number in numbers:
             each = self._inputs[number]
             message = Message.user(each if isinstance(each, str) else [each])
@@ -292,6 +293,8 @@ class _Call:
                 self._governance.reports.deny(self._ids, denial)
                 raise
             admitted[number], given = _judged_input(number, each, judged.messages), judged.options
+            found |= judged.labels
+        self._labels = found
         self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
         return admitted
 
@@ -392,6 +395,7 @@ class _Call:
         if (resume.model, resume.key) != (str(self._embedding.model_id), self._key()):
             raise RequestError("resume needs the model, the inputs and the options of the call that failed")
         self._vectors, self._restored = list(resume.vectors), resume.receipts
+        self._labels |= resume.labels
 
 
 def _find(adapter: Adapter) -> EmbeddingAdapter:

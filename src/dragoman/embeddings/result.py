@@ -20,7 +20,7 @@ class Embeddings:
 
     ``normalized`` says whether the vectors have the length 1, so that a dot product is their cosine; None is unknown.
     ``usage`` is that of all requests together. ``receipts`` are messages without content, one for each request, with
-    its usage.
+    its usage. ``labels`` are the security labels of the inputs: a vector says much of the text that it was made from.
     """
 
     model: str
@@ -31,6 +31,7 @@ class Embeddings:
     purpose: str | None = None
     losses: tuple[Loss, ...] = ()
     receipts: tuple[Message, ...] = field(default=(), repr=False)
+    labels: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -60,13 +61,15 @@ class PartialEmbeddings:
     """What a call had when it failed. Pass it to the next call, ``embed(..., resume=error.embedded)``: no vector is
     paid twice.
 
-    A vector that is missing is None. ``key`` identifies the inputs and the options.
+    A vector that is missing is None. ``key`` identifies the inputs and the options. ``labels`` are those of
+    the inputs so far.
     """
 
     model: str
     vectors: list[Vector | None] = field(repr=False)
     key: str
     receipts: tuple[Message, ...] = field(default=(), repr=False)
+    labels: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> tuple[int, ...]:

@@ -171,6 +171,8 @@ def _remarks(message: Message) -> Iterator[str]:
     metadata = message.metadata
     if message.channel is not None:
         yield str(message.channel)
+    if message.metadata.labels:
+        yield f"labels: {', '.join(sorted(message.metadata.labels))}"
     if metadata.summary_of:
         yield f"summary of {figures.plural(len(metadata.summary_of), 'message')}"
     if metadata.status is not MessageStatus.COMPLETE:

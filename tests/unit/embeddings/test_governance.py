@@ -54,6 +54,14 @@ def test_a_policy_judges_every_input(provider: Provider, kind: Any) -> None:
     assert provider.bodies[0]["input"] == ["fine", "It is ***."]
 
 
+def test_vectors_have_the_labels_of_their_inputs(provider: Provider, kind: Any) -> None:
+    """Those of the call, and those that plugins find in an input."""
+    policy = Pipeline([RedactingPlugin(SECRET, label="found")])
+    found = embed(kind, provider, ["fine", f"It is {SECRET}."], policy=policy, who={"labels": ["given"]})
+    assert found.labels == {"given", "found"}
+    assert embed(kind, provider, ["fine"]).labels == frozenset()
+
+
 def test_labels_keep_inputs_from_a_model(provider: Provider) -> None:
     """By the rules of the router; without anything that reads them, labels are a mistake."""
     router = Router(rules=label_rules({"secret": ["local:*"]}))

@@ -8,7 +8,7 @@ from dragoman import Message, ToolDefinition
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import PromptResultBlock, ToolResultBlock
 from dragoman.canonical.message import MessageMetadata
-from dragoman.policy import Extensions, Pipeline, PolicyDeniedError, SecurityExtension
+from dragoman.policy import DataPolicy, Extensions, Pipeline, PolicyDeniedError, SecurityExtension
 from dragoman.policy.plugins import LabelledModels
 from dragoman.routing import Router, label_rules
 from dragoman.session import Session
@@ -124,3 +124,16 @@ def test_a_summary_has_the_labels_of_what_it_replaces(driver: Driver, plugins: t
     driver.ask(session, "And?")
     assert session.messages[-1].metadata.labels == PHI
     assert Session.load(session.dump(), policy=Pipeline()).labels == PHI
+
+
+def test_a_notebook_shows_labels() -> None:
+    session = SyncDriver().session({"anthropic": Wire([])}, messages=[FOUND], policy=Pipeline())
+    assert "labels: PHI" in (session._repr_html_() or "")
+
+
+@pytest.mark.parametrize("action", ["log_raw", "delete"])
+def test_an_action_that_nothing_enforces_cannot_be_denied(action: str) -> None:
+    """Logs and stores ask no data policy: a program that relies on it would rely on nothing."""
+    rules = {"look": DataPolicy(denied_actions=["export", action])}
+    with pytest.raises(ConfigurationError, match=action):
+        Session(ANTHROPIC, policy=Pipeline(), extensions=Extensions(security=SecurityExtension(data=rules)))

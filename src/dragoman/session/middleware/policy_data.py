@@ -42,9 +42,18 @@ class ConversationData:
         return check_data_use(("forward",), foreign)
 
 
-def check_retention(policies: Mapping[str, DataPolicy]) -> None:
-    """Raise ConfigurationError if a policy has a time that is no time."""
+_UNENFORCED = frozenset({"log_raw", "delete"})
+"""Words of the specification for what logs and stores do, where no data policy is asked: a denial would be ignored."""
+
+
+def check_policies(policies: Mapping[str, DataPolicy]) -> None:
+    """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is no time."""
     for name, policy in policies.items():
+        if ignored := sorted(_UNENFORCED.intersection(policy.denied_actions)):
+            raise ConfigurationError(
+                f"the data policy of {name!r} denies {ignored[0]}, which nothing here enforces: redact the data, or end"
+                " its storage with a retention policy"
+            )
         try:
             if policy.retention is not None:
                 retention_end(policy.retention, datetime.now(UTC))

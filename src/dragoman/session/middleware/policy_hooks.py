@@ -44,7 +44,7 @@ from dragoman.session.middleware.policy_context import (
     actions_of,
     build_extensions,
 )
-from dragoman.session.middleware.policy_data import ConversationData, check_retention
+from dragoman.session.middleware.policy_data import ConversationData, check_policies
 from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.session.middleware.policy_offers import as_call, describe, without_choice
 from dragoman.session.middleware.policy_seen import SeenMessages
@@ -86,7 +86,7 @@ class PolicyHooks:
         security = self._extensions.security
         self._has_data_policies = security is not None and bool(security.data)
         if security is not None:
-            check_retention(security.data)
+            check_policies(security.data)
         self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
         self._message_extensions = message_extensions
         self._ledger = LabelLedger(message_extensions)
