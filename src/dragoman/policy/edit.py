@@ -4,7 +4,7 @@ import copy
 from collections.abc import Sequence
 
 from dragoman.adapter.requests.history.prefix_ledger import is_signed
-from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.policy.errors import TierViolation
 from dragoman.policy.slots import Tier
@@ -17,8 +17,9 @@ def apply_edit(original: Message, returned: Message, plugin: str, shown: Message
 
     ``shown`` is what the plugin was given; the default is the original.
 
-    Raises TierViolation if the plugin changed anything else, or added a call or a result: of those it may change the
-    arguments and the content, or drop them. The result shares nothing with ``returned``.
+    Raises TierViolation if the plugin changed anything else, or added a call, a result or a native block. Of calls and
+    results it may change the arguments and the content, and it may drop all three. The result shares nothing with
+    ``returned``.
     """
     if not isinstance(returned, Message):
         raise TierViolation(plugin, "message", Tier.IMMUTABLE, f"expected a Message, not a {type(returned).__name__}")
@@ -66,11 +67,16 @@ def drop_signed_thinking(message: Message) -> Message:
 def _check_calls(before: Sequence[ContentBlock], after: Sequence[ContentBlock], plugin: str) -> None:
     known = {block.id: block.name for block in before if isinstance(block, ToolUseBlock)}
     result_ids = {block.tool_use_id for block in before if isinstance(block, ToolResultBlock)}
+    natives = [block for block in before if isinstance(block, ProviderBlock)]
     seen: set[str] = set()
     for block in after:
         if isinstance(block, ToolUseBlock):
             if known.get(block.id) != block.name or block.id in seen:
                 raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "the plugin invented a tool call")
             seen.add(block.id)
+        elif isinstance(block, ProviderBlock):
+            if block not in natives:
+                raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "the plugin invented a native block")
+            natives.remove(block)
         elif isinstance(block, ToolResultBlock) and block.tool_use_id not in result_ids:
             raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "the plugin invented a tool result")

@@ -18,6 +18,7 @@ from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.message_view.view import MessageView, build_views
 from dragoman.policy.filtering import FilterCache, filter_message
 from dragoman.policy.slots import Capability, expand_capabilities
+from dragoman.policy.texts import texts_of
 
 
 class LazyExtensions:
@@ -174,6 +175,11 @@ class Step:
         """Return one read-only view for each part of the message, with the extensions that the plugin may read."""
         known, views = self._source.last_views
         return views if known is self._capabilities else self._source.views(self._capabilities)
+
+    def texts(self) -> tuple[str, ...]:
+        """Return every text of the message that a model may read: what `views` show as content, and also names, titles,
+        notes, addresses, keys of arguments, error messages, and text documents in base64."""
+        return tuple(texts_of(self._source.message.content))
 
     def __reduce__(self) -> Any:
         shown = (self.hook, self.message, self.extensions, tuple(sorted(self._capabilities)), self.calls, self.partial)

@@ -1,4 +1,4 @@
-"""Parts that no policy can judge: kinds without a view, such as a provider's native blocks and those of newer versions.
+"""Parts that no policy can judge: kinds without a view, such as those of newer versions, and opaque native blocks.
 
 They do not pass unchecked. A pipeline denies a message with such a part, or drops the part if ``unknown`` says so.
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message
-from dragoman.canonical.message_view.kinds import KIND_BY_BLOCK
+from dragoman.canonical.message_view.kinds import kind_of
 from dragoman.canonical.message_view.parts import UnknownPartError, inner_parts
 from dragoman.policy.edit import replace_content
 
@@ -17,8 +17,7 @@ def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
     for block in content:
         if type(block) is TextBlock:  # most are
             continue
-        kind = KIND_BY_BLOCK.get(type(block))
-        if kind is None:
+        if kind_of(block) is None:
             return str(block.type)
         if isinstance(block, ToolResultBlock):
             inner = find_unknown_kind(block.content)
@@ -42,7 +41,7 @@ def _known_parts(content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
         if isinstance(block, ToolResultBlock)
         else block
         for block in content
-        if type(block) in KIND_BY_BLOCK and not (isinstance(block, PromptResultBlock) and _unknown_in_prompt(block))
+        if kind_of(block) is not None and not (isinstance(block, PromptResultBlock) and _unknown_in_prompt(block))
     )
 
 

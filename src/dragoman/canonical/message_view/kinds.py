@@ -12,6 +12,7 @@ from dragoman.canonical.blocks import (
     ImageBlock,
     PromptRequestBlock,
     PromptResultBlock,
+    ProviderBlock,
     RedactedThinkingBlock,
     ResourceBlock,
     ResourceRefBlock,
@@ -22,6 +23,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message_fields import Role
+from dragoman.canonical.native_tools import is_native_tool
 
 
 class ViewKind(StrEnum):
@@ -67,8 +69,21 @@ KIND_BY_BLOCK: dict[type[Any], ViewKind] = {
     DocumentBlock: ViewKind.DOCUMENT,
 }
 """The kinds by class, because a class cannot misreport its type. Blocks that are missing here have no view, and policy
-rejects them.
+rejects them, except for native blocks (see `kind_of`).
 """
+
+
+def kind_of(block: Any) -> ViewKind | None:
+    """Return the kind of a block; None if no view can show it.
+
+    A native block of a tool that its provider runs is a result: its call was not asked for by the program, and what it
+    found came from outside.
+    """
+    known = KIND_BY_BLOCK.get(type(block))
+    if known is None and type(block) is ProviderBlock and is_native_tool(block.kind):
+        return ViewKind.TOOL_RESULT
+    return known
+
 
 ACTIONS: dict[ViewKind, ViewAction] = {
     ViewKind.TOOL_CALL: ViewAction.EXECUTE,

@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import (
     ImageBlock,
     PromptRequestBlock,
     PromptResultBlock,
+    ProviderBlock,
     ResourceBlock,
     ResourceRefBlock,
     TextBlock,
@@ -23,6 +24,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message_fields import MessageFields, Role
+from dragoman.canonical.native_tools import native_tool_name
 from dragoman.canonical.versions import read_as
 
 NAMELESS = "_"
@@ -54,8 +56,8 @@ def content_of(part: ContentBlock) -> str | None:
     """Return the text that a policy can search, or None.
 
     Calls and requests give their arguments as JSON (malformed ones as received). A tool result gives its text if it has
-    exactly one text block, otherwise its blocks as JSON. Documents give a text source and their context, audio its
-    transcript: the model reads these too.
+    exactly one text block, otherwise its blocks as JSON; a native block gives its object. Documents give a text source
+    and their context, audio its transcript: the model reads these too. `Step.texts` has names and titles as well.
     """
     match part:
         case TextBlock() | ThinkingBlock():
@@ -66,6 +68,8 @@ def content_of(part: ContentBlock) -> str | None:
             return _json(part.arguments)
         case ToolResultBlock():
             return _result_text(part)
+        case ProviderBlock():
+            return _json(part.data)
         case ResourceBlock() | PromptResultBlock():
             return part.content
         case AudioBlock():
@@ -111,6 +115,8 @@ def name_of(part: ContentBlock, called: CalledTool | None) -> str | None:
             return part.name
         case ToolResultBlock():
             return called.name if called else None
+        case ProviderBlock():
+            return native_tool_name(part.kind, part.data)
         case PromptResultBlock():
             return part.prompt_name
         case _:
@@ -123,6 +129,8 @@ def uri_of(part: ContentBlock, called: CalledTool | None) -> str | None:
             return f"tool://{(called and called.namespace) or NAMELESS}/{part.name}"
         case ToolResultBlock():
             return f"tool_result://{called.name if called else NAMELESS}"
+        case ProviderBlock():
+            return f"tool_result://{native_tool_name(part.kind, part.data)}"
         case PromptRequestBlock():
             return f"prompt://{part.server_id or NAMELESS}/{part.name}"
         case PromptResultBlock():
@@ -184,6 +192,12 @@ def properties_of(part: ContentBlock, called: CalledTool | None) -> dict[str, An
             return {"namespace": called.namespace if called else None, "tool_id": part.id}
         case ToolResultBlock():
             return {"is_error": part.is_error, "tool_name": called.name if called else None}
+        case ProviderBlock():
+            return {
+                "tool_name": native_tool_name(part.kind, part.data),
+                "provider": part.provider,
+                "native_kind": part.kind,
+            }
         case PromptRequestBlock():
             return {"server_id": part.server_id}
         case PromptResultBlock():

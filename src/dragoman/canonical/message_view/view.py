@@ -29,6 +29,7 @@ from dragoman.canonical.message_view.kinds import (
     TOOLS,
     ViewAction,
     ViewKind,
+    kind_of,
 )
 from dragoman.canonical.message_view.parts import (
     CalledTool,
@@ -82,7 +83,7 @@ def build_views(
     for index, part in enumerate(message.content):
         kind, tool = type(part), None
         if kind is not TextBlock:  # most parts are texts
-            if kind not in KIND_BY_BLOCK:
+            if kind_of(part) is None:
                 _raise_unknown(part, f"content[{index}] of message {one_line(message.id)}")
             tool = _find_tool(part, message.content, source, calls) if kind in _CALL_BLOCKS else None
         view = _NEW(MessageView)
@@ -144,7 +145,7 @@ class MessageView(ViewContext):
         tool: CalledTool | None = None,
         capabilities: frozenset[str] | None = None,
     ) -> None:
-        if type(part) not in KIND_BY_BLOCK:
+        if kind_of(part) is None:
             _raise_unknown(part, "this part")
         _SET_PART(self, part)
         _SET_ROLE(self, Role(role))
@@ -160,7 +161,7 @@ class MessageView(ViewContext):
 
     @property
     def kind(self) -> ViewKind:
-        return KIND_BY_BLOCK[type(self._part)]
+        return KIND_BY_BLOCK.get(type(self._part), ViewKind.TOOL_RESULT)
 
     @property
     def role(self) -> Role:

@@ -1,7 +1,6 @@
 """Rewrites every text of a part that people and models read. Ids, names, types and URIs do not change."""
 
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from dragoman.canonical.blocks import (
     MediaSource,
     PromptRequestBlock,
     PromptResultBlock,
+    ProviderBlock,
     RedactedThinkingBlock,
     ResourceBlock,
     ResourceRefBlock,
@@ -25,6 +25,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import read_message
 from dragoman.canonical.message_view.parts import UnknownPartError
+from dragoman.canonical.native_tools import is_native_tool
+from dragoman.policy.texts import decode_text, is_text, without_opaque
 
 Change = Callable[[str], str]
 
@@ -96,10 +98,20 @@ def _fields(part: ContentBlock, change: Change) -> dict[str, Any]:
                 "title": _change_optional(part.title, change),
                 "context": _change_optional(part.context, change),
             }
+        case ProviderBlock() if is_native_tool(part.kind):
+            _check_native(part, change)
+            return {}
         case ImageBlock() | VideoBlock() | RedactedThinkingBlock() | ResourceRefBlock():
             return {}
         case _:
             raise UnknownPartError(f"a part of the kind {part.type!r:.80} cannot be read")
+
+
+def _check_native(part: ProviderBlock, change: Change) -> None:
+    """Raise UnknownPartError if a text of a native block would change: its provider takes it as it came, or not."""
+    readable = without_opaque(part.data)
+    if rewrite_json(readable, change) != readable:
+        raise UnknownPartError(f"a native block of the kind {part.kind!r:.80} holds a text that it cannot lose")
 
 
 def _change_optional(text: str | None, change: Change) -> str | None:
@@ -117,7 +129,7 @@ def _rewrite_citation(citation: Citation, change: Change) -> Citation:
 
 def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
     content, blob = _change_optional(part.content, change), part.blob
-    if blob is not None and _is_text(part.mime_type):
+    if blob is not None and is_text(part.mime_type):
         blob = _rewrite_base64(blob, change)
     fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
     if (content, blob) != (part.content, part.blob):
@@ -129,23 +141,15 @@ def _rewrite_source(source: MediaSource, media_type: str | None, change: Change)
     data = source.data
     if source.kind == "text":
         data = change(data)
-    elif source.kind == "base64" and _is_text(media_type):
+    elif source.kind == "base64" and is_text(media_type):
         data = _rewrite_base64(data, change)
     return source if data == source.data else source.model_copy(update={"data": data})
 
 
-def _is_text(media_type: str | None) -> bool:
-    return media_type is not None and (media_type.startswith("text/") or media_type in _TEXTS)
-
-
-_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "image/svg+xml"})
-
-
 def _rewrite_base64(data: str, change: Change) -> str:
     """Rewrite base64 of a text; other data is returned unchanged, whatever its declared type."""
-    try:
-        text = base64.b64decode(data, validate=True).decode()
-    except (binascii.Error, ValueError):
+    text = decode_text(data)
+    if text is None:
         return data
     new = change(text)
     return data if new == text else base64.b64encode(new.encode()).decode()

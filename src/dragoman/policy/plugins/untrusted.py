@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.blocks import ProviderBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message_view.kinds import ViewKind
 from dragoman.canonical.message_view.uri_patterns import UriPattern, uri_pattern
@@ -98,5 +98,7 @@ class UntrustedData(Plugin):
 
 def _tool_uri(view: MessageView, step: Step) -> str:
     part = view.raw
+    if isinstance(part, ProviderBlock):
+        return f"tool://{part.provider}/{view.name or '_'}"
     called = step.calls.get(part.tool_use_id) if isinstance(part, ToolResultBlock) else None
     return f"tool://{(called and called.namespace) or '_'}/{view.name or '_'}"

@@ -18,7 +18,7 @@ from typing import Any
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.attempt.decision import OutgoingRequest
-from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
+from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.mcp import MCPExtension
 from dragoman.canonical.extensions.message_labels import carried_labels
@@ -79,8 +79,8 @@ class PolicyHooks:
         self.pipeline = pipeline
         self.judges_input = pipeline.has_plugins(Hook.LLM_INPUT)
         """Whether a plugin sees what is sent to models."""
-        self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT)
-        """Whether a plugin sees replies."""
+        self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT) or pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
+        """Whether a plugin sees replies, or what tools of a provider found for them."""
         self._session_id = session_id
         self._extensions = extensions or _NO_EXTENSIONS
         security = self._extensions.security
@@ -356,14 +356,26 @@ class PolicyHooks:
     def check_reply(self, adapter: Adapter, reply: Message) -> Work[Message]:
         """Return a reply as the history stores it."""
         accepted = reply
-        if self.judges_replies:
+        if self.pipeline.has_plugins(Hook.LLM_OUTPUT):
             visible = self._extensions_for(self._context.reply_slots, reply, adapter)
             accepted = yield from self._judge(Hook.LLM_OUTPUT, reply, visible)
+        if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
+            yield from self._judge_natives(adapter, accepted)
         self.note_reply(adapter, accepted)
         return accepted
 
+    def _judge_natives(self, adapter: Adapter, reply: Message) -> Work[None]:
+        """Let plugins judge what tools of the provider found: it came from outside, as the results of other tools."""
+        natives = tuple(block for block in reply.content if type(block) is ProviderBlock)
+        if natives:
+            found = reply.model_copy(update={"content": natives})
+            visible = self._extensions_for(self._context.reply_slots, reply, adapter)
+            yield from self._judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
+
     def note_reply(self, adapter: Adapter, reply: Message) -> None:
         """Record a reply in its final form."""
+        if self._has_data_policies:
+            self._add_labels(reply)
         self._remember(reply)
         if self.judges_input:
             self._seen.note_reply(str(adapter.model_id), reply)

@@ -14,6 +14,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ProviderBlock
 from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseInputDelta, ToolUseStart
 from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.native_tools import is_native_tool
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.session import Session, Tool
@@ -138,17 +139,28 @@ def test_a_denied_word_is_never_shown(provider: str) -> None:
                 assert not any(value in getattr(event, "partial_json", "") for event in arguments), exchange.id
 
 
-def test_content_that_no_plugin_can_see_is_denied(provider: str) -> None:
-    """A reply with a native part is denied, although the plugin would allow it."""
+def test_plugins_see_what_tools_of_a_provider_did(provider: str) -> None:
+    """As results, at the hook of replies and at that of results; other native parts are denied."""
     for exchange, message in load_exchanges(provider, "server_tool"):
-        if not any(isinstance(block, ProviderBlock) for block in message.content):
+        natives = [block for block in message.content if isinstance(block, ProviderBlock)]
+        if not natives:
             continue
-        recording = RecordingPlugin(hooks=[OUTPUT])
+        recording = RecordingPlugin(hooks=[OUTPUT, "tool_post_invoke"])
         seen, error = collect(session(ReplayTransport(exchange), recording))
-        assert error is not None, exchange.id
-        assert error.code == "unknown_part"
-        assert {event.type for event in seen} <= {"message_start", "usage_update"}, exchange.id
-        assert recording.seen == []
+        if not all(is_native_tool(block.kind) for block in natives):
+            assert error is not None, exchange.id
+            assert error.code == "unknown_part"
+            assert {event.type for event in seen} <= {"message_start", "usage_update"}, exchange.id
+            assert recording.seen == []
+            continue
+        assert error is None, exchange.id
+        (found,) = recording.at("cmf.tool_post_invoke")
+        for block in natives:
+            text = json.dumps(block.data, ensure_ascii=False)
+            assert text in found, exchange.id
+            assert text in recording.at(OUTPUT)[-1], exchange.id
+            denied = collect(session(ReplayTransport(exchange), DenyingPlugin(text, hooks=["tool_post_invoke"])))[1]
+            assert denied is not None, exchange.id
 
 
 def test_a_permissive_plugin_changes_nothing(provider: str) -> None:
