@@ -1,6 +1,7 @@
 """A denying plugin on recorded streams: nothing passes, on any wire."""
 
 import base64
+import json
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
