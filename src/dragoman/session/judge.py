@@ -50,10 +50,12 @@ class Judge:
             history = list(prompt.messages[:-1])
             admitted = yield from hooks.admit(history, prompt.messages[-1:], self._adapter)
             messages = yield from hooks.check_input(self._adapter, full := [*history, *admitted], full)
+            tools, options = yield from hooks.check_parts(self._adapter, tuple(prompt.tools), prompt.options)
             prompt = replace(
                 prompt,
                 messages=tuple(messages),
-                options=hooks.add_headers(self._adapter, prompt.options),
+                tools=tools,
+                options=hooks.add_headers(self._adapter, options),
                 labels=prompt.labels | hooks.labels,
             )
         if hooks is None and router is None:

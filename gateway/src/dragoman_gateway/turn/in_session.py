@@ -28,6 +28,7 @@ from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
+from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 from dragoman_gateway.turn.way import Way
 
@@ -82,6 +83,7 @@ class InSession(Way):
         return partial(max_use, self._target, *self._read.measured())
 
     async def ask(self) -> WireResponse:
+        await self._judge_unread()
         try:
             reply = await self._session.ask(self._read.prompt)
         except TurnLimitError:  # the provider pauses, and the client goes on
@@ -95,6 +97,7 @@ class InSession(Way):
     async def stream(self) -> AsyncGenerator[bytes, None]:
         begun = passes = False
         held: list[Any] = []  # calls, until the policy has judged them
+        await self._judge_unread()
         self._stream = self._session.stream(self._read.prompt)
         try:
             async with self._stream as stream:
@@ -125,6 +128,25 @@ class InSession(Way):
         if held:
             self._complete = True
             yield b"".join(map(self._encoder.feed, held))
+
+    async def _judge_unread(self) -> None:
+        """Let the policy judge what the provider would get with the client's bytes, and the session does not read.
+
+        Raises PolicyDeniedError, also if a plugin wants to change such a text: it cannot."""
+        policy, read = self._client.config.policy, self._read
+        if policy is None or not policy.has_plugins(Hook.LLM_INPUT) or not self._has_client_wire:
+            return
+        texts = unread_texts(read.request.fields, read.messages, read.tools, read.read_options)
+        if not texts:
+            return
+        message = Message.user([TextBlock(text=text) for text in texts])
+        if (await self._session.apply_policy(Hook.LLM_INPUT, message)).content != message.content:
+            reason = "a field of the request that the gateway does not read holds what a plugin takes out"
+            raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", reason)
+
+    @property
+    def _has_client_wire(self) -> bool:
+        return self._target.provider == self._read.request.wire.provider
 
     @property
     def complete(self) -> bool:

@@ -56,17 +56,18 @@ class PolicyMiddleware:
         return route
 
     def _check_request(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
-        messages = send.messages
+        messages, tools, options = send.messages, send.tools, send.options
         if self._hooks.judges_input:
             messages = yield from carry_out(self._hooks.check_input(send.adapter, send.history, messages))
-        options = self._hooks.add_headers(send.adapter, send.options)
+            tools, options = yield from carry_out(self._hooks.check_parts(send.adapter, tools, options))
+        options = self._hooks.add_headers(send.adapter, options)
         outcome: SendOutcome
         if not self._hooks.judges_replies:
-            unchanged = messages is send.messages and options is send.options
-            outcome = yield send if unchanged else replace(send, messages=messages, options=options)
+            unchanged = messages is send.messages and tools is send.tools and options is send.options
+            outcome = yield send if unchanged else replace(send, messages=messages, tools=tools, options=options)
             return self._note_reply(send, outcome)
         stage = PolicyStage(StreamFilter(self._hooks, send.adapter, self._session_id))
-        outcome = yield replace(send, messages=messages, options=options, stages=(*send.stages, stage))
+        outcome = yield replace(send, messages=messages, tools=tools, options=options, stages=(*send.stages, stage))
         if isinstance(outcome, Abandoned) and outcome.partial is not None:
             kept = yield from carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
             return replace(outcome, partial=kept, billed=outcome.partial if kept is None else None)

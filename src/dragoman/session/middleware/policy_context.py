@@ -17,7 +17,7 @@ from dragoman.canonical.extensions.slots import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.tools import SideEffects
+from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification
 from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool
@@ -87,6 +87,11 @@ class PolicyContext:
         if name not in self._tools:
             self._tools[name] = _tool_metadata(self._toolbox.find(name))
         return self._tools[name]
+
+    def is_foreign(self, tool: ToolDefinition) -> bool:
+        """Whether somebody else than the program described the tool: a server, or a client of the program."""
+        described = self.tool(tool.name)
+        return tool.provider_raw is not None or (described is not None and described.server_id is not None)
 
     def mcp(self, name: str) -> MCPExtension | None:
         tool = self.tool(name)

@@ -47,6 +47,7 @@ from dragoman.session.middleware.policy_context import (
 from dragoman.session.middleware.policy_data import ConversationData, check_policies
 from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.session.middleware.policy_offers import as_call, describe, without_choice
+from dragoman.session.middleware.policy_parts import RequestParts
 from dragoman.session.middleware.policy_seen import SeenMessages
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
@@ -96,6 +97,8 @@ class PolicyHooks:
         self._admitted: dict[int, Message] = {}
         """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
         self._seen = SeenMessages()
+        self._parts: tuple[RequestParts, tuple[tuple[ToolDefinition, ...], AdapterOptions]] | None = None
+        """What was judged last besides messages, and how it is sent."""
         self._offers: dict[tuple[ToolDefinition, str, frozenset[str]], PolicyDeniedError | None] = {}
         """What the plugins said in this turn of tools that a provider runs: a person is asked once."""
         self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
@@ -302,6 +305,24 @@ class PolicyHooks:
                     self._seen.replace(full, visible)
             sent.append(visible)
         return sent
+
+    def check_parts(
+        self, adapter: Adapter, tools: tuple[ToolDefinition, ...], options: AdapterOptions
+    ) -> Work[tuple[tuple[ToolDefinition, ...], AdapterOptions]]:
+        """Return the tools and options of a request as the plugins leave their texts. Raises PolicyDeniedError."""
+        parts, known = RequestParts(tools, options, adapter.provider, self._context.is_foreign), self._parts
+        if known is not None and parts.is_same(known[0]):
+            return known[1]
+        result = tools, options
+        if (message := parts.as_message(self._session_id)) is not None:
+            judged = yield from self._judge_input(message, adapter)
+            try:
+                result = parts.replaced(judged) if judged is not message else result
+            except ValueError:
+                changed = Violation("a plugin changed a tool or an option so that it cannot be sent", "cannot_change")
+                self._refuse(Hook.LLM_INPUT, changed)
+        self._parts = parts, result
+        return result
 
     def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
         """Return the options with the headers that plugins wrote for this request. Raises RequestError."""

@@ -5,6 +5,7 @@ A tool that is not allowed is withheld: the request leaves without it.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.canonical.blocks import ToolUseBlock
@@ -36,11 +37,15 @@ def _reaches_the_web(tool: ToolDefinition) -> bool:
     return getattr(tool, "network", "off") != "off"
 
 
+def settings_of(tool: ToolDefinition) -> dict[str, Any]:
+    """Return the settings of a tool that a provider runs as JSON, without secrets."""
+    names = tool.settings().keys() - _SECRETS if isinstance(tool, ServerTool) else set()
+    return tool.model_dump(mode="json", include=names) if names else {}
+
+
 def as_call(tool: ToolDefinition, session_id: str) -> Message:
     """Return the call that stands for the offer of a tool: its arguments are the settings, without secrets."""
-    settings = tool.settings().keys() - _SECRETS if isinstance(tool, ServerTool) else set()
-    arguments = tool.model_dump(mode="json", include=settings) if settings else {}
-    call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=arguments)
+    call = ToolUseBlock(id=f"offer_{tool.name}", name=tool.name, input=settings_of(tool))
     return Message(id=call.id, session_id=session_id, role=Role.ASSISTANT, content=(call,))
 
 
