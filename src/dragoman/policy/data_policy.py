@@ -23,7 +23,7 @@ def data_policies(
     message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> tuple[DataPolicy, ...]:
     """Return the data policies of what this message holds at any depth: results of tools and prompts, resources, and
-    media by URL. Each is looked up by name, then by URI.
+    media by URL. Each is looked up by name and by URI.
     """
     if extensions is None or extensions.security is None or not extensions.security.data:
         return ()
@@ -48,10 +48,9 @@ def _data_views(views: Iterable[MessageView]) -> Iterator[MessageView]:
 def _policies_of(view: MessageView, policies: Mapping[str, DataPolicy]) -> Iterable[DataPolicy]:
     """Return the policies of one answer: those of all URIs if its own URI may mean any of them."""
     try:
-        policy = view.data_policy
+        return view.data_policies
     except AmbiguousUriError:
-        return [policy for key, policy in policies.items() if ":" in key]
-    return [] if policy is None else [policy]
+        return [policy for key, policy in policies.items() if ":" in key or key == view.name]
 
 
 def apply_data_labels(

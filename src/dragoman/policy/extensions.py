@@ -5,6 +5,7 @@
 
 from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extensions.extensions import AgentExtension, ConversationContext, Extensions
+from dragoman.canonical.extensions.headers import drop_secret_headers
 from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
 from dragoman.canonical.extensions.security import (
     DataPolicy,
@@ -53,6 +54,7 @@ __all__ = [
     "SubjectExtension",
     "SubjectType",
     "ToolMetadata",
+    "drop_secret_headers",
     "filter_extensions",
     "merge_extensions",
 ]

@@ -35,12 +35,11 @@ def check_access(
         return None
     for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):
         try:
-            profile = view.object if view.is_tool or view.is_prompt or view.has_address else None
+            profiles = view.objects if view.is_tool or view.is_prompt or view.has_address else ()
         except AmbiguousUriError as error:
             return Violation(str(error), code="uri_denied", plugin="object profile")
-        if profile is None or profile.managed_by == "tool":
-            continue
-        if lacks_permissions(extensions.security.subject, profile):
+        own = [profile for profile in profiles if profile.managed_by != "tool"]
+        if any(lacks_permissions(extensions.security.subject, profile) for profile in own):
             reason = "the caller lacks a permission that this requires"
             return Violation(reason, code="object_permissions", plugin="object profile")
     return None

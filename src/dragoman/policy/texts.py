@@ -5,6 +5,7 @@ docs/reference/policy.md#not-judged lists what is not here.
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ _IDS = frozenset(
     {"type", "id", "tool_use_id", "prompt_request_id", "resource_request_id", "session_id", "provider_raw"}
 )
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "image/svg+xml"})
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]*={0,2}")
 
 
 def texts_of(parts: Iterable[BaseModel]) -> Iterator[str]:
@@ -73,6 +76,8 @@ def _texts_of_object(fields: Mapping[str, Any], media_type: str | None) -> Itera
             text = decode_text(value) if is_data and is_text(own_type) else None
             if text is not None:
                 yield text
+            elif not (isinstance(value, str) and _BASE64.fullmatch(value)):
+                yield from _texts(value)
             continue
         if not is_model:
             yield str(name)

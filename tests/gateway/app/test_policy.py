@@ -11,6 +11,7 @@ from dragoman.policy import Step, Violation, hook
 from dragoman.policy.plugins import Finder, Finding, Redaction
 from dragoman.testing.faults.server import HttpReply, json_reply, sse_reply
 from tests.benchmarks.wires import WIRES
+from tests.gateway.keyed import Start
 from tests.gateway.upstream import PATHS, PROVIDERS, gateway_before, question, streamed_reply, whole_reply
 
 
@@ -107,3 +108,65 @@ def test_a_denied_call_never_reaches_the_client(wire: str, stream: bool) -> None
         assert (answer.text.count("x") >= 200) is allowed
         assert ("nothing writes there" in answer.text) is not allowed
         assert answer.status_code == (200 if allowed else 400)
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_plugins_know_who_asks(wire: str, start: Start) -> None:
+    """The user, team and key, and the headers of the request without those that hold a key. None of them is sent."""
+    seen: list[Any] = []
+
+    @hook("cmf.llm_input", capabilities=["read_subject", "read_teams", "read_headers"])
+    def note(step: Step) -> None:
+        assert step.extensions.security is not None
+        assert step.extensions.http is not None
+        subject, headers = step.extensions.security.subject, step.extensions.http.headers
+        assert subject is not None
+        seen.append((str(subject.type), subject.id, sorted(subject.teams), headers.get("x-ward")))
+        assert not {"authorization", "x-api-key", "cookie"} & {name.lower() for name in headers}
+
+    keyed = start(whole_reply(wire), models={"house": f"{PROVIDERS[wire]}:m"}, client={"policy": [note]})
+    ids = [keyed.create_key(user="ada", team="lab"), keyed.create_key()]
+    for _, secret in ids:
+        headers = {"authorization": f"Bearer {secret}", "x-ward": "7", "cookie": "a=b"}
+        assert httpx.post(keyed.url + PATHS[wire], json=question(wire, "house"), headers=headers).status_code == 200
+    expected = {("user", "ada", ("lab",), "7"), ("service", ids[1][0], (), "7")}
+    assert {(kind, who, tuple(teams), ward) for kind, who, teams, ward in seen} == expected
+    assert all(b"x-ward" not in str(request.headers).encode() for request in keyed.server.requests)
+
+
+RESULTS: dict[str, dict[str, Any]] = {
+    "messages": {"max_tokens": 9, "messages": [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "write", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "ward 7"}]},
+    ]},
+    "chat": {"messages": [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "write", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "ward 7"},
+    ]},
+    "responses": {"input": [
+        {"role": "user", "content": "Look."},
+        {"type": "function_call", "call_id": "call_1", "name": "write", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "ward 7"},
+    ]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", PATHS)
+def test_results_that_a_client_sends_pass_their_hook(wire: str) -> None:
+    """The tools are the client's, and what they found came from outside all the same."""
+
+    @hook("tool_post_invoke", name="wards")
+    def no_ward(step: Step) -> Violation | None:
+        found = any("ward 7" in text for text in step.texts())
+        return Violation("no wards", code="ward") if found else None
+
+    settings = {"models": {"house": "openai-chat:m"}, "client": {"policy": [no_ward]}}
+    with gateway_before(whole_reply("chat"), **settings) as (url, server):
+        answer = httpx.post(url + PATHS[wire], json={"model": "house", "tools": TOOLS[wire], **RESULTS[wire]})
+    assert answer.status_code == 400
+    assert "no wards" in answer.text
+    assert not server.requests

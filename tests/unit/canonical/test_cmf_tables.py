@@ -226,7 +226,7 @@ def test_a5_attributes_of_views() -> None:
         "conversation_id", "agent_id", "parent_agent_id", "turn", "object", "data_policy", "has_role",
         "has_permission", "has_label", "has_header", "get_header", "get_arg", "has_arg", "matches_uri_pattern",
         "has_content", "get_property", "to_dict", "to_opa_input", "text", "inner_views",
-        "has_address", "uri_meaning",
+        "has_address", "uri_meaning", "objects", "data_policies",
     }  # fmt: skip
 
 

@@ -5,9 +5,17 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import ContentBlock, PromptRequestBlock, ResourceRefBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    PromptRequestBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from dragoman.canonical.message import Message
 from dragoman.policy import Extensions, Pipeline, PolicyDeniedError
+from dragoman.policy.labels import labels_of
 from dragoman.policy.plugins import ObjectAccess
 from dragoman.policy.views import CalledTool
 
@@ -86,3 +94,33 @@ def test_an_invalid_setting_is_named() -> None:
     for wrong in ({"trust_domains": ["inside"]}, {"trust_domains": "internal"}, {"unlisted": "no"}):
         with pytest.raises(ConfigurationError):
             ObjectAccess(**wrong)
+
+
+@pytest.mark.parametrize("plugins", [(), (ObjectAccess(),)])
+@pytest.mark.parametrize(
+    ("hook", "part", "uri"),
+    [
+        ("resource_pre_fetch", ResourceRefBlock(
+            resource_request_id="r", uri="https://a.example/x", resource_type="uri", name="harmless"
+        ), "https://a.example/x"),
+        ("tool_pre_invoke", ToolUseBlock(id="tu_1", name="harmless", input={}), "tool://_/harmless"),
+        ("prompt_pre_fetch", PromptRequestBlock(prompt_request_id="p", name="harmless"), "prompt://_/harmless"),
+    ],
+)  # fmt: skip
+def test_a_name_adds_rules_and_replaces_none(hook: str, part: ContentBlock, uri: str, plugins: Any) -> None:
+    """Whoever names a thing could otherwise choose the name of a profile that asks for nothing."""
+    profiles = {uri: {"permissions": ["money.read"]}, "harmless": {"permissions": []}}
+    for granted, expected in (((), "object_permissions"), (("money.read",), "")):
+        caller = {"id": "u1", "type": "user", "permissions": list(granted)}
+        extensions = Extensions.model_validate({"security": {"subject": caller, "objects": profiles}})
+        assert code(extensions, *plugins, hook=hook, part=part) == expected
+
+
+def test_data_has_the_labels_of_its_name_and_of_its_uri() -> None:
+    resource = ResourceBlock(
+        resource_request_id="r", uri="https://a.example/./x", resource_type="uri", name="harmless", content="A"
+    )
+    rules = {"https://a.example/x": {"apply_labels": ["PHI"]}, "harmless": {"apply_labels": ["named"]}}
+    extensions = Extensions.model_validate({"security": {"data": rules}})
+    found = Pipeline().run("resource_post_fetch", Message.user([resource]), extensions).extensions
+    assert labels_of(found) == {"PHI", "named"}

@@ -27,6 +27,7 @@ from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.turn.context import policy_extensions
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
 from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
@@ -76,6 +77,9 @@ class InSession(Way):
             governors=resources.governors,
             user_id=request.caller.user,
             team_id=request.caller.team,
+            extensions=(
+                None if policy is None else policy_extensions(request.caller, request.request_id, request.headers)
+            ),
         )
 
     @property

@@ -267,27 +267,37 @@ class MessageView(ViewContext):
 
     @property
     def object(self) -> ObjectSecurityProfile | None:
-        """The access profile of this entity, by name, then by URI; a copy."""
-        found = self._find_entity(self._security.objects) if self._security else None
-        return found.model_copy(deep=True) if found else None
+        """The access profile of this entity, by name, then by URI; a copy. `objects` are all that hold."""
+        return next(iter(self.objects), None)
+
+    @property
+    def objects(self) -> tuple[ObjectSecurityProfile, ...]:
+        """The access profiles of this entity, as copies: that of its name and that of its URI. Each of them holds, so
+        that a name which somebody else chose hides nothing.
+
+        Raises AmbiguousUriError if the URI has no single meaning, and other URIs have profiles."""
+        return self._find_entities("objects")
 
     @property
     def data_policy(self) -> DataPolicy | None:
-        """The data policy of this entity, by name, then by URI; a copy."""
-        found = self._find_entity(self._security.data) if self._security else None
-        return found.model_copy(deep=True) if found else None
+        """The data policy of this entity, by name, then by URI; a copy. `data_policies` are all that hold."""
+        return next(iter(self.data_policies), None)
 
-    def _find_entity(self, entries: Mapping[str, Any]) -> Any:
-        """Raises AmbiguousUriError if the URI has no single meaning, and the entries have other URIs."""
-        keys = (self.name, self.uri)
-        found = next((entries[key] for key in keys if key and key in entries), None)
-        if found is not None or not self.has_address:
-            return found
-        meanings = {key: meaning for key in entries if ":" in key and (meaning := read_uri(key)) is not None}
-        own = self.uri_meaning
-        if meanings and (own is None or len(own.readings) > 1):
-            raise AmbiguousUriError("a URI has no single meaning, so that no rule can decide about it")
-        return next((entries[key] for key, each in meanings.items() if own and each.text == own.text), None)
+    @property
+    def data_policies(self) -> tuple[DataPolicy, ...]:
+        """The data policies of this entity, as `objects` are its profiles. Raises AmbiguousUriError."""
+        return self._find_entities("data")
+
+    def _find_entities(self, field: str) -> tuple[Any, ...]:
+        entries: Mapping[str, Any] = getattr(self._security, field) if self._security else {}
+        keys = dict.fromkeys(key for key in (self.name, self.uri) if key and key in entries)
+        if entries and self.has_address:
+            meanings = {key: meaning for key in entries if ":" in key and (meaning := read_uri(key)) is not None}
+            own = self.uri_meaning
+            if self.uri not in keys and meanings and (own is None or len(own.readings) > 1):
+                raise AmbiguousUriError("a URI has no single meaning, so that no rule can decide about it")
+            keys |= dict.fromkeys(key for key, each in meanings.items() if own and each.text == own.text)
+        return tuple(entries[key].model_copy(deep=True) for key in keys)
 
     def get_property(self, name: str, default: Any = None) -> Any:
         return self.properties.get(name, default)

@@ -56,10 +56,11 @@ class ObjectAccess(Plugin):
         for view in iter_views_deep(step):
             if not (view.is_pre and (view.is_tool or view.is_prompt or view.is_resource)):
                 continue
-            found = self._check_profile(view.object, subject)
-            if found is not None:
-                code, reason = found
-                return Violation(f"{_describe(view)}: {reason}", code=code)
+            for profile in view.objects or (None,):
+                found = self._check_profile(profile, subject)
+                if found is not None:
+                    code, reason = found
+                    return Violation(f"{_describe(view)}: {reason}", code=code)
         return None
 
     def _check_profile(

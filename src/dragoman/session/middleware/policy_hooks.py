@@ -183,6 +183,7 @@ class PolicyHooks:
         # Before each new one is judged, it does not count as admitted: a plugin may deny one of them.
         self._admitted = {key: each for key, each in present.items() if key not in new} if new else present
         judges, has_data_policies = self.judges_input, self._has_data_policies
+        judges_results = self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         admitted: list[Message] = []
         history_changed = False
         for index, message in enumerate(history) if new else ():
@@ -193,9 +194,14 @@ class PolicyHooks:
             if len(content) != 1 or type(content[0]) is not TextBlock or message.metadata.labels or has_data_policies:
                 self._note(message, old=True)
             kept = message
-            if judges:
+            if (
+                judges_results and message.tool_results
+            ):  # they came from a program or a client, and not from a tool here
                 visible = self._extensions_for(self._context.input_slots, message, adapter)
-                step_run = self._start(Hook.LLM_INPUT, message, visible)
+                kept = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
+            if judges:
+                visible = self._extensions_for(self._context.input_slots, kept, adapter)
+                step_run = self._start(Hook.LLM_INPUT, kept, visible)
                 if not step_run.is_done:
                     yield from self._wait(step_run)
                 if step_run.source is not step_run.first:
