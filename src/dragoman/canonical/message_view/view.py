@@ -275,7 +275,8 @@ class MessageView(ViewContext):
         """The access profiles of this entity, as copies: that of its name and that of its URI. Each of them holds, so
         that a name which somebody else chose hides nothing.
 
-        Raises AmbiguousUriError if the URI has no single meaning, and other URIs have profiles."""
+        Raises UnreadableError, and AmbiguousUriError if the URI has no single meaning, and other URIs have profiles."""
+        self._require("objects", "read_objects")
         return self._find_entities("objects")
 
     @property
@@ -285,7 +286,8 @@ class MessageView(ViewContext):
 
     @property
     def data_policies(self) -> tuple[DataPolicy, ...]:
-        """The data policies of this entity, as `objects` are its profiles. Raises AmbiguousUriError."""
+        """The data policies of this entity, as `objects` are its profiles. Raises what these raise."""
+        self._require("data_policies", "read_data")
         return self._find_entities("data")
 
     def _find_entities(self, field: str) -> tuple[Any, ...]:
@@ -366,10 +368,14 @@ class MessageView(ViewContext):
             document["arguments"] = thaw(self.args)
         if self.properties:
             document["properties"] = thaw(self.properties)
-        context = export_context(self, self.object, self.data_policy) if include_context else {}
+        context = self._context() if include_context else {}
         if context:
             document["extensions"] = context
         return document
+
+    def _context(self) -> dict[str, Any]:
+        profile, policy = (next(iter(self._find_entities(field)), None) for field in ("objects", "data"))
+        return export_context(self, profile, policy)
 
     def _export_content(self) -> dict[str, Any]:
         """Return the content and its size: that of the text, even if a resource declares another one."""
