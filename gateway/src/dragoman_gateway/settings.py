@@ -13,6 +13,7 @@ from dragoman_gateway.mistakes import find_mistakes
 from dragoman_gateway.models.deployments import DeploymentSettings, KnownModel
 from dragoman_gateway.stored.settings import ResponseSettings
 from dragoman_gateway.turn.other_wire import OtherWireSettings
+from dragoman_gateway.turn.recall import UnknownHistory
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -44,6 +45,9 @@ class GatewaySettings(BaseModel):
     """Whether a request is refused if its history loses something that is more than a detail."""
     other_wire: OtherWireSettings = OtherWireSettings()
     """What is changed in requests to a provider of another wire."""
+    unknown_history: UnknownHistory = "label"
+    """What happens under a policy to a conversation with answers that the gateway does not know: ``label`` gives it all
+    labels of the key's conversations, ``refuse`` refuses it if there are any."""
     max_requests: int = Field(default=2000, ge=1)
     """The most requests that are answered at the same time, in one process."""
     body_seconds: float = Field(default=60.0, gt=0)

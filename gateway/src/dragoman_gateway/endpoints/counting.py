@@ -11,6 +11,7 @@ from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps
 from dragoman_gateway.running.services import check_caller
+from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.replies import Headers, Response, named
 from dragoman_gateway.wires import responses
 
@@ -29,8 +30,12 @@ class CountEndpoint(Endpoint):
         request, resources = await self.read(exchange)
         deployment = resources.in_order()[0]
         context = RequestContext(model=deployment.model, tool_ids=ClientToolIds(), state_sealer=resources.state_sealer)
-        read = request.wire.adapter(request.model).from_wire_request(request.fields, context)
-        tokens, headers = await _count(resources.client_for(deployment.client), deployment.model, *read)
+        messages, tools, options = request.wire.adapter(request.model).from_wire_request(request.fields, context)
+        client = resources.client_for(deployment.client)
+        if client.config.policy is not None and resources.labels is not None:
+            recall = Recall(resources.labels, request.caller.owner, context.tool_ids, request.wire.provider)
+            messages = _labelled(messages, await recall.labels(messages, resources.unknown_history))
+        tokens, headers = await _count(client, deployment.model, messages, tools, options)
         head = [*named(request.wire, exchange.request_id), *headers, (b"content-type", b"application/json")]
         await exchange.reply(Response(200, head, dumps(self.write_count(tokens))))
 
@@ -38,6 +43,15 @@ class CountEndpoint(Endpoint):
         """Return the reply of the wire."""
         kind = {"object": "response.input_tokens"} if self._wire is responses.WIRE else {}
         return {**kind, "input_tokens": tokens}
+
+
+def _labelled(messages: list[Message], labels: frozenset[str]) -> list[Message]:
+    """Return the messages with labels on the first one: they hold for the whole conversation."""
+    if not (messages and labels):
+        return messages
+    first = messages[0]
+    metadata = first.metadata.model_copy(update={"labels": labels})
+    return [first.model_copy(update={"metadata": metadata}), *messages[1:]]
 
 
 async def _count(

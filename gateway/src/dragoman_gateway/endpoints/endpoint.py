@@ -157,7 +157,7 @@ class Endpoint:
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
         resources = await exchange.generation.resources_for(request.requested_model, caller)
         request = await exchange.services.prepare(expand_compactions(request, resources.state_sealer))
-        resources.state_store = exchange.services.state
+        resources.state_store, resources.labels = exchange.services.state, exchange.services.labels
         return request, resources
 
     async def admit(self, exchange: Exchange, caller: Caller) -> None:

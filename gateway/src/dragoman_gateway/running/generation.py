@@ -102,6 +102,7 @@ class Generation:
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
             strict=self.settings.strict,
+            unknown_history=self.settings.unknown_history,
             other_wire=self.settings.other_wire,
         )
 

@@ -28,6 +28,7 @@ from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.call_state import CallState, RequestState
+from dragoman_gateway.stored.labels import ConversationLabels
 from dragoman_gateway.stored.recorder import Recorder
 from dragoman_gateway.stored.response_store import ResponseStore, Room
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
@@ -61,6 +62,7 @@ class Services:
         self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)
         self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
+        self.labels = ConversationLabels(database, lifetime=timedelta(days=responses.days))
         self.keeps = responses.keep
         self.background = Background(
             self.responses,
@@ -127,6 +129,11 @@ class RequestServices:
         self.state: RequestState | None = None
         self._made: frozenset[str] = frozenset()
         self._threads = self._items = False
+
+    @property
+    def labels(self) -> ConversationLabels:
+        """The labels of conversations in earlier turns."""
+        return self._services.labels
 
     def enter(self, caller: str, settings: GatewaySettings) -> Share:
         """Begin to count the request. Raises what `Shares.enter` raises."""

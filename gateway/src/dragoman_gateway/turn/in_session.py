@@ -28,6 +28,7 @@ from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.context import policy_extensions
+from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
 from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
@@ -65,7 +66,12 @@ class InSession(Way):
         self._complete = False
         self._stream: AsyncReplyStream[str] | None = None
         read.context.prices = config.prices or price_table()
-        self._session: AsyncSession = client.session(
+        self._recall: Recall | None = None
+        if policy is not None and resources.labels is not None:
+            owner, tool_ids = request.caller.owner, read.context.tool_ids
+            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider)
+        self._new_session = partial(
+            client.session,
             deployment.model,
             messages=read.history,
             tools=read.tools,
@@ -87,13 +93,14 @@ class InSession(Way):
         return partial(max_use, self._target, *self._read.measured())
 
     async def ask(self) -> WireResponse:
-        await self._judge_unread()
+        await self._begin()
         try:
             reply = await self._session.ask(self._read.prompt)
         except TurnLimitError:  # the provider pauses, and the client goes on
             self._reply = self._session.messages[-1]
         else:
             self._reply, self._asked_losses = reply.message, reply.losses
+        await self._note_labels(self._reply)
         if self.passes and self._relay.response is not None:
             return self._relay.response
         return self._write_whole(self._reply)
@@ -101,7 +108,7 @@ class InSession(Way):
     async def stream(self) -> AsyncGenerator[bytes, None]:
         begun = passes = False
         held: list[Any] = []  # calls, until the policy has judged them
-        await self._judge_unread()
+        await self._begin()
         self._stream = self._session.stream(self._read.prompt)
         try:
             async with self._stream as stream:
@@ -110,7 +117,10 @@ class InSession(Way):
                         continue
                     if not begun:
                         begun, passes = True, self.passes
-                    ends = isinstance(events[-1], MessageComplete)
+                    last = events[-1]
+                    ends = isinstance(last, MessageComplete)
+                    if isinstance(last, MessageComplete):  # before its client can send it back
+                        await self._note_labels(last.message)
                     if passes:
                         self._complete = ends
                         yield self._relay.take()
@@ -132,6 +142,19 @@ class InSession(Way):
         if held:
             self._complete = True
             yield b"".join(map(self._encoder.feed, held))
+
+    async def _begin(self) -> None:
+        """Open the session, with the labels that the conversation had in earlier turns, and judge what it does not
+        read. Raises DeniedError, UnavailableError and PolicyDeniedError."""
+        labels: frozenset[str] = frozenset()
+        if self._recall is not None:
+            labels = await self._recall.labels(self._read.messages, self._read.resources.unknown_history)
+        self._session: AsyncSession = self._new_session(labels=labels)
+        await self._judge_unread()
+
+    async def _note_labels(self, reply: Message) -> None:
+        if self._recall is not None:
+            await self._recall.note(reply, self._session.labels)
 
     async def _judge_unread(self) -> None:
         """Let the policy judge what the provider would get with the client's bytes, and the session does not read.
@@ -163,6 +186,8 @@ class InSession(Way):
 
     @property
     def usages(self) -> Sequence[Usage]:
+        if "_session" not in self.__dict__:  # it was refused before
+            return []
         last = self._session.messages[-1:]
         return [each.usage for each in (*last, *self._session.attempts) if each.usage is not None]
 
@@ -176,7 +201,7 @@ class InSession(Way):
         return (*self._read.context.losses, *asked)
 
     def forget(self) -> None:
-        for name in ("_session", "_stream", "_relay"):
+        for name in ("_session", "_new_session", "_stream", "_relay"):
             self.__dict__.pop(name, None)
 
     @cached_property

@@ -15,6 +15,7 @@ from dragoman_gateway.models.deployments import (
     may_help_elsewhere,
 )
 from dragoman_gateway.turn.other_wire import OtherWireSettings
+from dragoman_gateway.turn.recall import LabelStore, UnknownHistory
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +33,9 @@ class RequestResources:
     state_store: StateStore | None = None
     state_sealer: StateSealer | None = None
     strict: bool = False
+    labels: LabelStore | None = None
+    """Has the labels of conversations in earlier turns; None if nothing reads labels."""
+    unknown_history: UnknownHistory = "label"
     other_wire: OtherWireSettings = field(default_factory=OtherWireSettings)
 
     def in_order(self) -> Sequence[Deployment]:

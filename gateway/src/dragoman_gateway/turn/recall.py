@@ -1,0 +1,78 @@
+"""Recalls the labels of a conversation that a client sends again, and notes those of the turn that is made of it."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+from dragoman import Message, Role, ToolResultBlock, ToolUseBlock
+from dragoman_gateway.errors import DeniedError
+
+UnknownHistory = Literal["label", "refuse"]
+"""What happens to a conversation with earlier answers or results that are not recognised: it gets all labels of its
+key's conversations, or is refused."""
+
+
+_OUTSIDE = (Role.ASSISTANT, Role.TOOL)
+"""Who says what a client had from elsewhere. What a user says is judged each time, and greets in many conversations."""
+
+
+class LabelStore(Protocol):
+    """Keeps labels by the owner of a conversation; `dragoman_gateway.stored.labels.ConversationLabels` is one."""
+
+    async def find(self, owner: str, keys: Any, /) -> dict[str, frozenset[str]]: ...
+
+    async def find_all(self, owner: str, /) -> frozenset[str]: ...
+
+    async def note(self, owner: str, keys: Any, labels: frozenset[str], /) -> None: ...
+
+
+class NativeIds(Protocol):
+    """The map of tool ids of a request."""
+
+    def native_id(self, canonical: str, provider: str, /) -> str | None: ...
+
+
+class Recall:
+    """The labels of one conversation of an owner."""
+
+    def __init__(self, store: LabelStore, owner: str, tool_ids: NativeIds, provider: str) -> None:
+        """``tool_ids`` are those of the request, ``provider`` the one whose wire the client has."""
+        self._store = store
+        self._owner = owner
+        self._tool_ids = tool_ids
+        self._provider = provider
+        self._new: set[str] = set()
+
+    async def labels(self, messages: Sequence[Message], unknown: UnknownHistory) -> frozenset[str]:
+        """Return the labels of what is known of these messages.
+
+        Raises DeniedError for a history that is not recognised, if it is to be refused, and UnavailableError.
+        """
+        keys = [frozenset(self._keys(message)) for message in messages]
+        known = await self._store.find(self._owner, frozenset[str]().union(*keys))
+        answers = [own for own, each in zip(keys, messages, strict=True) if each.role in _OUTSIDE]
+        self._new = set[str]().union(*answers) - known.keys()
+        labels = frozenset[str]().union(*known.values())
+        last = max((index for index, each in enumerate(messages) if each.role is Role.ASSISTANT), default=-1)
+        earlier = (each for index, each in enumerate(messages[: last + 1]) if keys[index].isdisjoint(known))
+        if any(each.role in _OUTSIDE for each in earlier):
+            every = await self._store.find_all(self._owner)
+            if every and unknown == "refuse":
+                raise DeniedError("this conversation holds answers that the gateway does not know: begin a new one")
+            labels |= every
+        return labels
+
+    async def note(self, reply: Message, labels: frozenset[str]) -> None:
+        """Note the labels of the conversation with what was new in it. Raises UnavailableError."""
+        await self._store.note(self._owner, self._new | {*self._keys(reply)}, labels)
+
+    def _keys(self, message: Message) -> Iterator[str]:
+        for block in message.content:
+            if isinstance(block, (ToolUseBlock, ToolResultBlock)):
+                call = block.id if isinstance(block, ToolUseBlock) else block.tool_use_id
+                native = self._tool_ids.native_id(call, self._provider)
+                yield from (f"call {each}" for each in (call, native) if each)
+            content = block.model_dump(mode="json", exclude={"id", "tool_use_id", "citations"}, exclude_none=True)
+            text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+            yield f"block {hashlib.sha256(text.encode()).hexdigest()}"
