@@ -120,7 +120,7 @@ class Endpoint:
                 await generation.leave()
 
         try:
-            response = await background.start(stored, run)
+            response = await background.start(stored, run, exchange.services.judge(turn.request))
         except BaseException:
             generation.in_flight -= 1
             share.close()
@@ -157,6 +157,7 @@ class Endpoint:
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
         resources = await exchange.generation.resources_for(request.requested_model, caller)
         request = await exchange.services.prepare(expand_compactions(request, resources.state_sealer))
+        exchange.services.policy = exchange.generation.client.config.policy
         resources.state_store, resources.labels = exchange.services.state, exchange.services.labels
         return request, resources
 

@@ -1,6 +1,7 @@
 """What all replicas share, and what outlives a reload: keys, spend, stored responses, owners of ids."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, select
 from starlette.types import Message, Send
 
 from dragoman.limits import Limits
+from dragoman.policy import Pipeline
 from dragoman_gateway.access import Access, Caller, OpenAccess, PageRules
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.access.spelling import check_spelling
@@ -28,8 +30,10 @@ from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.call_state import CallState, RequestState
+from dragoman_gateway.stored.judged import StoredJudge
 from dragoman_gateway.stored.labels import ConversationLabels
 from dragoman_gateway.stored.recorder import Recorder
+from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore, Room
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
 from dragoman_gateway.turn.request import ClientRequest
@@ -120,12 +124,14 @@ class Services:
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "state", "stored")
+    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "policy", "state", "stored")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._share: Share | None = None
         self.stored: StoredTurn | None = None
+        self.policy: Pipeline | None = None
+        """Judges what is stored."""
         self.state: RequestState | None = None
         self._made: frozenset[str] = frozenset()
         self._threads = self._items = False
@@ -192,10 +198,17 @@ class RequestServices:
     def recording(self, request: ClientRequest, send: Send) -> Send:
         """Return what the reply goes through on its way to the client."""
         if self.stored is not None and not self.stored.background:
-            send = Recorder(send, self.stored, self._services.responses).send
+            send = Recorder(send, self.stored, self._services.responses, self.judge(request)).send
         if self.state is not None:
             send = self._storing(self.state, request.caller, send)
         return send if request.caller.key_id is None else self._noting_ids(request.caller, send)
+
+    def judge(self, request: ClientRequest) -> Callable[[StoredResponse], Awaitable[StoredResponse]] | None:
+        """Return what judges a response before it is stored; None without a policy."""
+        if self.policy is None:
+            return None
+        stored_judge = StoredJudge(self.policy)
+        return lambda stored: stored_judge.response(stored, request.record.asked or request.record.model)
 
     def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:
         """Return what stores the state that the reply added before its bytes are sent."""

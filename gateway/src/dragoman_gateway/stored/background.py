@@ -16,7 +16,7 @@ from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.stored.events import ENDS, FrameSplitter, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
-from dragoman_gateway.stored.turn import StoredTurn
+from dragoman_gateway.stored.turn import REPEATED, StoredTurn
 from dragoman_gateway.wires.responses import WIRE
 
 logger = get_logger("dragoman.gateway")
@@ -51,9 +51,14 @@ class Background:
     def __len__(self) -> int:
         return len(self._runs)
 
-    async def start(self, turn: StoredTurn, answer: Answer) -> StoredResponse:
-        """Store the response of a turn as queued, and run it. Raises OverloadedError if that is not possible now, and
-        LimitReachedError if the key has no more room."""
+    async def start(
+        self,
+        turn: StoredTurn,
+        answer: Answer,
+        judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None,
+    ) -> StoredResponse:
+        """Store the response of a turn as queued, as ``judge`` leaves it, and run it. Raises OverloadedError if that is
+        not possible now, LimitReachedError if the key has no more room, and PolicyDeniedError."""
         if len(self._runs) >= self._max_runs:
             raise OverloadedError("too many responses run in the background", status=503, retry_after=_RETRY_AFTER)
         own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
@@ -64,13 +69,15 @@ class Background:
                 retry_after=_RETRY_AFTER,
             )
         stored = turn.to_stored(turn.new_response(int(time.time())))
+        if judge is not None:
+            stored = await judge(stored)
         try:
             await self._store.begin(stored)
         except DatabaseUnavailableError:
             raise OverloadedError(
                 "background responses cannot be stored at the moment", status=503, retry_after=_RETRY_AFTER
             ) from None
-        run = self._runs[stored.id] = _Run(stored, self._store, answer)
+        run = self._runs[stored.id] = _Run(stored, self._store, answer, judged=judge is not None)
         run.task.add_done_callback(lambda _: self._runs.pop(stored.id, None))
         return stored
 
@@ -116,8 +123,10 @@ class Background:
 class _Run:
     """One response that runs. It receives what a client would."""
 
-    def __init__(self, stored: StoredResponse, store: ResponseStore, answer: Answer) -> None:
+    def __init__(self, stored: StoredResponse, store: ResponseStore, answer: Answer, *, judged: bool) -> None:
+        """``judged``: what the response repeats of the request is as a policy left it."""
         self._stored = stored
+        self._repeated: frozenset[str] = frozenset(REPEATED) if judged else frozenset()
         self._store = store
         self._answer = answer
         self._frames = FrameSplitter()
@@ -208,7 +217,8 @@ class _Run:
     def _own_fields(self) -> dict[str, Any]:
         """Return the fields that the client knows already, and those that the model did not get."""
         response = self._stored.response
-        return {name: response[name] for name in ("id", "created_at", "background", "store", "previous_response_id")}
+        own = ("id", "created_at", "background", "store", "previous_response_id")
+        return {name: response[name] for name in (*own, *(self._repeated & response.keys()))}
 
     def _whole_response(self) -> dict[str, Any]:
         """Return the end of the response, from its last event or from the whole reply."""

@@ -1,14 +1,19 @@
 """Stores a response on its way to the client: it can be continued before the client has its last byte."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.types import Message, Send
 
+from dragoman.logs import get_logger
+from dragoman.policy import PolicyDeniedError
 from dragoman_gateway.stored.events import ENDS, FrameSplitter, read_event
-from dragoman_gateway.stored.records import is_id
+from dragoman_gateway.stored.records import StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
+
+logger = get_logger("dragoman.gateway")
 
 _WITH_RESPONSE = b'"response"'
 """Only few frames of a stream hold it: the others pass without being parsed."""
@@ -22,10 +27,18 @@ class Recorder:
     what only the gateway knows.
     """
 
-    def __init__(self, send: Send, turn: StoredTurn, store: ResponseStore) -> None:
+    def __init__(
+        self,
+        send: Send,
+        turn: StoredTurn,
+        store: ResponseStore,
+        judge: Callable[[StoredResponse], Awaitable[StoredResponse]] | None = None,
+    ) -> None:
+        """``judge`` returns what is stored of a response. Raises PolicyDeniedError for one that is not stored."""
         self._send = send
         self._turn = turn
         self._store = store
+        self._judge = judge
         self._start: Message | None = None
         self._streams = False
         self._succeeded = False
@@ -89,5 +102,10 @@ class Recorder:
         return {name: value for name, value in self._turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
 
     async def _save(self, response: dict[str, Any]) -> None:
-        if self._turn.store and is_id(response.get("id")):
-            await self._store.save(self._turn.to_stored(response))
+        if not (self._turn.store and is_id(response.get("id"))):
+            return
+        stored = self._turn.to_stored(response)
+        try:
+            await self._store.save(stored if self._judge is None else await self._judge(stored))
+        except PolicyDeniedError as denial:
+            logger.warning("the response %.80s is not stored: %s", stored.id, denial.code)

@@ -17,7 +17,7 @@ PROVIDER = "openai"
 _RETRY_AFTER = 5.0
 _NOT_KEPT = "It is kept only if it was stored (store is not false), for the key that made it, and for a time."
 
-_REPEATED: Mapping[str, Any] = {
+REPEATED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -70,7 +70,7 @@ class StoredTurn:
             "model": fields.get("model"),
             "output": [],
             "usage": None,
-            **{name: value if fields.get(name) is None else fields[name] for name, value in _REPEATED.items()},
+            **{name: value if fields.get(name) is None else fields[name] for name, value in REPEATED.items()},
             **self.echo,
         }
 

@@ -46,6 +46,11 @@ _LONGEST = 1_000_000
 """Characters. A longer text is known only as a whole."""
 
 
+def is_word(name: str, value: str) -> bool:
+    """Whether the value of a field is an id or a word of the wire."""
+    return name in _WORDS and _WORD.fullmatch(value) is not None
+
+
 def _is_known(text: str, known: set[str], joined: str) -> bool:
     if not text.strip() or text in joined:
         return True
@@ -63,7 +68,7 @@ def _is_known(text: str, known: set[str], joined: str) -> bool:
 def _texts(value: Any, name: str = "") -> Iterator[str]:
     """Yield the texts of a body, except for words of the wire."""
     if isinstance(value, str):
-        if not (name in _WORDS and _WORD.fullmatch(value)):
+        if not is_word(name, value):
             yield value
     elif isinstance(value, Mapping):
         for key, each in value.items():
