@@ -29,6 +29,11 @@ class OutgoingRequest:
 class DecidingPolicy(Protocol):
     """The policy of one conversation."""
 
+    @property
+    def can_decide(self) -> bool:
+        """Whether it can keep any request, or any tool of one, back."""
+        ...
+
     def decide(self, request: OutgoingRequest, /) -> Work[OutgoingRequest]:
         """Return the request with all labels of the conversation, and without the tools that the provider may not run.
 

@@ -34,10 +34,16 @@ def record_labels(records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(label for record in records for label in record.get("labels") or () if isinstance(label, str))
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 def carried_labels(message: MessageFields) -> frozenset[str]:
     """Return the labels that a message carries, with those of the messages inside a rendered prompt."""
-    inner = [labels for block in message.content if type(block) is not TextBlock for labels in _inner_labels(block)]
-    return frozenset(message.metadata.labels or ()).union(*inner)
+    labels = message.metadata.labels or _NONE
+    for block in message.content:
+        if type(block) is not TextBlock:  # most are
+            return labels.union(*(found for each in message.content for found in _inner_labels(each)))
+    return labels
 
 
 def _inner_labels(block: Any) -> Iterator[frozenset[str]]:

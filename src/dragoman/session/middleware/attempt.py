@@ -44,7 +44,8 @@ def decide_requests(
         allowed = yield from carry_out(decide(request, policy, router, report))
         return (yield replace(send, tools=allowed.tools, options=allowed.options))
 
-    return intercept(turn, handle)
+    can_decide = router is not None or (policy is not None and policy.can_decide)
+    return intercept(turn, handle) if can_decide else turn
 
 
 def _added_labels(send: Send, history: list[Message]) -> frozenset[str]:

@@ -82,6 +82,7 @@ class PolicyHooks:
         """Whether a plugin sees what is sent to models."""
         self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT) or pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         """Whether a plugin sees replies, or what tools of a provider found for them."""
+        self._judges_requests = pipeline.has_plugins(Hook.REQUEST)
         self._session_id = session_id
         self._extensions = extensions or _NO_EXTENSIONS
         security = self._extensions.security
@@ -224,6 +225,17 @@ class PolicyHooks:
             self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
 
+    @property
+    def can_decide(self) -> bool:
+        """Whether it can keep any request, or any tool of one, back."""
+        security = self._extensions.security
+        return (
+            self._has_data_policies
+            or self._judges_requests
+            or self.pipeline.has_plugins(Hook.TOOL_PRE_INVOKE)
+            or (security is not None and bool(security.objects))
+        )
+
     def decide(self, request: OutgoingRequest) -> Work[OutgoingRequest]:
         """Return the request as it may leave. Raises PolicyDeniedError. Source: docs/reference/policy.md#decision."""
         adapter = request.adapter
@@ -242,7 +254,7 @@ class PolicyHooks:
 
     def _judge_request(self, adapter: Adapter) -> Work[None]:
         """Run the plugins of the request until none of them adds a label: each has then seen all labels."""
-        if not self.pipeline.has_plugins(Hook.REQUEST):
+        if not self._judges_requests:
             return
         request = Message(role=Role.USER, content=(), session_id=self._session_id)
         for _ in range(MAX_LABEL_ROUNDS):
