@@ -130,24 +130,26 @@ def test_no_text_of_a_client_disturbs_the_database(database: Database, wrong: st
 def test_a_response_waits_for_a_database_that_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client had its reply at once. Of more than memory holds, the oldest are dropped and counted."""
     monkeypatch.setattr("dragoman_gateway.stored.response_store._LATE_SECONDS", 0.01)
-    monkeypatch.setattr("dragoman_gateway.stored.response_store._MAX_LATE", 2)
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> None:
-        store = ResponseStore(database)
+        store = ResponseStore(database, max_late=2)
         with monkeypatch.context() as outage:
             outage.setattr(database, "write", fail)
             for number in range(3):
                 assert not await store.save(StoredResponse(id=f"resp_{number}", owner="me", response={"id": number}))
             await asyncio.sleep(0.05)
-            assert await store.find("resp_2", "me") is None
+            found = await store.find("resp_2", "me")
+            assert found is not None
+            assert await store.find("resp_2", "another") is None
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        while await store.find("resp_1", "me") is None or await store.find("resp_2", "me") is None:
+        while len(store.late):
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.02)
-        assert (await store.find("resp_0", "me"), store.dropped) == (None, 1)
+        assert [await store.find(f"resp_{number}", "me") is None for number in range(3)] == [True, False, False]
+        assert store.dropped == 1
         with monkeypatch.context() as outage:
             outage.setattr(database, "write", fail)
             await store.save(StoredResponse(id="resp_3", owner="me", response={"id": 3}))
@@ -166,13 +168,14 @@ def test_a_response_that_is_being_stored_when_the_gateway_ends_is_stored(
     async def scenario() -> StoredResponse | None:
         late = asyncio.Event()
 
-        async def fail(_: Any) -> Any:
+        async def fail(*_: Any) -> Any:
             raise DatabaseUnavailableError("gone")
 
-        async def hang(_: Any) -> Any:
+        async def hang(*_: Any) -> Any:
             monkeypatch.setattr(database, "write", write)
             late.set()
-            await asyncio.Event().wait()
+            await asyncio.sleep(0.05)
+            raise DatabaseUnavailableError("gone")
 
         store = ResponseStore(database)
         monkeypatch.setattr(database, "write", fail)

@@ -60,7 +60,9 @@ class Services:
         )
         self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)
-        self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
+        self.responses = ResponseStore(
+            database, lifetime=timedelta(days=responses.days), max_late=settings.max_unstored
+        )
         self.keeps = responses.keep
         self.background = Background(
             self.responses,

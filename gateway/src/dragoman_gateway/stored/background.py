@@ -238,7 +238,7 @@ class _Run:
                 logger.warning("the end of a background response waits to be stored: %s", error)
                 await asyncio.sleep(2**attempt / 4)
         else:
-            self._store.dropped += 1
+            self._store.late.dropped += 1
         self._done = True
         self._news.set()
 
