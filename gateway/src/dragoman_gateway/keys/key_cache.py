@@ -53,6 +53,11 @@ class KeyCache:
         """Seconds since the database was last read; None if it never was."""
         return None if self._read_at is None else self._clock() - self._read_at
 
+    @property
+    def knows_keys(self) -> bool:
+        """Whether the copy has a key."""
+        return bool(self._keys)
+
     async def find(self, key_id: str) -> VirtualKey | None:
         """Return a key. Raises OverloadedError if the database has not answered for too long."""
         asked_at = self._clock()

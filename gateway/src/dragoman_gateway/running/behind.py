@@ -63,7 +63,7 @@ class StoreBehind:
 
     def __init__(self, store: Store, *, capacity: int = 10_000) -> None:
         self._store = store
-        self._capacity = capacity
+        self.capacity = capacity
         self._notes: deque[_Note] = deque()
         self._writing: Sequence[_Note] = ()
         """What the transaction that runs now stores."""
@@ -139,7 +139,7 @@ class StoreBehind:
     def _note(self, note: "_Note") -> None:
         with self._lock:
             self._notes.append(note)
-            excess = len(self._notes) - self._capacity
+            excess = len(self._notes) - self.capacity
             for _ in range(excess):
                 self._notes.popleft()
             if self._writer is None:
@@ -197,7 +197,7 @@ class StoreBehind:
     def _note_again(self, batch: "list[_Note]", *, at_end: bool = False) -> None:
         """Note requests again, at the beginning or, so that no other waits for one that never works, at the end."""
         with self._lock:
-            room = max(self._capacity - len(self._notes), 0)
+            room = max(self.capacity - len(self._notes), 0)
             kept = batch[len(batch) - room :] if room < len(batch) else batch
             if at_end:
                 self._notes.extend(kept)

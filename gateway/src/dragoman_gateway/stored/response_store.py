@@ -66,7 +66,7 @@ _ROOM = Room()
 class ResponseStore:
     """``lifetime`` is how long a response is kept after it was made or continued. ``max_late`` is how many wait in
     memory for a database that does not answer. ``others_are_late``: whether other processes have such ones, whose ids
-    this one cannot know.
+    this one cannot know; ``show`` tells them that this one has.
     """
 
     def __init__(
@@ -76,10 +76,12 @@ class ResponseStore:
         lifetime: timedelta = timedelta(days=30),
         max_late: int = 10_000,
         others_are_late: Callable[[], bool] = lambda: False,
+        show: Callable[[], None] = lambda: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
         self._others_are_late = others_are_late
+        self._show = show
         self._lifetime = lifetime
         self._clock = clock
         self._clean_at = clock()
@@ -103,6 +105,8 @@ class ResponseStore:
         except DatabaseUnavailableError as error:
             logger.debug("a response waits to be stored: %s", error)
             self.late.add(stored)
+            if len(self.late) == 1:
+                self._show()
             if self._late_task is None or self._late_task.done():
                 self._late_task = asyncio.create_task(self._save_late())
             return False
