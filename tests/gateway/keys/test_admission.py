@@ -378,7 +378,7 @@ def test_without_redis_limits_open_and_closed_ones_refuse(database: Database, co
 
     opened = counters()
     rates, grants = run(admit_each(opened, "1/hour"))
-    assert (rates.uncounted, opened.asked, rates.is_available) == (5, 1, False)
+    assert (rates.uncounted, opened.asked, rates.outage.may_ask) == (5, 1, False)
     assert all(grant.held == [] for grant in grants)
     closed = counters()
     _, refusals = run(admit_each(closed, "1/hour closed"))

@@ -122,7 +122,7 @@ def test_no_text_of_a_client_disturbs_the_database(database: Database, wrong: st
         found = await store.find("resp_7", "a")
         assert found is not None
         assert found.input == kept.input
-        assert database.is_available
+        assert not database.outage.is_away
 
     asyncio.run(scenario())
 

@@ -32,12 +32,10 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import StaticPool
 
 from dragoman.errors import ConfigurationError, DragomanError, MissingExtraError
-from dragoman.logs import get_logger
 from dragoman.private_files import create_private_folder
 from dragoman.sqlite_files import create_private_database
 from dragoman_gateway.database.tables import HEAD, OLDEST, VERSION_TABLE, counters
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.outage import Outage
 
 Result = TypeVar("Result")
 
@@ -111,10 +109,7 @@ class Database:
     def __init__(self, url: str, *, timeout: float = 2.0, pause: float = 1.0) -> None:
         self._url = _parse_url(url)
         self._timeout = timeout
-        self._pause = pause
-        self._retry_at = 0.0
-        self._away_since: float | None = None
-        self._answered_at = 0.0
+        self.outage = Outage("the gateway's database", "what is to be stored waits", pause=pause)
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
         in_memory = self._is_sqlite and self._url.database in (None, "", ":memory:")
         self.is_shared = not self._is_sqlite
@@ -130,15 +125,6 @@ class Database:
         self._is_serial = in_memory
         self._threads = {lane: ThreadPoolExecutor(LANES[lane], thread_name_prefix=f"gateway-{lane}") for lane in LANES}
         self._is_migrated = False
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the last transaction was answered, or the pause after it is over."""
-        return time.monotonic() >= self._retry_at
-
-    def was_away(self, seconds: float) -> bool:
-        """Whether the database did not answer at some moment of the last seconds."""
-        return self._away_since is not None or time.monotonic() - self._answered_at < seconds
 
     async def read(self, work: Callable[[Connection], Result], lane: Lane = Lane.KEYS) -> Result:
         """Run a transaction in another thread. Raises DatabaseUnavailableError, DatabaseBusyError included."""
@@ -161,7 +147,7 @@ class Database:
         self._engine.dispose()
 
     async def _run_in_thread(self, work: Callable[[Connection], Result], lane: Lane, *, writes: bool) -> Result:
-        if not self.is_available:
+        if not self.outage.may_ask:
             raise DatabaseUnavailableError("the gateway's database does not answer")
         loop, run = asyncio.get_running_loop(), _Run()
 
@@ -183,7 +169,7 @@ class Database:
             raise self._failed(error, run, lane) from None
         finally:
             run.is_left = True
-        self._note_recovery()
+        self.outage.answer()
         return result
 
     def _give_time(self, run: _Run, limit: asyncio.Timeout) -> None:
@@ -204,17 +190,8 @@ class Database:
         if isinstance(known, DatabaseBusyError):
             self.busy[lane, known.wait] += 1
         elif is_outage:
-            self._retry_at = time.monotonic() + self._pause
-            if self._away_since is None:
-                self._away_since = time.monotonic()
-                logger.error("%s: what is to be stored waits", known)
+            self.outage.fail(known)
         return known
-
-    def _note_recovery(self) -> None:
-        if self._away_since is not None:
-            self._answered_at = time.monotonic()
-            logger.warning("the gateway's database answers again, after %.1f s", self._answered_at - self._away_since)
-            self._away_since = None
 
     def _run(self, work: Callable[[Connection], Result], run: _Run, *, writes: bool) -> Result:
         if not self._is_migrated:

@@ -136,7 +136,7 @@ class KeyCache:
                 raise OverloadedError(
                     "keys cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
                 ) from None
-            logger.warning("keys are checked against a copy of %.0f s ago: %s", age, error)
+            logger.debug("keys are checked against a copy of %.0f s ago: %s", age, error)
 
 
 def _ignore_failure(task: "asyncio.Task[None]") -> None:

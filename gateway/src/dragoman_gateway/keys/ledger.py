@@ -218,7 +218,7 @@ class Ledger:
         """Store bookings while there are any. Reservations of open requests are renewed less often."""
         idle = 0.0
         while self.queued or self._active:
-            pause = _FLUSH_SECONDS if self._database.is_available else _RETRY_SECONDS
+            pause = _FLUSH_SECONDS if self._database.outage.may_ask else _RETRY_SECONDS
             self._grouping.start(riders_alone=True)
             if idle >= _RENEW_SECONDS:
                 idle = 0.0

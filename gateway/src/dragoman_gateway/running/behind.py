@@ -15,6 +15,7 @@ from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreE
 from dragoman.logs import get_logger
 from dragoman.store import Store
 from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
+from dragoman_gateway.outage import Outage
 
 logger = get_logger("dragoman.gateway")
 
@@ -74,8 +75,12 @@ class StoreBehind:
         self._error: DragomanError | None = None
         self.dropped = 0
         """Requests that were not stored."""
-        self.is_available = True
+        self._outage = Outage("the store", "requests wait to be stored")
+
+    @property
+    def is_available(self) -> bool:
         """Whether the database answered the last time that something was written."""
+        return not self._outage.is_away
 
     @property
     def backlog(self) -> int:
@@ -167,7 +172,10 @@ class StoreBehind:
                     continue
             answered = self._write(batch)
             self._writing = ()
-            self._note_state(answered)
+            if answered:
+                self._outage.answer()
+            else:
+                self._outage.fail(self._error)
             pause = 0.0 if answered else min(pause * 2, _LONGEST_PAUSE) or _PAUSE
             if deadline is not None and time.monotonic() > deadline:
                 return
@@ -204,15 +212,6 @@ class StoreBehind:
             else:
                 self._notes.extendleft(reversed(kept))
         self._drop(len(batch) - len(kept))
-
-    def _note_state(self, answered: bool) -> None:
-        """Log the beginning and the end of an outage, once each."""
-        if self.is_available != answered:
-            self.is_available = answered
-            if answered:
-                logger.warning("the store answers again: %d requests wait to be stored", self.backlog)
-            else:
-                logger.error("the store does not answer, and requests wait for it: %s", self._error)
 
     def _drop(self, number: int) -> None:
         self.dropped += number

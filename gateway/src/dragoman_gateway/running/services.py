@@ -117,7 +117,7 @@ class Services:
 
     def available(self) -> dict[str, bool]:
         """Return which of the shared servers answer."""
-        return {"database": self.database.is_available, "counters": self.admission.rates.is_available}
+        return {"database": not self.database.outage.is_away, "counters": not self.admission.rates.outage.is_away}
 
     def waiting(self) -> dict[str, int]:
         """Return what waits to be stored, by kind."""

@@ -68,7 +68,7 @@ class CallState:
         try:
             rows = await self._database.read(lambda connection: connection.execute(query).all(), Lane.RESPONSES)
         except DatabaseUnavailableError as error:  # the adapter reports the loss
-            logger.warning("state of tool calls cannot be read: %s", error)
+            logger.debug("state of tool calls cannot be read: %s", error)
             return False
         for row in rows:
             state.found[wanted[row.key]] = bytes(row.state)
@@ -91,7 +91,7 @@ class CallState:
             await self._database.write(work, Lane.RESPONSES)
         except DatabaseUnavailableError as error:
             self.dropped += len(rows)
-            logger.warning("state of tool calls is not stored (%d so far): %s", self.dropped, error)
+            logger.debug("state of tool calls is not stored (%d so far): %s", self.dropped, error)
 
 
 def _key(owner: str, key: str) -> str:

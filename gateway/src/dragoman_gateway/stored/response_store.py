@@ -145,7 +145,7 @@ class ResponseStore:
 
     def _check_known(self) -> None:
         """Raise DatabaseUnavailableError if a response that is not found may be one that is not stored yet."""
-        if self._others_are_late() or self._database.was_away(_UNSURE_SECONDS):
+        if self._others_are_late() or self._database.outage.was_away(_UNSURE_SECONDS):
             raise DatabaseUnavailableError("the response may not be stored yet")
 
     async def begin(self, stored: StoredResponse) -> None:
