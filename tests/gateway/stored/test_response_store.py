@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import InvalidRequestError
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman.errors import InvalidRequestError, OverloadedError
+from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import read_turn
@@ -35,7 +35,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 def stored(number: int, previous: str | None = None, **fields: Any) -> StoredResponse:
-    item = {"type": "message", "role": "user", "content": f"{number}"}
+    item = {"id": f"msg_{number}", "type": "message", "role": "user", "content": f"{number}"}
     response = {"id": f"resp_{number}", "status": "completed", "output": [], **fields.pop("response", {})}
     return StoredResponse(
         id=f"resp_{number}", owner="a", previous_id=previous, input=[item], response=response, **fields
@@ -186,3 +186,77 @@ def test_a_response_that_is_being_stored_when_the_gateway_ends_is_stored(
         return await store.find("resp_1", "me")
 
     assert asyncio.run(scenario()) is not None
+
+
+def test_an_id_that_was_given_works_at_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the database takes nothing, late responses are read, continued, referenced, listed and deleted as stored
+    ones are, by their owner alone."""
+
+    async def fail(*_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> None:
+        store = ResponseStore(database)
+        await store.save(stored(1))
+        with monkeypatch.context() as outage:
+            outage.setattr(database, "write", fail)
+            assert not await store.save(stored(2, "resp_1"))
+            assert not await store.save(stored(3, "resp_2"))
+            chain = await store.history("resp_3", "a")
+            assert chain is not None
+            assert [each.id for each in chain] == ["resp_1", "resp_2", "resp_3"]
+            assert await store.history("resp_3", "b") is None
+            held = [item["id"] for each in (stored(1), stored(3)) for item in (*each.input, *each.output)]
+            assert (await store.find_items(held, "a")).keys() == set(held)
+            assert await store.find_items(held, "b") == {}
+        assert await store.delete("resp_3", "a")
+        assert await store.find("resp_3", "a") is None
+        await store.close()
+        assert len(store.late) == 0
+        assert await ResponseStore(database).find("resp_2", "a") is not None
+        assert await ResponseStore(database).find("resp_3", "a") is None
+
+    asyncio.run(scenario())
+
+
+def test_an_id_that_may_still_be_stored_is_no_final_refusal(database: Database) -> None:
+    """Another worker has responses that wait: its clients may come here, and ask again with what a 503 says."""
+    others = [True]
+    store = ResponseStore(database, others_are_late=lambda: others[0])
+    body = {"model": "m", "input": "Hi", "previous_response_id": "resp_7"}
+
+    async def scenario() -> None:
+        with pytest.raises(OverloadedError) as raised:
+            await read_turn(dict(body), "a", store)
+        assert (raised.value.status, raised.value.retry_after) == (503, 5)
+        others[0] = False
+        with pytest.raises(InvalidRequestError, match="not found"):
+            await read_turn(dict(body), "a", store)
+        database.outage.fail("gone")
+        database.outage.retry_at = 0
+        with pytest.raises(OverloadedError):  # its end is known a moment later
+            await read_turn(dict(body), "a", store)
+
+    asyncio.run(scenario())
+
+
+def test_responses_that_end_together_are_stored_together(database: Database) -> None:
+    """In few transactions, and one that the database refuses keeps no other from its place."""
+
+    async def scenario() -> None:
+        store = ResponseStore(database)
+        await store.find("resp_0", "a")
+        transactions, write = [], database.write
+
+        async def count(work: Any, lane: Lane) -> Any:
+            transactions.append(lane)
+            return await write(work, lane)
+
+        database.write = count  # type: ignore[method-assign]
+        assert all(await asyncio.gather(*(store.save(stored(number)) for number in range(60))))
+        assert len(transactions) <= 4
+        for number in range(60):
+            assert await store.find(f"resp_{number}", "a") is not None
+        await store.close()
+
+    asyncio.run(scenario())
