@@ -243,7 +243,7 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
 
     def _run_tools(self, run: TurnRun, effect: RunTools) -> Generator[Any, Any, list[ToolRun]]:
         """Return the runs of the calls that have a result. Yield their progress, if the caller may see it."""
-        prepared = list(prepare_calls(effect, self.toolbox))
+        prepared = list(prepare_calls(effect, self.toolbox, is_judged=self.config.policy is not None))
         for index, each in enumerate(prepared):
             prepared[index] = yield from self._approve_call(each)
         runner = self._call_runner(run)

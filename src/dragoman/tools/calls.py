@@ -48,6 +48,8 @@ class PreparedCall:
     """The context of the call, if the tool takes it."""
     outcome: ToolResultBlock | Later | None = None
     """The result, if it comes from elsewhere, or the reason why it comes later: nothing is run."""
+    is_judged: bool = False
+    """Whether a policy judges the result: the log has no words of it, and neither does a traceback."""
     labels: set[str] = field(default_factory=set)
     """The security labels of what the tool returned, such as the message of a sub-agent."""
 
@@ -79,7 +81,7 @@ def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:
     except Suspend as wait:
         return Later(str(wait))
     except Exception as error:
-        return _error_answer(prepared.call, error)
+        return _error_answer(prepared, error)
 
 
 async def run_async(
@@ -104,7 +106,7 @@ async def run_async(
     except Suspend as wait:
         return Later(str(wait))
     except Exception as error:
-        return _error_answer(prepared.call, error)
+        return _error_answer(prepared, error)
 
 
 def result_from_elsewhere(call: ToolUseBlock, value: Any, labels: set[str]) -> ToolResultBlock:
@@ -166,8 +168,9 @@ def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text[:_MAX_ERROR_CHARS]),), is_error=True)
 
 
-def _error_answer(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
-    logger.warning("the tool %s failed: %s", call.name, type(error).__name__, exc_info=error)
+def _error_answer(prepared: PreparedCall, error: Exception) -> ToolResultBlock:
+    call, shown = prepared.call, None if prepared.is_judged else error
+    logger.warning("the tool %s failed: %s", call.name, type(error).__name__, exc_info=shown)
     return error_result(call.id, f"{type(error).__name__}: {error}")
 
 

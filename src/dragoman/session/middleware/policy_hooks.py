@@ -10,110 +10,38 @@ every attempt.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from operator import is_
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.attempt.decision import OutgoingRequest
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
-from dragoman.canonical.extensions.extensions import Extensions
-from dragoman.canonical.extensions.mcp import MCPExtension
-from dragoman.canonical.extensions.message_labels import carried_labels
-from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Perform, Work, perform_all
-from dragoman.policy.alternatives import judge_alternatives
-from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
+from dragoman.policy.labels import Declassification, declassify
 from dragoman.policy.object_access import PRE_HOOKS
-from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS, Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.step import LazyExtensions
-from dragoman.policy.step_run import POST_HOOKS, StepRun
+from dragoman.policy.step_run import POST_HOOKS
 from dragoman.session.history import first_new
-from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
 from dragoman.session.middleware.policy_context import (
-    PolicyContext,
-    PolicyObserver,
     actions_of,
-    build_extensions,
 )
-from dragoman.session.middleware.policy_data import ConversationData, check_policies
-from dragoman.session.middleware.policy_headers import PolicyHeaders
-from dragoman.session.middleware.policy_offers import as_call, describe, without_choice
+from dragoman.session.middleware.policy_decision import PolicyDecision
 from dragoman.session.middleware.policy_parts import RequestParts
-from dragoman.session.middleware.policy_seen import SeenMessages
 from dragoman.tools.calls import error_result
-from dragoman.tools.toolbox import Toolbox
-
-logger = get_logger("dragoman.policy")
 
 _REFUSAL_REASONS = {
     "left_out": "what was to be fetched was left out",
     "redirected": "something else was named in the place of what was to be fetched",
 }
-_CARRIED = ("delegation", "custom")
-"""Slots whose changes by plugins are visible to later steps. Labels are carried too; changes to http last for one
-request."""
-
-_NO_EXTENSIONS = Extensions()
 
 
-class PolicyHooks:
-    """``extensions`` are those that the program gave; ``telemetry`` reports to the event bus, if there is one."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        extensions: Extensions | None,
-        session_id: str,
-        toolbox: Toolbox,
-        message_extensions: MessageExtensions,
-        telemetry: PolicyObserver | None,
-    ) -> None:
-        self.pipeline = pipeline
-        self.judges_input = pipeline.has_plugins(Hook.LLM_INPUT)
-        """Whether a plugin sees what is sent to models."""
-        self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT) or pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
-        """Whether a plugin sees replies, or what tools of a provider found for them."""
-        self._judges_requests = pipeline.has_plugins(Hook.REQUEST)
-        self._session_id = session_id
-        self._extensions = extensions or _NO_EXTENSIONS
-        security = self._extensions.security
-        self._has_data_policies = security is not None and bool(security.data)
-        if security is not None:
-            check_policies(security.data)
-        self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
-        self._message_extensions = message_extensions
-        self._ledger = LabelLedger(message_extensions)
-        self._headers = PolicyHeaders(self._extensions.http)
-        self._telemetry = telemetry
-        self._data = ConversationData()
-        self._admitted: dict[int, Message] = {}
-        """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
-        self._seen = SeenMessages()
-        self._parts: tuple[RequestParts, tuple[tuple[ToolDefinition, ...], AdapterOptions]] | None = None
-        """What was judged last besides messages, and how it is sent."""
-        self._offers: dict[tuple[ToolDefinition, str, frozenset[str]], PolicyDeniedError | None] = {}
-        """What the plugins said in this turn of tools that a provider runs: a person is asked once."""
-        self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
-        """The extensions for stream pieces, with their sources, cached until a source changes."""
-
-    @property
-    def labels(self) -> frozenset[str]:
-        """The labels of the whole conversation so far."""
-        return labels_of(self._extensions)
-
-    @property
-    def async_names(self) -> tuple[str, ...]:
-        """The plugins that need an event loop."""
-        return self.pipeline.async_names
+class PolicyHooks(PolicyDecision):
+    """The checks at the effects of a turn."""
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -224,73 +152,6 @@ class PolicyHooks:
         if judges:
             self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
-
-    @property
-    def can_decide(self) -> bool:
-        """Whether it can keep any request, or any tool of one, back."""
-        security = self._extensions.security
-        return (
-            self._has_data_policies
-            or self._judges_requests
-            or self.pipeline.has_plugins(Hook.TOOL_PRE_INVOKE)
-            or (security is not None and bool(security.objects))
-        )
-
-    def decide(self, request: OutgoingRequest) -> Work[OutgoingRequest]:
-        """Return the request as it may leave. Raises PolicyDeniedError. Source: docs/reference/policy.md#decision."""
-        adapter = request.adapter
-        self._extensions = with_labels(self._extensions, request.labels)
-        if (violation := self._data.check_forwarding(adapter.provider)) is not None:
-            self._refuse(Hook.REQUEST, violation)
-        tools = request.tools
-        if any(tool.RUN_BY_PROVIDER for tool in tools):
-            tools = yield from self._withhold(tools, adapter)
-        yield from self._judge_request(adapter)
-        if len(tools) < len(request.tools):
-            withheld = {tool.name for tool in request.tools} - {tool.name for tool in tools}
-            options = without_choice(request.options, withheld, any_left=bool(tools))
-            request = replace(request, tools=tools, options=options)
-        return replace(request, labels=self.labels)
-
-    def _judge_request(self, adapter: Adapter) -> Work[None]:
-        """Run the plugins of the request until none of them adds a label: each has then seen all labels."""
-        if not self._judges_requests:
-            return
-        request = Message(role=Role.USER, content=(), session_id=self._session_id)
-        for _ in range(MAX_LABEL_ROUNDS):
-            before = self.labels
-            visible = self._extensions_for(lambda: {"llm": self._context.model(adapter)})
-            yield from self._judge(Hook.REQUEST, request, visible, already_seen=True)
-            if self.labels == before:
-                return
-        self._refuse(Hook.REQUEST, Violation(ENDLESS_LABELS, code="labels"))
-
-    def _withhold(self, tools: tuple[ToolDefinition, ...], adapter: Adapter) -> Work[tuple[ToolDefinition, ...]]:
-        """Return the tools without those that the provider may not run."""
-        offered = []
-        for tool in tools:
-            denial = (yield from self._check_offer(tool, adapter)) if tool.RUN_BY_PROVIDER else None
-            if denial is None:
-                offered.append(tool)
-            else:
-                logger.warning("%.80s is not offered to %s: %.80s", tool.name, adapter.model_id, denial.code)
-        return tuple(offered)
-
-    def _check_offer(self, tool: ToolDefinition, adapter: Adapter) -> Work[PolicyDeniedError | None]:
-        """Return why a provider may not run that tool now, or None."""
-        metadata, key = describe(tool, adapter.provider), (tool, adapter.provider, self.labels)
-        try:
-            if (violation := self._data.check_actions(actions_of(metadata))) is not None:
-                self._refuse(Hook.TOOL_PRE_INVOKE, violation)
-            if key not in self._offers:
-                visible = self._extensions_for(lambda: {"mcp": MCPExtension(tool=metadata)})
-                yield from self._judge(
-                    Hook.TOOL_PRE_INVOKE, as_call(tool, self._session_id), visible, already_seen=True
-                )
-                self._offers[key] = None
-        except PolicyDeniedError as denial:
-            self._offers[key] = denial
-        return self._offers[key]
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
@@ -478,118 +339,3 @@ class PolicyHooks:
         if len(accepted.tool_uses) != 1:
             self._refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
         return accepted.tool_uses[0]
-
-    def _judge_input(
-        self, message: Message, adapter: Adapter | None, *, already_seen: bool = False, old: bool = False
-    ) -> Work[Message]:
-        visible = self._extensions_for(self._context.input_slots, message, adapter)
-        return self._judge(Hook.LLM_INPUT, message, visible, already_seen=already_seen, old=old)
-
-    def _judge(
-        self,
-        hook: Hook,
-        message: Message,
-        visible: Extensions | LazyExtensions,
-        *,
-        already_seen: bool = False,
-        partial: bool = False,
-        old: bool = False,
-    ) -> Work[Message]:
-        """Run the plugins of a hook, and keep what they change. ``old``: the message was in the history before, and its
-        labels may have been declassified."""
-        step_run = self._start(hook, message, visible, partial, already_seen)
-        if not step_run.is_done:
-            yield from self._wait(step_run)
-        judged = message if step_run.source is step_run.first else self._finish(step_run, old)
-        if hook is Hook.LLM_OUTPUT and message.alternatives and not partial and self.pipeline.has_plugins(hook):
-            judged = yield from judge_alternatives(
-                judged, message.alternatives, lambda answer: self._judge(hook, answer, visible)
-            )
-        return judged
-
-    def _start(
-        self,
-        hook: Hook,
-        message: Message,
-        visible: Extensions | LazyExtensions,
-        partial: bool = False,
-        already_seen: bool = False,
-    ) -> StepRun:
-        try:
-            return start_step(self.pipeline, hook, message, visible, self._context.calls, partial, already_seen)
-        except PolicyDeniedError as error:
-            self._report_denial(error)
-            raise
-
-    def _wait(self, step_run: StepRun) -> Work[None]:
-        try:
-            yield from step_run.steps()
-        except PolicyDeniedError as error:
-            self._report_denial(error)
-            raise
-
-    def _finish(self, step_run: StepRun, old: bool) -> Message:
-        try:
-            judged = step_run.finish()
-        except PolicyDeniedError as error:
-            self._report_denial(error)
-            raise
-        changed = step_run.changed_extensions
-        if changed is not None and not step_run.source.partial:
-            before = step_run.first.extensions or Extensions()
-            slot_names = (*_CARRIED, "http") if step_run.source.hook == Hook.LLM_INPUT else _CARRIED
-            self._carry_slots(before, changed, slot_names, step_run.first.message.id if old else None)
-        return judged
-
-    def _extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
-        """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
-        return LazyExtensions(build_extensions, self._extensions, self._context.agent, slots, facts)
-
-    def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
-        changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
-        state = self._extensions.model_copy(update=changes) if changes else self._extensions
-        self._extensions = with_labels(state, self._ledger.new_labels(labels_of(before), labels_of(after), old))
-
-    def _refuse(self, hook: Hook, violation: Violation) -> None:
-        error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)
-        self._report_denial(error)
-        raise error
-
-    def _report_denial(self, error: PolicyDeniedError) -> None:
-        if self._telemetry is not None:
-            self._telemetry.on_denial(error)
-
-    def _note(self, message: Message, *, old: bool = False) -> None:
-        """Record what a message that comes in calls, and its labels."""
-        self._note_calls(message)
-        if self._has_data_policies or carried_labels(message):
-            self._add_labels(message, old=old)
-
-    def _note_calls(self, message: Message) -> None:
-        for use in message.content:
-            if type(use) is ToolUseBlock:
-                self._context.note_call(use)
-                self._data.note_call(use.id, message.metadata.provider)
-
-    def _add_labels(self, message: Message, *, old: bool = False) -> None:
-        """Add the labels and the data policies of this message to those of the conversation."""
-        policies = data_policies(message, self._extensions, self._context.calls)
-        labels = {label for policy in policies for label in policy.apply_labels}
-        if not self._ledger.has_labels(message.id):
-            labels |= carried_labels(message)
-        if labels:
-            before = self.labels
-            new_labels = self._ledger.new_labels(before, before | labels, message.id if old else None)
-            self._extensions = with_labels(self._extensions, new_labels)
-        if policies:
-            self._data.add(message, policies)
-
-    def _remember(self, message: Message, noted: Message | None = None, *, first: bool = False) -> None:
-        """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
-        if message is not noted:
-            self._note_calls(message)
-        self._admitted[id(message)] = message
-        if self._message_extensions or self._extensions.security is not None:
-            self._ledger.record_labels(message.id, self.labels, first=first)
-        if self._has_data_policies:
-            self._ledger.record_retention(message, data_policies(message, self._extensions, self._context.calls))

@@ -1,7 +1,7 @@
 """Calls whose results come from elsewhere: which ones wait, and what answers them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.adapter.errors import CallNotPendingError, RequestError
@@ -111,11 +111,12 @@ def read_answers(results: CallResults, messages: Sequence[Message], turn: OpenTu
     return Answers(calls, read, complete=not rest, rest_waits=rest_waits, labels=labels)
 
 
-def prepare_calls(effect: RunTools, toolbox: Toolbox) -> Iterator[PreparedCall]:
-    """Yield the calls, checked. A result from elsewhere needs no check."""
+def prepare_calls(effect: RunTools, toolbox: Toolbox, *, is_judged: bool) -> Iterator[PreparedCall]:
+    """Yield the calls, checked. A result from elsewhere needs no check. ``is_judged``: a policy judges the results."""
     for call in effect.calls:
         result = effect.results.get(call.id)
         if result is None:
-            yield toolbox.prepare(call)
+            prepared = toolbox.prepare(call)
+            yield replace(prepared, is_judged=True) if is_judged else prepared
         else:
             yield PreparedCall(call, outcome=result, labels=effect.labels.get(call.id, set()))

@@ -73,8 +73,6 @@ def test_policy_headers_are_sent_with_the_request_and_its_retries(driver: Driver
 
 
 def test_each_tool_round_starts_with_fresh_headers(driver: Driver) -> None:
-    """A header that is written at a tool call is not sent to a model."""
-
     def look() -> str:
         """Looks."""
         return "found"
@@ -82,13 +80,28 @@ def test_each_tool_round_starts_with_fresh_headers(driver: Driver) -> None:
     wire = HeaderWire(handwritten_anthropic(Call("toolu_1", "look")), handwritten_anthropic("Fine."))
     plugins = [
         header_plugin({"x-said": "1"}, when="Go"),
-        header_plugin({"x-called": "1"}, "cmf.tool_pre_invoke"),
         header_plugin({"x-found": "1"}, when="found", name="finding"),
     ]
     for number, plugin in enumerate(plugins):
         plugin.name = f"plugin_{number}"
     driver.ask(driver.session({"anthropic": wire}, tools=[look], policy=Pipeline(plugins)), "Go")
-    assert (wire.at("x-said"), wire.at("x-called"), wire.at("x-found")) == (["1", None], [None] * 2, [None, "1"])
+    assert (wire.at("x-said"), wire.at("x-found")) == (["1", None], [None, "1"])
+
+
+@pytest.mark.parametrize("hook_name", ["cmf.tool_pre_invoke", "cmf.tool_post_invoke", "cmf.llm_output"])
+def test_headers_that_are_sent_with_nothing_are_refused(driver: Driver, hook_name: str) -> None:
+    """A header of a tool call would be lost: its plugin relies on it."""
+
+    def look() -> str:
+        """Looks."""
+        return "found"
+
+    wire = HeaderWire(handwritten_anthropic(Call("toolu_1", "look")), handwritten_anthropic("Fine."))
+    policy = Pipeline([header_plugin({"x-called": "1"}, hook_name)])
+    with pytest.raises(PolicyDeniedError) as denied:
+        driver.ask(driver.session({"anthropic": wire}, tools=[look], policy=policy), "Go")
+    assert (denied.value.hook, denied.value.code) == (hook_name, "headers")
+    assert wire.at("x-called") == [None]
 
 
 @pytest.mark.parametrize(
