@@ -97,6 +97,17 @@ class ClientBase:
         config: ClientConfig | None = getattr(self, "_config", None)
         if config is None:  # a debugger shows a client whose settings were refused
             return f"{type(self).__name__}()"
-        names = ("providers", "options", "router", "policy", "limits", "budgets", "events", "store", "prices")
+        names = (
+            "providers",
+            "options",
+            "router",
+            "policy",
+            "extensions",
+            "limits",
+            "budgets",
+            "events",
+            "store",
+            "prices",
+        )
         shown = [name for name in names if getattr(config, name)]
         return f"{type(self).__name__}({', '.join(shown)}{', closed' if self.is_closed else ''})"

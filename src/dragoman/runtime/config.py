@@ -16,6 +16,7 @@ from dragoman.runtime.validation import check_settings, read_budgets
 from dragoman.transport.settings import Providers, seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
@@ -33,6 +34,7 @@ class ClientSettings(TypedDict, total=False):
     options: AdapterOptions | None
     router: "Router | None"
     policy: "Pipeline | Sequence[Any] | None"
+    extensions: "Extensions | None"
     limits: "Limits | None"
     budgets: Iterable[Budget]
     events: "EventBus | None"
@@ -87,6 +89,9 @@ class ClientConfig:
     """Chooses the models of sessions that have no router of their own."""
     policy: "Pipeline | None" = None
     """Judges everything that goes to a model or comes from one. A list of plugins becomes a `Pipeline`."""
+    extensions: "Extensions | None" = None
+    """The program's facts for the plugins, such as the user, for all that has none of its own: sessions, bulk runs,
+    batches, vectors and services."""
     limits: "Limits | None" = None
     """Delay each request until it may start."""
     budgets: Iterable[Budget] = ()
@@ -151,7 +156,7 @@ class ClientConfig:
     def session_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session of this client, given those that the caller passed.
 
-        Budgets and providers are added to the client's; options, router and prices replace them. Raises
+        Budgets and providers are added to the client's; options, router, prices and extensions replace them. Raises
         ConfigurationError if the caller replaces the policy, the limits, the events or the store.
         """
         merged = dict(settings)
@@ -163,7 +168,7 @@ class ClientConfig:
                     f"another, client.with_({name}=...)"
                 )
             merged[name] = theirs if ours is None else ours
-        for name in ("options", "router", "prices"):
+        for name in ("options", "router", "prices", "extensions"):
             if merged.get(name) is None:
                 merged[name] = getattr(self, name)
         budgets = merged.get("budgets", ())

@@ -93,12 +93,12 @@ class Judge:
         return judged
 
     def _hooks(self, session_id: str, labels: Iterable[str]) -> "PolicyHooks":
-        from dragoman.policy.extensions import Extensions, SecurityExtension
+        from dragoman.policy.labels import with_labels
         from dragoman.session.middleware.policy_hooks import PolicyHooks
         from dragoman.tools.toolbox import Toolbox
 
         assert self._client.policy is not None
-        extensions = Extensions(security=SecurityExtension(labels=frozenset(labels)))
+        extensions = with_labels(self._client.extensions, labels)
         return PolicyHooks(self._client.policy, extensions, session_id, Toolbox(), {}, None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dragoman.policy import Step, Violation, hook
+from dragoman.policy import Extensions, ObjectSecurityProfile, SecurityExtension, Step, Violation, hook
 from dragoman.policy.plugins import Finder, Finding, Redaction
 from dragoman.testing.faults.server import HttpReply, json_reply, sse_reply
 from tests.benchmarks.wires import WIRES
@@ -170,3 +170,25 @@ def test_results_that_a_client_sends_pass_their_hook(wire: str) -> None:
     assert answer.status_code == 400
     assert "no wards" in answer.text
     assert not server.requests
+
+
+def test_data_policies_of_the_client_hold_in_the_gateway(start: Start) -> None:
+    """With the subject of the key: what the client sets beside it stays."""
+    rules = {"write": ObjectSecurityProfile(permissions=["write"])}
+    own = Extensions(security=SecurityExtension(objects=rules, classification="internal"))
+    seen: list[Any] = []
+
+    @hook("cmf.llm_input", capabilities=["read_subject", "read_objects"])
+    def note(step: Step) -> None:
+        seen.append(step.extensions.security)
+
+    keyed = start(
+        whole_reply("messages"), models={"house": "anthropic:m"}, client={"policy": [note], "extensions": own}
+    )
+    _, secret = keyed.create_key(user="ada")
+    headers = {"authorization": f"Bearer {secret}"}
+    assert (
+        httpx.post(f"{keyed.url}/v1/messages", json=question("messages", "house"), headers=headers).status_code == 200
+    )
+    (security,) = seen
+    assert (security.subject.id, security.classification, [*security.objects]) == ("ada", "internal", ["write"])

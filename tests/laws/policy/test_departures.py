@@ -4,7 +4,7 @@ chosen."""
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import product
 from typing import Any
 
@@ -14,7 +14,17 @@ import pytest
 from dragoman import AsyncClient, Client, Message
 from dragoman.adapter.errors import NoModelError, ProviderError
 from dragoman.batch import BatchError, BatchRequest
-from dragoman.policy import Extensions, Mode, PolicyDeniedError, Step, hook
+from dragoman.policy import (
+    Extensions,
+    Mode,
+    PolicyDeniedError,
+    SecurityExtension,
+    Step,
+    SubjectExtension,
+    SubjectType,
+    Violation,
+    hook,
+)
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugins import Finder, Finding, LabelledModels, Redaction
 from dragoman.routing import Router, label_rules
@@ -323,3 +333,27 @@ def test_no_wire_of_the_gateway_gets_round_the_labels(behind: str, mode: str) ->
             is_estimate = path.endswith("count_tokens") and behind != "anthropic:m"
             assert is_estimate or answer.status_code >= 400, (path, answer.text)
         assert not server.requests
+
+
+def staff_only(seen: list[str]) -> Any:
+    @hook("llm_input", name="staff", capabilities=["read_roles"])
+    def check(step: Step) -> Violation | None:
+        seen.append(step.hook)
+        subject = step.extensions.security and step.extensions.security.subject
+        return None if subject and "staff" in subject.roles else Violation("ask somebody of the staff")
+
+    return check
+
+
+@pytest.mark.parametrize("road", SYNC_ROADS)
+@pytest.mark.parametrize("role", ["staff", "guest"])
+def test_the_subject_of_a_client_reaches_plugins_on_every_road(road: str, role: str) -> None:
+    subject = SubjectExtension(id="u1", type=SubjectType.USER, roles=frozenset({role}))
+    extensions = Extensions(security=SecurityExtension(subject=subject))
+    providers, seen = Providers(), list[str]()
+    kind: Any = httpx.AsyncClient if road == "_bulk" else httpx.Client
+    settings = {"policy": [staff_only(seen)], "extensions": extensions}
+    with Client(providers=providers.settings(kind), **settings) as client, suppress(Exception):
+        SYNC_ROADS[road](client)
+    assert seen
+    assert bool(providers.received["anthropic"] or providers.received["openai"]) is (role == "staff")

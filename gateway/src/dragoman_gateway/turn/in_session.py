@@ -84,7 +84,9 @@ class InSession(Way):
             user_id=request.caller.user,
             team_id=request.caller.team,
             extensions=(
-                None if policy is None else policy_extensions(request.caller, request.request_id, request.headers)
+                None
+                if policy is None
+                else policy_extensions(config.extensions, request.caller, request.request_id, request.headers)
             ),
         )
 
