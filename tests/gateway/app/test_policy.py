@@ -192,3 +192,27 @@ def test_data_policies_of_the_client_hold_in_the_gateway(start: Start) -> None:
     )
     (security,) = seen
     assert (security.subject.id, security.classification, [*security.objects]) == ("ada", "internal", ["write"])
+
+
+def test_embeddings_and_counts_know_who_asks_too(start: Start) -> None:
+    seen: list[str] = []
+
+    @hook("cmf.llm_input", capabilities=["read_subject"])
+    def ada_only(step: Step) -> Violation | None:
+        subject = step.extensions.security and step.extensions.security.subject
+        seen.append("" if subject is None else subject.id)
+        return None if subject and subject.id == "ada" else Violation("only Ada")
+
+    models = {"house": "anthropic:m", "vectors": "openai:text-embedding-3-small"}
+    keyed = start(whole_reply("messages"), models=models, client={"policy": [ada_only]})
+    for user in ("ada", "bob"):
+        _, secret = keyed.create_key(user=user)
+        headers, before = {"authorization": f"Bearer {secret}"}, len(keyed.server.requests)
+        for path, body in (
+            ("/v1/embeddings", {"model": "vectors", "input": "Hi"}),
+            ("/v1/messages/count_tokens", question("messages", "house")),
+        ):
+            answer = httpx.post(keyed.url + path, json=body, headers=headers)
+            assert user == "ada" or answer.status_code == 400, answer.text
+        assert len(keyed.server.requests) - before == (2 if user == "ada" else 0)
+    assert set(seen) == {"ada", "bob"}

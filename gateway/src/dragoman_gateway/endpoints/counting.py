@@ -11,6 +11,7 @@ from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps
 from dragoman_gateway.running.services import check_caller
+from dragoman_gateway.turn.context import client_of
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.replies import Headers, Response, named
 from dragoman_gateway.wires import responses
@@ -31,12 +32,13 @@ class CountEndpoint(Endpoint):
         deployment = resources.in_order()[0]
         context = RequestContext(model=deployment.model, tool_ids=ClientToolIds(), state_sealer=resources.state_sealer)
         messages, tools, options = request.wire.adapter(request.model).from_wire_request(request.fields, context)
-        client = resources.client_for(deployment.client)
+        found, headers = resources.client_for(deployment.client), request.headers
+        client = client_of(found, request.caller, request.request_id, headers)
         if client.config.policy is not None and resources.labels is not None:
             recall = Recall(resources.labels, request.caller.owner, context.tool_ids, request.wire.provider)
             messages = _labelled(messages, await recall.labels(messages, resources.unknown_history))
-        tokens, headers = await _count(client, deployment.model, messages, tools, options)
-        head = [*named(request.wire, exchange.request_id), *headers, (b"content-type", b"application/json")]
+        tokens, reply_headers = await _count(client, deployment.model, messages, tools, options)
+        head = [*named(request.wire, exchange.request_id), *reply_headers, (b"content-type", b"application/json")]
         await exchange.reply(Response(200, head, dumps(self.write_count(tokens))))
 
     def write_count(self, tokens: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from dragoman import AsyncClient
 from dragoman.policy import Extensions, HttpExtension, SecurityExtension, SubjectExtension, SubjectType
 from dragoman.policy.extensions import RequestExtension, drop_secret_headers
 from dragoman_gateway.access import Caller
@@ -27,3 +28,10 @@ def policy_extensions(
         "security": security,
     }
     return known.model_copy(update=changes)
+
+
+def client_of(client: AsyncClient, caller: Caller, request_id: str, headers: Mapping[str, str]) -> AsyncClient:
+    """Return the client with the extensions of a request, for what no session asks; without a policy, as it is."""
+    if client.config.policy is None:
+        return client
+    return client.with_(extensions=policy_extensions(client.config.extensions, caller, request_id, headers))

@@ -15,6 +15,7 @@ from dragoman.limits.settlement import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
 from dragoman_gateway.models.deployments import Deployment
+from dragoman_gateway.turn.context import client_of
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.vendors.service import Call
 
@@ -67,7 +68,7 @@ async def _embed_at(
             f"the model {request.model!r:.120} embeds nothing: name an embedding model", status=400
         )
     known = adapter.provider in request.providers
-    client = resources.client_for(deployment.client)
+    client = client_of(resources.client_for(deployment.client), call.caller, call.record.request_id, {})
     embeddings: Embeddings | None = None
 
     async def send() -> SendOutcome:

@@ -69,9 +69,11 @@ def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
     return written
 
 
-def tool_definition(tool: InternalTool) -> ToolDefinition:
-    """Return our form. A server's hints about side effects are not trusted: the worst is assumed."""
-    effects = tool.metadata.get(_SIDE_EFFECTS)
+def tool_definition(tool: InternalTool, *, trusted: bool = False) -> ToolDefinition:
+    """Return our form. What a server or a document says of side effects is not believed: the worst is assumed.
+
+    ``trusted``: the document is the program's own, and its word of side effects holds."""
+    effects = tool.metadata.get(_SIDE_EFFECTS) if trusted else None
     known = {str(each): each for each in SideEffects}
     return ToolDefinition(
         name=tool.name,
@@ -87,7 +89,7 @@ def internal_tool(tool: ToolDefinition) -> InternalTool:
     """Return UMF's form, with the metadata that the definition was made from."""
     raw = tool.provider_raw or {}
     metadata = dict(raw["metadata"]) if raw.get("by") == "umf" and isinstance(raw.get("metadata"), dict) else {}
-    if tool.side_effects is not SideEffects.EXECUTE or _SIDE_EFFECTS in metadata:
+    if tool.side_effects is not SideEffects.EXECUTE:
         metadata[_SIDE_EFFECTS] = str(tool.side_effects)
     if not tool.requires_workspace or _NEEDS_WORKSPACE in metadata:
         metadata[_NEEDS_WORKSPACE] = tool.requires_workspace

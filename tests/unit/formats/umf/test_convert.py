@@ -279,9 +279,11 @@ def test_a_missing_description_stays_what_it_was(description: str | None) -> Non
 
 @pytest.mark.parametrize("effects", list(SideEffects))
 def test_our_tool_comes_back_without_loss(effects: SideEffects) -> None:
-    """UMF's metadata hold its side effects and requirements."""
+    """UMF's metadata hold its side effects and requirements. A document of somebody else could claim anything."""
     tool = ToolDefinition(name="f", description="d", side_effects=effects, requires_workspace=False)
-    assert tool_definition(internal_tool(tool)) == tool
+    assert tool_definition(internal_tool(tool), trusted=True) == tool
+    assert tool_definition(internal_tool(tool)).side_effects is SideEffects.EXECUTE
+    assert internal_tool(tool_definition(internal_tool(tool))) == internal_tool(tool)
     assert "annotations" not in tool_to_mcp(internal_tool(tool))
 
 
