@@ -1,4 +1,4 @@
-"""Cases of the runbook that no smaller test shows and no load delays; `python -m tests.gateway.loaded.runbook` has all."""
+"""Cases of the runbook that no other test shows: `python -m tests.gateway.loaded.runbook` has all."""
 
 import os
 
