@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.registry import parse_model
 from dragoman.batch.results import BatchPrices
 from dragoman.bulk.batch_runner import BatchRunner
 from dragoman.bulk.budget import CostEstimator, read_budget
@@ -59,8 +60,8 @@ class RunConfig:
     labels: Labels | None = None
     identity: tuple[str | None, str | None] = (None, None)
     """The ids of the user and the team whose budgets pay."""
-    output: Path | None = None
-    output_type: Any = None
+    to: Path | None = None
+    output: Any = None
     output_retries: int = 1
     manifest: str | Path = "sqlite://"
     name: str = "bulk"
@@ -96,7 +97,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
     kept, and the same call resumes from there.
     """
     _check_config(config)
-    form = None if config.output_type is None else AnswerType[Any](config.output_type)
+    form = None if config.output is None else AnswerType[Any](config.output)
     if form is not None:
         config = replace(config, options=replace(config.options, output_schema=form.schema))
     row_reader = RowReader(config.template, config.system, config.labels)
@@ -171,8 +172,8 @@ async def run_bulk(config: RunConfig) -> BulkReport:
             result = build_report(
                 manifest, config.source, dict(zip(models, numbers, strict=True)), rows, tracker.stopped, columns
             )
-            if config.output is not None:
-                await asyncio.to_thread(write_rows, config.output, result, config.source, columns)
+            if config.to is not None:
+                await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:
             await stack.aclose()
             manifest.close()
@@ -215,8 +216,8 @@ def _row_turns(config: RunConfig, prices: Prices) -> "RowTurns | None":
 
 def _model_configs(config: RunConfig) -> list[ModelConfig]:
     providers = merge_providers(config.client.providers or {}, read_providers(config.providers))
-    aliases = None if config.client.router is None else config.client.router.aliases
-    models = [model if aliases is None else aliases.resolve(model) for model in config.models]
+    aliases = None if config.client.router is None else config.client.router.aliases.custom
+    models = [str(parse_model(model, aliases)) for model in config.models]
     return [ModelConfig(model, config.options, providers.get(model.partition(":")[0], {})) for model in models]
 
 
@@ -252,8 +253,8 @@ def _check_config(config: RunConfig) -> None:
     if not config.models:
         raise ConfigurationError("a bulk run needs at least one model")
     check_output_retries(config.output_retries)
-    if config.output is not None:
-        validate_suffix(config.output)
+    if config.to is not None:
+        validate_suffix(config.to)
     if config.ray is not None and config.batch:
         raise ConfigurationError("batch and ray cannot be combined: this process submits the batches itself")
     if config.ray is None and config.workers is not None:

@@ -52,7 +52,7 @@ def embed_rows(
     rows: str | Path,
     model: str,
     *,
-    output: str | Path,
+    to: str | Path,
     template: str | None = None,
     dimensions: int | None = None,
     purpose: Purpose | None = "document",
@@ -64,14 +64,14 @@ def embed_rows(
 ) -> EmbeddedRows:
     """Write the rows of a file in their order, with the vector of each in a column of 32-bit floats.
 
-    ``rows`` is a file (.jsonl, .csv, .parquet), ``output`` one of .parquet or .jsonl. ``template`` is the text to
+    ``rows`` is a file (.jsonl, .csv, .parquet), ``to`` one of .parquet or .jsonl. ``template`` is the text to
     embed, with {column} for a column of the row; the default is the column ``text``. ``progress`` is called with the
     number of rows that are done. The other options are those of `dragoman.embeddings.embed`.
 
     The same call resumes an interrupted run. Raises what `embed` raises, ConfigurationError for a file that cannot be
     read or written and for parts of another run, and RequestError for a row without the text.
     """
-    source_path, output_path = Path(rows), Path(output)
+    source_path, output_path = Path(rows), Path(to)
     if validate_suffix(output_path) == ".csv":
         raise ConfigurationError("vectors are written to .parquet or .jsonl")
     source = open_source(source_path)

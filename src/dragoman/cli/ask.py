@@ -66,7 +66,7 @@ def ask(
         bool, typer.Option("--json", help="Print the answer with its tokens, cost and losses as JSON.")
     ] = False,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Write the answer as it arrives.")] = True,
-    max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
     base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Write only warnings and errors to stderr, no tokens, cost or calls.")
@@ -74,7 +74,9 @@ def ask(
 ) -> None:
     """Sends one prompt to a model. The answer goes to stdout, tokens, cost and warnings to stderr."""
     notes = console(stderr=True)
-    options = read_options(option or (), max_tokens=max_tokens, schema=schema, output_retries=output_retries)
+    options = read_options(
+        option or (), max_output_tokens=max_output_tokens, schema=schema, output_retries=output_retries
+    )
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
     with ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.client import base_url_setting, command_client
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_retries, read_schema
+from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
 
 if TYPE_CHECKING:
     from dragoman.bulk import BulkReport, Progress
@@ -41,7 +40,11 @@ def bulk(
         ),
     ] = None,
     system: Annotated[str | None, typer.Option(help="A system prompt, with placeholders such as {column}.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in an answer.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of each request, e.g. top_p=0.9; -o is the output file."),
+    ] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in an answer.")] = None,
     temperature: Annotated[float | None, typer.Option(help="The sampling temperature.")] = None,
     schema: SchemaFile = None,
     output_retries: OutputRetries = None,
@@ -79,18 +82,15 @@ def bulk(
 
     The same command resumes an interrupted run, and pays for no answer twice.
     """
+    if output is not None and not output.suffix and "=" in output.name:
+        raise ConfigurationError(f"-o is the output file here: write --option {output.name:.80}")
     output_path = output or file.with_name(f"{file.stem}.answers{file.suffix}")
     client = command_client(base_url_setting(model[0], base_url))
-    retries = read_retries(output_retries, schema)
-    given: dict[str, Any] = {
-        "max_output_tokens": max_tokens,
-        "temperature": temperature,
-        "output_schema": None if schema is None else read_schema(schema),
-    }
-    options = replace(
-        client.config.options or AdapterOptions(),
-        **{option: value for option, value in given.items() if value is not None},
+    options = read_options(
+        option or (), max_output_tokens=max_output_tokens, schema=schema, output_retries=output_retries
     )
+    if temperature is not None:
+        options["temperature"] = temperature
     out = console(stderr=True)
     with _show_progress(out, quiet) as progress:
         report = client.bulk(
@@ -98,11 +98,9 @@ def bulk(
             model,
             template=template,
             system=system,
-            output=output_path,
+            to=output_path,
             manifest=manifest,
             name=name,
-            options=options,
-            output_retries=1 if retries is None else retries,
             labels=labels,
             concurrency=concurrency,
             budget=budget,
@@ -113,6 +111,7 @@ def bulk(
             workers=workers,
             prefix=prefix,
             progress=progress,
+            **options,
         )
     with report:
         _print_report(report, output_path)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from dragoman.adapter.aliases import full_name
 from dragoman.canonical.usage import CostStatus
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.cost.plot import write_plot
@@ -69,7 +70,7 @@ def cost(
         if overlay:
             check_regular(overlay)
             table = table.with_overlay(overlay)
-    prices = Repricing(table, _to_utc(at), as_model)
+    prices = Repricing(table, _to_utc(at), as_model and full_name(as_model))
     opened = open_sources(files, Span(_to_utc(since), _to_utc(until)), attach=attach)
     lines = sum_by_key(line for source in opened for line in source.lines(groups, prices))
     priced_by = sorted({source.describe_prices(prices) for source in opened})

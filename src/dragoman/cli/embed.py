@@ -46,7 +46,7 @@ def embed(
         found = embed_rows(
             file,
             model,
-            output=output or file.with_name(f"{file.stem}.vectors.parquet"),
+            to=output or file.with_name(f"{file.stem}.vectors.parquet"),
             template=template,
             dimensions=dimensions,
             column=column,

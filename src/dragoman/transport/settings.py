@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.names import nearest_name
+from dragoman.adapter.names import check_names, nearest_name
 from dragoman.transport.keys.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
@@ -94,9 +94,7 @@ def read_provider_settings(
         if name in _CHECKS:
             _check(provider, name, value)
         elif extra_names is not None and name not in extra_names:
-            raise ConfigurationError(
-                f"unknown setting in providers[{provider!r}]: {name!r:.60}{nearest_name(str(name), _CHECKS)}"
-            )
+            check_names({str(name): value}, _CHECKS, f"setting in providers[{provider!r}]", provider=provider)
         read[name] = value
     if "max_retries" in read:
         retries = read.pop("max_retries")

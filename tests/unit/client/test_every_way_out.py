@@ -177,7 +177,7 @@ WAYS: dict[str, Way] = {
     "AsyncClient.embed": lambda kit: kit.async_client.embed(EMBEDDING, HARMLESS),
     "embeddings.embed": lambda kit: embed(EMBEDDING, [HARMLESS], client=kit.client),
     "embeddings.embed_async": lambda kit: embed_async(EMBEDDING, [HARMLESS], client=kit.async_client),
-    "bulk.embed_rows": lambda kit: embed_rows(_texts(kit), EMBEDDING, output=kit.folder / "v.jsonl", client=kit.client),
+    "bulk.embed_rows": lambda kit: embed_rows(_texts(kit), EMBEDDING, to=kit.folder / "v.jsonl", client=kit.client),
     "command embed": lambda kit: kit.command("embed", str(_texts(kit)), "--model", EMBEDDING, "-o", _vectors(kit)),
 }
 """How each public function is called so that content would leave, if the policy let it."""

@@ -149,7 +149,7 @@ def test_the_output_of_a_bulk_run_holds_nothing_forbidden(
     """The columns that the run adds are judged; a row's own columns are the caller's."""
     rows = [{"prompt": prompt} for prompt in PROMPTS if prompt != NAMED]
     with Client(**settings, **policy) as client:
-        client.bulk(rows, MODEL, output=tmp_path / "out.jsonl").close()
+        client.bulk(rows, MODEL, to=tmp_path / "out.jsonl").close()
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["prompt"] for line in lines] == [HARMLESS, LEAK, QUOTE]
     assert {path.name for path in tmp_path.iterdir()} >= {"all.log", "out.jsonl", "out.jsonl.manifest"}

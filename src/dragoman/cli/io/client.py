@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from dragoman.adapter.registry import is_provider
+from dragoman.adapter.aliases import bundled_aliases
+from dragoman.adapter.registry import is_provider, parse_model
 from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.client import Client
 from dragoman.runtime import ClientSettings, client_config
@@ -49,12 +50,13 @@ def _find_settings() -> tuple[dict[str, Any], bool | None]:
 
 def base_url_setting(model: str, base_url: str | None) -> Providers:
     """Return the settings of the model's provider for the option --base-url."""
-    return {model.partition(":")[0]: {"base_url": base_url}} if base_url else {}
+    return {parse_model(model).provider: {"base_url": base_url}} if base_url else {}
 
 
 def names_model(client: Client, word: str) -> bool:
-    """Whether the word is a model id or an alias, and no prompt."""
+    """Whether the word is a model id or an alias, and not a prompt."""
     provider, separator, _ = word.partition(":")
     if separator:
         return is_provider(provider)
-    return client.config.router is not None and word in client.config.router.aliases
+    router = client.config.router
+    return word.lower() in bundled_aliases() or (router is not None and word in router.aliases)
