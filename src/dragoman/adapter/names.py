@@ -9,7 +9,7 @@ from dragoman.adapter.errors import ConfigurationError
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: ours for one of another library, the most similar one, or all that are known."""
+    """Return a hint for an unknown name: ours for one of another library, the most similar name, or all known names."""
     from dragoman.adapter.foreign_names import renamed
 
     names = list(known)

@@ -85,7 +85,8 @@ class AsyncClient(ClientBase):
         **settings: Unpack[QuestionSettings],
     ) -> Reply[Any]:
         """Return the answer to one question, in a session of its own. The arguments are those of `dragoman.ask`."""
-        given, options = split_question(model, settings, client=self._config)
+        settings = self._own(settings)
+        given, options = split_question(model, settings)
         async with AsyncSession(model, **given) as session:
             return await session.ask(prompt, output=output, **options)
 
@@ -113,7 +114,8 @@ class AsyncClient(ClientBase):
         **settings: Unpack[QuestionSettings],
     ) -> AsyncReplyStream[Any]:
         """Return the answer to one question as a stream, in a session of its own."""
-        given, options = split_question(model, settings, client=self._config)
+        settings = self._own(settings)
+        given, options = split_question(model, settings)
         return AsyncSession(model, **given).stream(prompt, output=output, **options)
 
     async def bulk(

@@ -88,7 +88,8 @@ class Client(ClientBase):
         **settings: Unpack[QuestionSettings],
     ) -> Reply[Any]:
         """Return the answer to one question, in a session of its own. The arguments are those of `dragoman.ask`."""
-        given, options = split_question(model, settings, client=self._config)
+        settings = self._own(settings)
+        given, options = split_question(model, settings)
         with Session(model, **given) as session:
             return session.ask(prompt, output=output, **options)
 
@@ -116,7 +117,8 @@ class Client(ClientBase):
         **settings: Unpack[QuestionSettings],
     ) -> ReplyStream[Any]:
         """Return the answer to one question as a stream, in a session of its own."""
-        given, options = split_question(model, settings, client=self._config)
+        settings = self._own(settings)
+        given, options = split_question(model, settings)
         return Session(model, **given).stream(prompt, output=output, **options)
 
     def bulk(self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]) -> "BulkReport":

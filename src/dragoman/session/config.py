@@ -28,7 +28,7 @@ from dragoman.tools.context import Later
 from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.fetch import FetchedMedia
 from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.settings import Providers, seal_keys
+from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -227,8 +227,8 @@ class SessionConfig:
         if own:
             if model is None:
                 raise ConfigurationError(f"{' and '.join(own)}: a session without a model needs providers={{...}}")
-            router = merged.get("router")
-            provider = parse_model(model, None if router is None else router.aliases.custom).provider
+            aliases = getattr(merged.get("router"), "aliases", None)
+            provider = parse_model(model, getattr(aliases, "custom", None)).provider
             merged["providers"] = merge_providers(read_providers(merged.get("providers")), {provider: own})
         return cls(**{**merged, "client": client})
 
@@ -297,20 +297,16 @@ class QuestionSettings(NewSessionSettings, TurnOptions, total=False):
 _QUESTION_NAMES = frozenset({*QuestionSettings.__annotations__, "output"})
 
 
-def split_question(
-    model: str | None, settings: Mapping[str, Any], *, client: ClientConfig | None = None
-) -> tuple[dict[str, Any], TurnOptions]:
-    """Return the settings of a question's session, and the options of its turn. API keys are sealed.
+def split_question(model: str | None, settings: Mapping[str, Any]) -> tuple[Any, TurnOptions]:
+    """Return the settings of a question's session, and the options of its turn. API keys are sealed before.
 
     Raises ConfigurationError for an unknown name, with what to write.
     """
-    given, options = seal_keys(settings), {}
+    given, options = dict(settings), {}
     if given.keys() - _PLAIN_NAMES:
         provider = None if model is None or ":" not in model else model.partition(":")[0]
         check_names(given, _QUESTION_NAMES, "argument of a question", provider=provider)
         options = {name: given.pop(name) for name in TurnOptions.__annotations__ if name in given}
-    if client is not None:
-        given["client"] = client
     return given, options  # type: ignore[return-value]  # the names were checked
 
 

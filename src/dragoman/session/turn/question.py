@@ -7,6 +7,7 @@ from typing_extensions import TypeForm
 from dragoman.session.config import OutputT, QuestionSettings, UserInput, split_question
 from dragoman.session.replies.reply import Reply
 from dragoman.session.session import Session
+from dragoman.transport.settings import seal_keys
 
 
 @overload
@@ -32,6 +33,7 @@ def ask(
     ``max_output_tokens``. ``output`` is as in `Session.ask`. Without a prompt, ``messages`` end with what the model
     answers. Raises ConfigurationError, and what `Session.ask` raises.
     """
+    settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     given, options = split_question(model, settings)
     with Session(model, **given) as session:
         return session.ask(prompt, output=output, **options)
