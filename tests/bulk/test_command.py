@@ -53,7 +53,8 @@ def test_answers_obey_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         command = ["bulk", str(tmp_path / "rows.jsonl"), "-m", "anthropic:claude-haiku-4-5", "--base-url", url]
         command += ["--schema", str(tmp_path / "schema.json"), "--output-retries", "2"]
         done = CliRunner().invoke(app, command)
-    assert "1 errors" in done.output
+    assert "1 error:" in done.output
+    assert done.exit_code == 4
     (line,) = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
     assert json.loads(line)["error"].startswith("the answer does not have the requested type")
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dragoman import Budget, Client, WireResponse
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
-from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError, RequestError
+from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError
 from dragoman.runtime.governance import Governance
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
@@ -117,7 +117,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     ("text", "output", "error", "words"),
     [
         ("id,text\n", "v.parquet", ConfigurationError, "no rows"),
-        ("id,name\n1,a\n", "v.parquet", RequestError, "text"),
+        ("id,name\n1,a\n", "v.parquet", ConfigurationError, "text"),
         ("text,embedding\na,b\n", "v.parquet", ConfigurationError, "already have a column"),
         ("text\na\n", "v.csv", ConfigurationError, "written to .parquet or .jsonl"),
     ],

@@ -121,6 +121,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
         try:
             numbers = manifest.open_run(config.fingerprint(), models)
             rows = await asyncio.to_thread(config.source.count)
+            await asyncio.to_thread(row_reader.check, config.source)
             estimator = CostEstimator(prices)
             tracker = ProgressTracker(rows * len(models), config.progress)
             lost_usd = sum_lost(manifest).usd
@@ -129,6 +130,8 @@ async def run_bulk(config: RunConfig) -> BulkReport:
             spent = Spend(lost_usd or Decimal(0))
             for model, number in zip(models, numbers, strict=True):
                 spent += _restore(tracker, estimator, model, rows, count_outcomes(manifest, number))
+
+            resumed = tracker.begin()
 
             def new_budgets() -> Budgets:
                 of_row = accounts.for_turn(*config.identity, lambda: spent)
@@ -166,12 +169,13 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                     runner.identity = config.identity
                     runner.wait, runner.poll_every = config.wait, config.poll_every
                     runner.prices = prices.table if isinstance(prices, BatchPrices) else None
-            await _run_all(runners, config.source, tracker)
-            tracker.notify()
+            try:
+                await _run_all(runners, config.source, tracker)
+            finally:
+                tracker.notify()
             columns = AnswerColumns(config.prefix, form)
-            result = build_report(
-                manifest, config.source, dict(zip(models, numbers, strict=True)), rows, tracker.stopped, columns
-            )
+            by_model = dict(zip(models, numbers, strict=True))
+            result = build_report(manifest, config.source, by_model, rows, tracker.stopped, columns, resumed)
             if config.to is not None:
                 await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:

@@ -10,7 +10,7 @@ from rich.console import Console
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import one_line
 from dragoman.cli.io.client import conversation_client, names_model
-from dragoman.cli.io.console import show_line
+from dragoman.cli.io.console import counted, show_line
 from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.cli.io.tool_names import load_tools
 from dragoman.session import Session
@@ -86,7 +86,8 @@ def open_conversation(
 def describe(session: Session) -> str:
     """Return a line about the conversation that is continued."""
     return (
-        f"continues a conversation of {len(session.messages)} messages with {session.model or 'the model of the rules'}"
+        f"continues a conversation of {counted(len(session.messages), 'message')} with"
+        f" {session.model or 'the model of the rules'}"
     )
 
 
