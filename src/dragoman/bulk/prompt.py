@@ -58,8 +58,6 @@ class RowReader:
     def check(self, rows: Iterable[Row]) -> None:
         """Raise ConfigurationError for a column that no row has. All rows are read only if the first one lacks it."""
         missing = self._prompt.columns | (set() if self._system is None else self._system.columns)
-        if isinstance(self._labels, str):
-            missing.add(self._labels)
         known: tuple[str, ...] = ()
         for row in rows:
             known = known or tuple(row)

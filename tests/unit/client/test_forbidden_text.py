@@ -219,7 +219,7 @@ def test_the_commands_write_nothing_forbidden(
         runner.invoke(app, ["ask", MODEL, NAMED, "-q"]),
         runner.invoke(app, ["chat", MODEL], input=f"{LEAK}\n{NAMED}\n/save {tmp_path}/saved.json\n/quit\n"),
     ]
-    assert [each.exit_code for each in done] == ([0, 1, 1, 0] if policy is DENY else [0, 0, 0, 0])
+    assert [each.exit_code for each in done] == ([4, 1, 1, 0] if policy is DENY else [4, 0, 0, 0])
     printed = "".join(each.output for each in done)
     # The chat echoes nothing, and an error names the reason alone.
     assert SECRET not in printed
