@@ -1,8 +1,9 @@
 """The table of the variables for keys and addresses, and the adapters."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from dragoman.adapter.registry import adapter_class, providers
+from dragoman.adapter.registry import GROUP, adapter_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "endpoints.md"
 
@@ -10,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "endpoints.md"
 def table() -> list[str]:
     """Return a row for each installed provider that takes a key or has an address."""
     rows = []
-    for name in providers():
+    for name in sorted(each.name for each in entry_points(group=GROUP)):
         endpoint = adapter_class(name).endpoint
         if not (endpoint.base_url or endpoint.key_variables or endpoint.base_url_variable):
             continue

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Union
 
+from typing_extensions import TypeAliasType
+
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 OutputT = TypeVar("OutputT")
 """The type of a turn's answer."""
 
-UserInput = Union[str, ContentBlock, Iterable[ContentBlock], Message, "MessageBody"]
+UserInput = TypeAliasType("UserInput", Union[str, ContentBlock, Iterable[ContentBlock], Message, "MessageBody"])
 """A prompt: a text, a block, several blocks, a whole message, or a message body."""
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
