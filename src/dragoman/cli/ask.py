@@ -18,7 +18,7 @@ from dragoman.cli.io.conversations.start import describe, describe_unfinished, o
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import read_prompt
 from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
-from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
+from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.events import ToolAnswered
@@ -42,11 +42,18 @@ def ask(
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Text from standard input goes in front of it.")
     ] = None,
+    model_option: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
+    ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
     attachment: Annotated[
         list[str] | None,
         typer.Option(
-            "--attachment", "-a", metavar="FILE", help="A text, image, audio, video or PDF file; - is standard input."
+            "--attachment",
+            "-a",
+            metavar="FILE",
+            help="A text, image, audio, video or PDF file, or its https address; - is standard input.",
         ),
     ] = None,
     option: Annotated[
@@ -62,6 +69,7 @@ def ask(
     continued: Annotated[
         bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
     ] = False,
+    resumed: Resumed = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer with its tokens, cost and losses as JSON.")
     ] = False,
@@ -73,6 +81,10 @@ def ask(
     ] = False,
 ) -> None:
     """Sends one prompt to a model. The answer goes to stdout, tokens, cost and warnings to stderr."""
+    if model_option is not None:
+        if prompt is not None:
+            raise typer.BadParameter("name the model once: as the first word, or with --model")
+        model, prompt = model_option, model
     notes = console(stderr=True)
     options = read_options(
         option or (), max_output_tokens=max_output_tokens, schema=schema, output_retries=output_retries
@@ -86,8 +98,8 @@ def ask(
             "ask",
             model,
             prompt,
-            takes_prompt=True,
-            continued=continued,
+            takes_prompt=model_option is None,
+            continued=continued_name(continued, resumed),
             system=system,
             tools=tool or (),
             base_url=base_url,
@@ -95,7 +107,7 @@ def ask(
         stack.callback(conversation.close, notes)
         content = read_prompt(conversation.prompt, attachment or ())
         session = conversation.session
-        if continued and not quiet:
+        if (continued or resumed) and not quiet:
             notes.print(f"[dim]{show_line(describe(session))}[/]", soft_wrap=True)
             for line in () if session.unfinished is None else describe_unfinished(session.unfinished):
                 notes.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)

@@ -1,8 +1,10 @@
 """The client of a command, which governs whatever the command asks a model."""
 
+from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.aliases import bundled_aliases
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import is_provider, parse_model
 from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.client import Client
@@ -46,6 +48,21 @@ def _find_settings() -> tuple[dict[str, Any], bool | None]:
     file = read_configuration(*found)
     settings: Any = build_settings(file, trusted=is_trusted(file))
     return settings, file.tables.get("log", True)
+
+
+def own_store() -> str:
+    """Return the store of the kept conversations, as a file or a URL. Raises ConfigurationError if there is none."""
+    settings, keeps_log = _find_settings()
+    if keeps_log is False:
+        raise ConfigurationError("conversations are not kept here: the configuration has log = false")
+    if isinstance(url := settings.get("store"), str):
+        return url
+    from dragoman.store.database import default_url  # most commands need no store
+
+    file = default_url(create_folder=False).database
+    if file is None or not Path(file).exists():
+        raise ConfigurationError("no conversation is kept yet: name files or a store")
+    return file
 
 
 def base_url_setting(model: str, base_url: str | None) -> Providers:

@@ -26,6 +26,19 @@ OutputRetries = Annotated[
     ),
 ]
 
+Resumed = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", "-r", metavar="NUMBER", help="Continue a conversation by its number in dragoman history, or its id."
+    ),
+]
+
+
+def continued_name(continued: bool, resumed: str | None) -> str | None:
+    """Return the name of the conversation to continue; None starts a new one."""
+    return resumed or ("1" if continued else None)
+
+
 OPTIONS = tuple(
     each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
 )
