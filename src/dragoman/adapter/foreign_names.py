@@ -27,17 +27,15 @@ def write_instead(name: str, value: Any, known: Collection[str], *, provider: st
     """
     table = _table()
     row = table["arguments"].get(name)
-    if isinstance(row, list):
-        written = next((each["write"] for each in row if _fits(each, value)), None)
-        if written is None:
-            return None
-        expression = written.format(name=name, provider=provider, value=_show(name, value), model=_model(value))
+    fitting = [each["write"] for each in row if _fits(each, value)] if isinstance(row, list) else []
+    if fitting:
+        expression = fitting[0].format(name=name, provider=provider, value=_show(name, value), model=_model(value))
         if not expression or not re.match(r"\w+=", expression):
             return str(expression)
         target = expression.partition("=")[0]
     else:
-        target = row or name
-        if row is None and target not in known and target not in _own_names(table):
+        target = row if isinstance(row, str) else name
+        if target == name and (name in known or name not in _own_names(table)):
             return None
         expression = f"{target}={_show(target, value)}"
     return _place(target, expression, known, table, provider)
@@ -47,6 +45,12 @@ def renamed(name: str) -> str | None:
     """Return our name for that of another library, if the value stays the same."""
     ours = _table()["arguments"].get(name)
     return ours if isinstance(ours, str) else None
+
+
+def attribute_instead(name: str) -> str | None:
+    """Return what to write for an attribute of another library's reply."""
+    written: str | None = _table()["attributes"].get(name)
+    return written
 
 
 def say_modules(expression: str) -> str:

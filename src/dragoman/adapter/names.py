@@ -7,6 +7,9 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 
+_SIMILAR = 0.7
+"""How similar a name has to be: below, it is another word, such as max_rounds for max_tokens."""
+
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: ours for one of another library, the most similar name, or all known names."""
@@ -14,7 +17,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
     names = list(known)
     ours = renamed(name)
-    found = [ours] if ours in names else difflib.get_close_matches(name, names, n=1)
+    found = [ours] if ours in names else difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
     return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(names)}"
 
 
@@ -25,6 +28,16 @@ def foreign_value(name: str, value: Any, known: Collection[str] = ()) -> str:
 
     written = write_instead(name, value, known or (name,))
     return f"; write {written}{say_modules(written)}" if written and written != f"{name}=..." else ""
+
+
+def foreign_attribute(name: str) -> str:
+    """Return a hint for an attribute that the replies of another library have, or an empty text."""
+    if name.startswith("_"):  # looked up by Python itself
+        return ""
+    from dragoman.adapter.foreign_names import attribute_instead
+
+    written = attribute_instead(name)
+    return f"; write {written}" if written else ""
 
 
 def check_names(

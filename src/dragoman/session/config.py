@@ -288,7 +288,7 @@ class TurnOptions(TypedDict, total=False):
     partial_strings: bool
 
 
-_TURN_NAMES = frozenset({*TurnOptions.__annotations__, "output"})
+_TURN_NAMES = dict.fromkeys((*TurnOptions.__annotations__, "output"))
 _OUTPUT_OPTIONS = ("output_retries", "partial_strings")
 
 
@@ -296,7 +296,7 @@ class QuestionSettings(NewSessionSettings, TurnOptions, total=False):
     """What one question takes: the settings of its session, and the options of its turn."""
 
 
-_QUESTION_NAMES = frozenset({*QuestionSettings.__annotations__, "output"})
+_QUESTION_NAMES = dict.fromkeys((*QuestionSettings.__annotations__, "output"))
 
 
 def split_question(model: str | None, settings: Mapping[str, Any]) -> tuple[Any, TurnOptions]:

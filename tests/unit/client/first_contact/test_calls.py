@@ -5,15 +5,21 @@ import re
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import dragoman
 from dragoman import AdapterOptions, Client, DragomanError, Session, ask
 from dragoman.adapter.foreign_names import _table
 from dragoman.adapter.options import AdapterOptions as Options
+from dragoman.batch import Batches
 from dragoman.bulk import bulk
+from dragoman.cli.app import app
+from dragoman.embeddings import embed
+from dragoman.services import Services
 from dragoman.session.config import NewSessionSettings
 from dragoman.transport.settings import ProviderSettings
 from tests.tables import each_row
@@ -183,3 +189,66 @@ def _scope() -> dict[str, Any]:
     found = {name: getattr(import_module(module), name) for name, module in modules.items()}
     own = {name: getattr(dragoman, name) for name in ("ToolDefinition", "Router", "Client", "Budget", "EventBus")}
     return {**found, **own, "AdapterOptions": AdapterOptions, "City": City}
+
+
+@each_row(
+    ("call", "written"),
+    [
+        (lambda: Batches("openai:gpt-4o", max_tokens=5, api_key="k"), "options=AdapterOptions(max_output_tokens=5)"),
+        (lambda: Services("openai:gpt-4o", request_timeout=5, api_key="k"), "timeout=5"),
+        (lambda: embed("openai:text-embedding-3-small", ["a"], api_base="http://x", api_key="k"), "base_url=..."),
+        (lambda: Client(providers={"openai": {"api_base": "http://x"}}), "base_url=..."),
+        (lambda: Client(temperature=0), "options=AdapterOptions(temperature=0)"),  # type: ignore[call-arg]
+        (lambda: Session("openai:gpt-4o").ask("Hi", tools=[]), "Session(..., tools=...)"),  # type: ignore[call-arg]
+        (lambda: bulk(["a"], "openai:gpt-4o", output="rows.jsonl"), "to=..."),
+    ],
+    ids=lambda row: str(row[1]),
+)
+def test_every_other_door_answers_too(call: Callable[[], Any], written: str) -> None:
+    """Batches, services, vectors, clients, turns, and our own words at another door."""
+    with pytest.raises(DragomanError) as caught:
+        call()
+    assert f"write {written}" in str(caught.value)
+
+
+@each_row(
+    ("words", "written"),
+    [
+        (["ask", "openai:gpt-4o", "Hi", "-o", "stop=END"], "did you mean 'stop_sequences'"),
+        (["ask", "openai:gpt-4o", "Hi", "-o", "max_tokens=5"], "did you mean 'max_output_tokens'"),
+        (["ask", "openai:gpt-4o", "Hi", "--max-tokens", "5"], "--max-output-tokens"),
+        (["chat", "openai/gpt-4o"], "write 'openai:gpt-4o'"),
+        (["prices", "sonnet"], "anthropic:claude-sonnet"),
+        (["models", "sonnet"], "anthropic:claude-sonnet"),
+    ],
+    ids=lambda row: " ".join(row[0]),
+)
+def test_the_command_line_answers_too(words: list[str], written: str) -> None:
+    done = CliRunner().invoke(app, words)
+    assert written in done.output + str(done.exception)
+
+
+def test_a_file_answers_too(tmp_path: Path) -> None:
+    """The options of dragoman.toml have the names of every other door."""
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[options]\nstop = ['END']\n", encoding="utf-8")
+    with pytest.raises(DragomanError, match=r"1 mistake:\n.*did you mean 'stop_sequences'"):
+        Client.from_config(file)
+
+
+@each_row(
+    ("read", "written"),
+    [
+        (lambda reply: reply.choices[0].message.content, "reply.text"),
+        (lambda reply: reply.output_text, "reply.text"),
+        (lambda reply: reply.content[0].text, "reply.text"),
+        (lambda reply: reply.all_messages(), "session.messages"),
+    ],
+    ids=lambda row: str(row[1]),
+)
+def test_a_reply_answers_too(read: Callable[[Any], Any], written: str) -> None:
+    """With what to write, and for any other name as every object."""
+    reply = ask("openai:gpt-4o", "Hi")
+    with pytest.raises(AttributeError, match=f"write {written}"):
+        read(reply)
+    assert not hasattr(reply, "nothing")
