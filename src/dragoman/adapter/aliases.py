@@ -1,14 +1,15 @@
 """Short names for models, which every call takes in place of a model id; aliases.toml has them."""
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 
 @cache
 def bundled_aliases() -> Mapping[str, str]:
     """Return the model ids by alias, in lower case."""
+    import tomllib  # imported late: most programs name their models in full
+    from importlib.resources import files
+
     text = files(__package__).joinpath("aliases.toml").read_text(encoding="utf-8")
     found: dict[str, str] = tomllib.loads(text)["aliases"]
     return found
