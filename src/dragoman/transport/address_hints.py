@@ -36,11 +36,11 @@ _OTHER_WIRES = (
 
 def explain(error: ProviderError, call: "Call") -> str | None:
     """Return the full address and the likely cause of an error that may concern it; None for any other error."""
-    prepared, url = call.prepared, call.prepared.url
+    prepared = call.prepared
     if (target := prepared.target) is None:
         return None
     if error.status is None:
-        cause = _of_connection(error, target, url.scheme, through_proxy=bool(call.proxy))
+        cause = _of_connection(error, target, through_proxy=bool(call.proxy))
     elif error.status == 400:
         if "HTTPS port" not in error.message:
             return None
@@ -73,7 +73,7 @@ def _of_path(target: Target, path: str, default: str, model: str) -> str:
     return "; or ".join(filter(None, causes)) or f"{setting} has a wrong path"
 
 
-def _of_connection(error: ProviderError, target: Target, scheme: str, *, through_proxy: bool) -> str:
+def _of_connection(error: ProviderError, target: Target, *, through_proxy: bool) -> str:
     message, setting = error.message, target.setting or "the network"
     if _PLAIN_SERVER.search(message):
         return f"the server does not speak TLS: {_write(target, _with_scheme(target.base_url, 'http'))}"
@@ -88,7 +88,7 @@ def _of_connection(error: ProviderError, target: Target, scheme: str, *, through
         return f"no computer has that name: check the host in {setting}"
     if error.sent is False:
         return f"nothing answers there: start the server, or check host and port in {setting}"
-    if scheme == "http" and target.setting:
+    if target.base_url.startswith("http://") and target.setting:
         written = _write(target, _with_scheme(target.base_url, "https"))
         return f"the server ended the connection; if it speaks TLS, {written}"
     return "the server ended the connection without an answer"

@@ -219,3 +219,15 @@ def test_async_engines_say_the_same(engine: str, ports: Ports) -> None:
     for mistake in MISTAKES:
         if mistake.name in _OF_CONNECTIONS:
             assert mistake.hint("openai-chat", ports) in asyncio.run(ask(mistake))
+
+
+@pytest.mark.parametrize("name", ["another folder", "a port where nobody listens", "TLS to a plain server"])
+def test_a_client_of_the_vendor_is_explained_too(name: str, ports: Ports) -> None:
+    """Its address is the one of the program's own client."""
+    openai = pytest.importorskip("openai")
+    mistake = next(each for each in MISTAKES if each.name == name)
+    own = openai.OpenAI(api_key="none", base_url=mistake.address("openai", ports))
+    client = Client(providers={"openai": {"client": own, "max_retries": 0}})
+    with pytest.raises(DragomanError) as caught:
+        client.ask("openai:gpt-4o", "Where?")
+    assert mistake.hint("openai", ports) in str(caught.value)
