@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from dragoman.adapter.aliases import full_name
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import CostStatus
 from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
@@ -72,7 +73,11 @@ def cost(
             check_regular(overlay)
             table = table.with_overlay(overlay)
     prices = Repricing(table, _to_utc(at), as_model and full_name(as_model))
-    opened = open_sources(files or [own_store()], Span(_to_utc(since), _to_utc(until)), attach=attach)
+    if not files and (store := own_store()) is not None:
+        files = [store]
+    if not files:
+        raise ConfigurationError("no conversation is kept yet: name files or a store")
+    opened = open_sources(files, Span(_to_utc(since), _to_utc(until)), attach=attach)
     lines = sum_by_key(line for source in opened for line in source.lines(groups, prices))
     priced_by = sorted({source.describe_prices(prices) for source in opened})
     if plot is not None:

@@ -1,13 +1,13 @@
 """`dragoman history`: the conversations that `ask` and `chat` have kept."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.client import conversation_client
+from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.conversations.log import ConversationLog
 
 _WIDTH = 110
 
@@ -17,14 +17,14 @@ def history(
     most: Annotated[int, typer.Option("--number", "-n", min=1, help="How many to list, the last used first.")] = 20,
 ) -> None:
     """Lists the kept conversations. `dragoman chat -r NUMBER` continues one; so does `dragoman ask -r NUMBER`."""
-    _, log = conversation_client("history")
-    if log is None:
-        raise ConfigurationError("conversations are not kept here: the configuration has log = false")
-    try:
-        found = log.find_all(words, most)
-    finally:
-        log.close()
     out = console(min_width=_WIDTH)
+    found: list[tuple[int, Any]] = []
+    if (url := own_store()) is not None:
+        log = ConversationLog(url, "history", read_only=True)
+        try:
+            found = log.find_all(words, most)
+        finally:
+            log.close()
     if not found:
         out.print("no kept conversation contains that text" if words else "no conversation is kept")
         return

@@ -50,8 +50,9 @@ def _find_settings() -> tuple[dict[str, Any], bool | None]:
     return settings, file.tables.get("log", True)
 
 
-def own_store() -> str:
-    """Return the store of the kept conversations, as a file or a URL. Raises ConfigurationError if there is none."""
+def own_store() -> str | None:
+    """Return the URL of the store of the kept conversations; None if none was kept yet. Raises ConfigurationError if
+    the configuration keeps none."""
     settings, keeps_log = _find_settings()
     if keeps_log is False:
         raise ConfigurationError("conversations are not kept here: the configuration has log = false")
@@ -60,9 +61,7 @@ def own_store() -> str:
     from dragoman.store.database import default_url  # most commands need no store
 
     file = default_url(create_folder=False).database
-    if file is None or not Path(file).exists():
-        raise ConfigurationError("no conversation is kept yet: name files or a store")
-    return file
+    return None if file is None or not Path(file).exists() else f"sqlite:///{file}"
 
 
 def base_url_setting(model: str, base_url: str | None) -> Providers:

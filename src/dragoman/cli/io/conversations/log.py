@@ -30,9 +30,10 @@ class ConversationLog:
 
     stores_steps = True
 
-    def __init__(self, url: str | None, command: str) -> None:
+    def __init__(self, url: str | None, command: str, *, read_only: bool = False) -> None:
         """``url`` is that of the store; None is the user's own store."""
         self._url = url
+        self._read_only = read_only
         self._command = command
         self.problem: str | None = None
 
@@ -40,7 +41,7 @@ class ConversationLog:
     def _store(self) -> "Store":
         from dragoman.store import Store  # the extra is needed only if a conversation is kept
 
-        return Store(self._url)
+        return Store(self._url, read_only=self._read_only)
 
     def find(self, name: str = "1") -> str:
         """Return the id of a conversation: by its number, 1 for the last used one, or by its id or the end of it.
