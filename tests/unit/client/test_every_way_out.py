@@ -196,8 +196,8 @@ QUIET = {
     *(f"{kind}.{name}" for kind in ("Services", "AsyncServices")
       for name in ("files", "delete_file", "models", "close")),
     # Files and tables of this machine, and the library's own scripts.
-    *(f"command {name}" for name in ("config", "conform", "convert", "cassette", "cost", "demo", "doctor", "history", "keys",
-                                     "models", "policy", "prices", "local", "store", "view")),
+    *(f"command {name}" for name in ("config", "conform", "convert", "cassette", "cost", "demo", "doctor", "history",
+                                     "keys", "models", "policy", "prices", "local", "store", "view")),
 }  # fmt: skip
 """Public functions that send no content. `preview` and `swap` may fetch media: see the test below."""
 
