@@ -35,6 +35,7 @@ from dragoman.pricing import PriceTable
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.store.columns import from_micros
+from dragoman.store.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.bulk.row_turns import RowTurns
@@ -171,6 +172,8 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                     runner.prices = prices.table if isinstance(prices, BatchPrices) else None
             try:
                 await _run_all(runners, config.source, tracker)
+            except StoreError as error:
+                raise write_batcher.explain(error) from error.__cause__
             finally:
                 tracker.notify()
             columns = AnswerColumns(config.prefix, form)

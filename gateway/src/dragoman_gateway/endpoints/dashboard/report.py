@@ -1,7 +1,6 @@
 """What the page shows: the gateway's own counts, the spend of its keys, and the replies and sessions of the store."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,17 +10,19 @@ from itertools import islice
 from sqlalchemy import Connection, select
 
 from dragoman import Message
-from dragoman.store import SessionRecord, Store
+from dragoman.store import SessionRecord, Store, StoreError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
-from dragoman_gateway.running.activity import Figures
+from dragoman_gateway.running.activity import Activity, Figures, Running
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import Services
 
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
 MAX_SESSIONS = 50
+_STORE_SECONDS = 10.0
+"""How long a page waits for the store: the rest of it is worth more."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,19 +47,6 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A request that is being answered."""
-
-    request_id: str
-    key: str
-    wire: str
-    model: str
-    seconds: float
-    streams: bool
-    """Whether the client has received the beginning of a stream."""
-
-
-@dataclass(frozen=True, slots=True)
 class Stored:
     """What the store has: the spend of its replies by model and by day, and the sessions that were used last."""
 
@@ -76,7 +64,7 @@ class Report:
 
     now: datetime
     since: datetime
-    """When the process began to count."""
+    """When the first of its workers began to count."""
     days: int
     total: Figures
     by_model: Mapping[str, Figures]
@@ -84,21 +72,29 @@ class Report:
     by_day: Mapping[str, Figures]
     running: Sequence[Running]
     dropped: Mapping[str, int]
+    workers: Mapping[str, str] = field(default_factory=dict)
+    """The version of the configuration that each worker has."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """What waits to be stored, by kind."""
     spent: Mapping[str, Spend] | None = None
     """What keys, users and teams have spent, by their scope."""
     budgets: Mapping[str, Statement] = field(default_factory=dict)
     """What is reserved of their budgets now, over all replicas, and what is left."""
     key_names: Mapping[str, str] = field(default_factory=dict)
     stored: Stored | None = None
+    store_is_away: bool = False
 
 
 async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
     """Return the report of the last days, today included. Raises StoreError for a cursor that is none."""
-    activity, now = gateway.activity, datetime.now(UTC)
+    status, activity, now = gateway.whole_status(), Activity(), datetime.now(UTC)
+    activity.add(status.activity)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
     spent, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
-    store = gateway.current.client.config.store
-    clock = time.perf_counter()
+    store, behind = gateway.current.client.config.store, gateway.current.behind
+    stored = None
+    if isinstance(store, Store) and (behind is None or behind.is_available):
+        stored = await _read_stored(store, first, cursor)
     return Report(
         now=now,
         since=activity.since,
@@ -107,17 +103,29 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         by_model=activity.by("model"),
         by_key=activity.by("key_id"),
         by_day=activity.by("day"),
-        running=[
-            Running(each.request_id, each.key_id or "", each.wire, each.model, clock - each.started_at,
-                    each.first_at is not None)
-            for each in sorted(activity.running, key=lambda each: each.started_at)
-        ],
-        dropped={kind: number for kind, number in gateway.dropped.items() if number},
+        running=sorted(status.running, key=lambda each: -each.seconds),
+        workers=status.workers,
+        waiting={kind: number for kind, number in status.waiting.items() if number},
+        dropped={kind: number for kind, number in status.dropped.items() if number},
         spent=spent,
         budgets={} if spent is None else await _read_budgets(gateway.services),
         key_names=names,
-        stored=await asyncio.to_thread(read_store, store, first, cursor) if isinstance(store, Store) else None,
+        stored=stored,
+        store_is_away=stored is None and isinstance(store, Store),
     )  # fmt: skip
+
+
+async def _read_stored(store: Store, since: datetime, cursor: str | None) -> Stored | None:
+    """Return what the store has; None if it does not answer. Raises StoreError for a cursor that is none."""
+    try:
+        async with asyncio.timeout(_STORE_SECONDS):
+            return await asyncio.to_thread(read_store, store, since, cursor)
+    except TimeoutError:
+        return None
+    except StoreError as error:
+        if error.__cause__ is None:  # the database's own errors have one
+            raise
+        return None
 
 
 def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
