@@ -1,6 +1,7 @@
 """Each call of a foreign guide works, or its error contains what to write, which is then run."""
 
 import ast
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dragoman
-from dragoman import AdapterOptions, Client, DragomanError, Session, ask
+from dragoman import AdapterOptions, AsyncClient, Client, DragomanError, Session, ask
 from dragoman.adapter.foreign_names import _table
 from dragoman.adapter.options import AdapterOptions as Options
 from dragoman.batch import Batches
@@ -189,6 +190,22 @@ def _scope() -> dict[str, Any]:
     found = {name: getattr(import_module(module), name) for name, module in modules.items()}
     own = {name: getattr(dragoman, name) for name in ("ToolDefinition", "Router", "Client", "Budget", "EventBus")}
     return {**found, **own, "AdapterOptions": AdapterOptions, "City": City}
+
+
+def test_async_doors_take_the_same() -> None:
+    """Options where they are called, whole and streamed, and the same words for those that are unknown."""
+
+    async def run() -> None:
+        async with AsyncClient() as client:
+            assert "Bern" in (await client.ask("openai:gpt-4o", "Where?", max_output_tokens=5, output=City)).text
+            async with client.stream("openai-chat:gpt-4o", "Where?", temperature=0) as stream:
+                assert "Bern" in (await stream.get_reply()).text
+            with pytest.raises(DragomanError, match="write max_output_tokens=5"):
+                await client.ask("openai:gpt-4o", "Where?", max_tokens=5)  # type: ignore[call-overload]
+            with pytest.raises(DragomanError, match="write max_output_tokens=5"):
+                client.stream("openai:gpt-4o", "Where?", max_tokens=5)  # type: ignore[call-overload]
+
+    asyncio.run(run())
 
 
 @each_row(
