@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.errors import ProviderError, UnexpectedPageError
 from dragoman.transport.keys.credentials import Target
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def explain(error: ProviderError, call: "Call") -> str | None:
         return None
     if error.status is None:
         cause = _of_connection(error, target, through_proxy=bool(call.proxy))
+    elif isinstance(error, UnexpectedPageError):
+        cause = _of_path(target, prepared.path, call.adapter.endpoint.base_url, call.adapter.model)
     elif error.status == 400:
         if "HTTPS port" not in error.message:
             return None

@@ -221,22 +221,24 @@ class Call:
 
     def _with_hint(self, error: ProviderError) -> ProviderError:
         """Add the full address and the likely mistake in it, if the error is of the address."""
-        if error.status is None or error.status in MISSED:
+        if error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError):
             from dragoman.transport.address_hints import explain
 
             error.hint = explain(error, self)
         return error
 
-    def _page_error(self, status: int, body: bytes) -> NetworkError:
+    def _page_error(self, status: int, body: bytes) -> ProviderError:
         """Return the error of a page that came in place of a reply, from a proxy, a login or a wrong path."""
-        url, kind = self.prepared.url, self.headers["content-type"]
+        target, path, kind = self.prepared.target, self.prepared.path.partition("?")[0], self.headers["content-type"]
+        address = self.prepared.server if target is None else f"{target.base_url}{path}"
         words = " ".join(_PAGE_MARKUP.sub(" ", body[:_MAX_PAGE].decode("utf-8", "replace")).split())
-        return UnexpectedPageError(
-            f"{url.scheme}://{self.prepared.server}{url.path} answered with a page ({kind:.80}), "
+        error = UnexpectedPageError(
+            f"{address} answered with a page ({kind:.80}), "
             f"not with a reply: check base_url, the proxy and the network. The page begins: {words[:_MAX_TEXT]}",
             provider=self.adapter.provider,
             status=status,
         )
+        return self._with_hint(error)
 
     def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""

@@ -13,6 +13,7 @@ import pytest
 
 from dragoman import AsyncClient, Client, DragomanError, get_adapter
 from dragoman.limits import Budget
+from dragoman.testing.faults.server import FaultyServer, HttpReply
 from tests.unit.transport.addresses.servers import SERVERS
 from tests.unit.transport.loopback_servers import Authority
 
@@ -231,3 +232,18 @@ def test_a_client_of_the_vendor_is_explained_too(name: str, ports: Ports) -> Non
     with pytest.raises(DragomanError) as caught:
         client.ask("openai:gpt-4o", "Where?")
     assert mistake.hint("openai", ports) in str(caught.value)
+
+
+@pytest.mark.parametrize("by_vendor", [False, True])
+def test_the_page_of_a_web_interface_is_explained(by_vendor: bool) -> None:
+    """A server may answer every path with its page, and have its API below another one."""
+    html = {"content-type": "text/html; charset=utf-8"}
+    with FaultyServer([HttpReply(status=200, headers=html, body=b"<title>Chat</title>")]) as server:
+        settings: dict[str, Any] = {"base_url": server.url, "max_retries": 0}
+        if by_vendor:
+            openai = pytest.importorskip("openai")
+            settings = {"client": openai.OpenAI(api_key="none", base_url=server.url), "max_retries": 0}
+        with pytest.raises(DragomanError) as caught:
+            Client(providers={"openai-chat": settings}).ask("openai-chat:gpt-4o", "Where?")
+        assert f"{server.url}/chat/completions answered with a page" in str(caught.value)
+        assert f"write base_url='{server.url}/v1'" in str(caught.value)
