@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import anthropic
+import httpx
 import ollama
 import openai
 import pytest
@@ -16,6 +17,7 @@ from dragoman import AsyncClient
 from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_reply
 from dragoman.transport.retry import RetryPolicy
 from dragoman_gateway import GatewaySettings, create_app
+from dragoman_gateway.running.generation import Gateway
 from tests.gateway.app.test_late_errors import BODIES, MODELS, OTHER, PATHS
 from tests.gateway.serving import serving
 from tests.gateway.upstream import KEY, gateway_before
@@ -106,3 +108,13 @@ def test_a_provider_that_cannot_be_reached_has_no_address_in_the_error(wire: str
     assert status >= 500
     assert f"there is no connection to {wire}" in text
     assert "127.0.0.1" not in text
+
+
+def test_a_gateway_that_ends_closes_the_connection() -> None:
+    """The next request over it would come here again, and not to the replica that takes its place."""
+    with gateway_before(refusal("anthropic", 400, {}), models={"house": MODELS["anthropic"]}) as (url, server):
+        for gateway in list(Gateway.running):
+            gateway.drain()
+        reply = httpx.post(url + PATHS["anthropic"], json=BODIES["anthropic"])
+    assert (reply.status_code, reply.headers["connection"], reply.headers["retry-after"]) == (503, "close", "2")
+    assert server.requests == []
