@@ -249,6 +249,8 @@ def _prepare_request(
         stream=request.stream,
         key=target.key,
         server=server,
+        target=target,
+        path=request.path,
     )
 
 

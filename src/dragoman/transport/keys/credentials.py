@@ -1,5 +1,6 @@
 """Finds the base URL and key of a request. A key is sent only to the origin that it was given for."""
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.transport.keys.api_key import ApiKey, validate_key
 from dragoman.transport.keys.stored_keys import StoredKeys
 
@@ -18,6 +20,8 @@ _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.
 _BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
 """Brackets only around an IPv6 address. Text next to them would be ignored, and change the host."""
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
+HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?")
+"""What is probably a host, with a port or a path, and no secret."""
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on; people also use them as addresses to call."""
 
@@ -27,6 +31,8 @@ class Target(NamedTuple):
 
     base_url: str
     key: ApiKey | None
+    setting: str = ""
+    """What the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
 
 
 class Credentials:
@@ -58,7 +64,7 @@ class Credentials:
         endpoint = adapter.endpoint
         self._bind(endpoint, adapter.provider)
         key = None if keyless else self._find_key(endpoint, adapter.provider)
-        return Target(self._find_base_url(endpoint, adapter.provider), key)
+        return Target(*self._find_base_url(endpoint, adapter.provider, key))
 
     def _bind(self, endpoint: Endpoint, provider: str) -> None:
         if self._key is None and self._base_url is None:
@@ -82,19 +88,25 @@ class Credentials:
         if endpoint.key_required:
             names = " or ".join(endpoint.key_variables)
             hint = f"set {names}, or pass api_key=" if names else "pass api_key="
-            raise MissingKeyError(f"no API key for {provider}: {hint}, or store one with: dragoman keys set {provider}")
+            siblings = stored_siblings(endpoint, provider) if self._environ is os.environ else ()
+            stored_elsewhere = f" (one is stored for {siblings[0]}, and used for that name only)" if siblings else ""
+            raise MissingKeyError(
+                f"no API key for {provider}: {hint}, or store one with: dragoman keys set {provider}{stored_elsewhere}"
+            )
         return None
 
-    def _find_base_url(self, endpoint: Endpoint, provider: str) -> str:
+    def _find_base_url(self, endpoint: Endpoint, provider: str, key: ApiKey | None) -> tuple[str, ApiKey | None, str]:
         if self._base_url is not None:
-            return validate_base_url(self._base_url, endpoint.base_url)
+            return validate_base_url(self._base_url, endpoint.base_url), key, "base_url"
         variable = endpoint.base_url_variable
         if variable and (value := self._environ.get(variable, "").strip()):
-            return validate_base_url(value, endpoint.base_url)
+            check_scheme(value, endpoint.base_url, variable)
+            return validate_base_url(value, endpoint.base_url), key, variable
         if not endpoint.base_url:
             hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
             raise ConfigurationError(f"no address for {provider}: {hint}")
-        return validate_base_url(_PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url))
+        own = _PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url)
+        return validate_base_url(own), key, ""
 
     def _fill_placeholder(self, provider: str, placeholder: re.Match[str]) -> str:
         """Return the environment's value for a name in an address, without a trailing slash."""
@@ -105,9 +117,40 @@ class Credentials:
         return value
 
 
+def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:
+    """Return the providers with a stored key whose variables are those of the endpoint, such as openai for
+    openai-chat."""
+    if not endpoint.key_variables:
+        return []
+    return [
+        name
+        for name in StoredKeys().places()
+        if name != provider
+        and is_provider(name)
+        and adapter_class(name).endpoint.key_variables == endpoint.key_variables
+    ]
+
+
+def check_scheme(value: str, default: str, setting: str) -> None:
+    """Raise ConfigurationError for an address without a scheme, if it would become https: a server such as
+    ``localhost:4111/v1`` hardly ever speaks TLS."""
+    if "://" in value or not default.startswith("https://") or not HOST_AND_PATH.fullmatch(value):
+        return
+    raise ConfigurationError(f"{setting} has no scheme: write {setting}={likely_scheme(value)}://{value}")
+
+
 def takes_key(endpoint: Endpoint) -> bool:
     """Whether a key may be sent to the endpoint."""
     return endpoint.key_required or bool(endpoint.key_variables)
+
+
+def likely_scheme(address: str) -> str:
+    """Return http for the addresses of this machine and of private networks, else https."""
+    try:
+        host = urlsplit(f"//{address}").hostname or ""
+        return "http" if ipaddress.ip_address(host).is_private else "https"
+    except ValueError:
+        return "http" if host == "localhost" or "." not in host else "https"
 
 
 @lru_cache(maxsize=64)
