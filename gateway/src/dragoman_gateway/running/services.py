@@ -149,22 +149,19 @@ class Services:
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "policy", "state", "stored")
+    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "labels", "policy", "state", "stored")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._share: Share | None = None
         self.stored: StoredTurn | None = None
+        self.labels = services.labels
+        """The labels of conversations in earlier turns."""
         self.policy: Pipeline | None = None
         """Judges what is stored."""
         self.state: RequestState | None = None
         self._made: frozenset[str] = frozenset()
         self._threads = self._items = False
-
-    @property
-    def labels(self) -> ConversationLabels:
-        """The labels of conversations in earlier turns."""
-        return self._services.labels
 
     def enter(self, caller: str, settings: GatewaySettings) -> Share:
         """Begin to count the request. Raises what `Shares.enter` raises."""
