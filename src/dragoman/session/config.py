@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.credentials.api_key import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
 from dragoman.runtime import ClientConfig, HasConfig, client_config
@@ -26,7 +27,6 @@ from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Later
 from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.fetch import FetchedMedia
-from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:

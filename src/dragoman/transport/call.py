@@ -26,8 +26,8 @@ from dragoman.adapter.errors import (
     mask_secrets,
 )
 from dragoman.adapter.wire import Headers, WireResponse
+from dragoman.credentials.api_key import ApiKey
 from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
-from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
 

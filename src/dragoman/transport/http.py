@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.wire import WireRequest
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import TargetFinder
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.engines.engine import (
     AsyncClient,
@@ -19,8 +21,6 @@ from dragoman.transport.engines.engine import (
 )
 from dragoman.transport.engines.pool import Pool, Slot, acquire
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Credentials
 from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import full_url, has_own_credential, http_headers, validate_method
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
@@ -75,7 +75,7 @@ class HttpTransport(RetryingTransport):
                 "environ": environ,
             }
         )
-        self._credentials = Credentials(api_key, base_url, environ)
+        self._credentials = TargetFinder(api_key, base_url, environ)
         self._own_client = client if api_key is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_sync_engine(client, engine, connection_settings, environ)
@@ -134,7 +134,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
                 "environ": environ,
             }
         )
-        self._credentials = Credentials(api_key, base_url, environ)
+        self._credentials = TargetFinder(api_key, base_url, environ)
         self._own_client = client if api_key is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_async_engine(client, engine, connection_settings, environ)
@@ -232,7 +232,7 @@ async def _callers_attempt(client: AsyncClient, call: Call) -> AsyncIterator[Asy
 
 
 def _prepare_request(
-    credentials: Credentials, adapter: Adapter, request: WireRequest, own_client: object
+    credentials: TargetFinder, adapter: Adapter, request: WireRequest, own_client: object
 ) -> PreparedRequest:
     """Return the request with its address and its credential. Raises MissingKeyError if it needs one and has none."""
     endpoint = adapter.endpoint

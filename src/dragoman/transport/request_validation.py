@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.keys.credentials import Target
+from dragoman.credentials.target import Target
 
 if TYPE_CHECKING:
     import httpx

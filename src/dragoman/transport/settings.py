@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.transport.keys.api_key import UNUSABLE_KEY, ApiKey
+from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _address(value: Any) -> str | None:
 
 
 def _base_url(text: str) -> str | None:
-    from dragoman.transport.keys.credentials import validate_base_url  # imported late: few programs give an address
+    from dragoman.credentials.target import validate_base_url  # imported late: few programs give an address
 
     try:
         validate_base_url(text)

@@ -15,8 +15,8 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
+from dragoman.credentials.api_key import ApiKey
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings

@@ -10,9 +10,9 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingKeyError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.adapter.wire import WireRequest
+from dragoman.credentials.target import TargetFinder
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest
 from dragoman.transport import HttpTransport, RetryPolicy
-from dragoman.transport.keys.credentials import Credentials
 from tests.tables import each_row
 
 ADAPTERS: list[Adapter] = [
@@ -133,7 +133,7 @@ def test_settings_of_one_service_are_refused_for_another() -> None:
         if first.endpoint.base_url == second.endpoint.base_url:
             continue
         pairs += 1
-        credentials = Credentials("canary-key", "https://gateway.test", environ={})
+        credentials = TargetFinder("canary-key", "https://gateway.test", environ={})
         credentials.target(first)
         with pytest.raises(ConfigurationError, match="is another service"):
             credentials.target(second)
@@ -145,11 +145,11 @@ def test_a_foreign_key_is_no_key(adapter: Adapter) -> None:
     """A provider whose own variables are empty has no key, whatever else is set."""
     own = set(adapter.endpoint.key_variables)
     foreign = {variable: "canary" for other in ADAPTERS for variable in other.endpoint.key_variables} | {"API_KEY": "x"}
-    credentials = Credentials(environ={name: value for name, value in foreign.items() if name not in own})
+    credentials = TargetFinder(environ={name: value for name, value in foreign.items() if name not in own})
     if adapter.endpoint.key_required:
         with pytest.raises(MissingKeyError) as caught:
             credentials.target(adapter)
         assert "canary" not in str(caught.value)
     else:
         endpoint = {} if adapter.endpoint.base_url else {"COMPATIBLE_BASE_URL": "https://own.test"}
-        assert Credentials(environ={**endpoint}).target(adapter).key is None
+        assert TargetFinder(environ={**endpoint}).target(adapter).key is None

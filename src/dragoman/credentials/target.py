@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.keys.api_key import ApiKey, validate_key
-from dragoman.transport.keys.stored_keys import StoredKeys
+from dragoman.credentials.api_key import ApiKey, validate_key
+from dragoman.credentials.stored_keys import StoredKeys
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
@@ -29,7 +29,7 @@ class Target(NamedTuple):
     key: ApiKey | None
 
 
-class Credentials:
+class TargetFinder:
     """Finds key and base URL for an adapter: as given, else from the environment, else as stored or from the endpoint.
 
     A key that `dragoman keys set` stored is used only with the environment of the process.
