@@ -39,6 +39,8 @@ class AnthropicAdapter(WireAdapter):
         key_header="x-api-key",
         key_prefix="",
         base_url_variable="ANTHROPIC_BASE_URL",
+        token_variables=("ANTHROPIC_AUTH_TOKEN",),
+        credentials="anthropic",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic")
     client_wire: ClassVar[str] = "messages"

@@ -3,14 +3,28 @@
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.credentials.api_key import ApiKey, validate_key
+from dragoman.credentials.clouds import (
+    CLOUDS,
+    IDENTITY_SETTINGS,
+    address_variables,
+    cloud_credentials,
+    is_configured,
+    is_installed,
+)
 from dragoman.credentials.stored_keys import StoredKeys
+
+if TYPE_CHECKING:
+    from dragoman.credentials.cached import CachedCredentials
+    from dragoman.credentials.contract import Authorization
+    from dragoman.credentials.given import GivenCredentials
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
@@ -23,10 +37,19 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Target(NamedTuple):
-    """A base URL without a trailing slash, and its key, if any."""
+    """A base URL without a trailing slash, and its key or credentials, if any.
+
+    The base URL is empty if a part of it is known with the credentials only; see `TargetFinder.complete`.
+    """
 
     base_url: str
     key: ApiKey | None
+    credentials: "CachedCredentials | None" = None
+    is_bearer: bool = False
+    """Whether the key is a token, which is sent as such and not in the endpoint's header for keys."""
+
+
+_Found = tuple[ApiKey | None, "CachedCredentials | None", bool]
 
 
 class TargetFinder:
@@ -36,6 +59,9 @@ class TargetFinder:
 
     A given key or URL belongs to one service. Once used for an adapter, it is refused for an adapter of another
     service, because a key would be sent to the wrong party.
+
+    ``credentials`` are in place of a key. ``cloud`` are the settings of `CLOUD_SETTINGS`. The credentials that a
+    cloud's own library finds are used only with the environment of the process, too.
     """
 
     def __init__(
@@ -43,10 +69,17 @@ class TargetFinder:
         api_key: str | ApiKey | None = None,
         base_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
+        *,
+        credentials: "GivenCredentials | None" = None,
+        cloud: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        if api_key is not None and credentials is not None:
+            raise ConfigurationError("there are both api_key and credentials: keep one of them")
         self._key = None if api_key is None else validate_key(ApiKey.wrap(api_key), "the given API key")
         self._base_url = base_url
         self._environ = environ
+        self._credentials = credentials
+        self._cloud = {name: value for name, value in cloud.items() if value}
         self._service: str | None = None
 
     def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
@@ -57,11 +90,35 @@ class TargetFinder:
         """
         endpoint = adapter.endpoint
         self._bind(endpoint, adapter.provider)
-        key = None if keyless else self._find_key(endpoint, adapter.provider)
-        return Target(self._find_base_url(endpoint, adapter.provider), key)
+        if keyless:
+            return Target(self._find_base_url(endpoint, adapter.provider), None)
+        credentials: CachedCredentials | None
+        if self._credentials is not None:
+            credentials = self._credentials.for_scope(endpoint.scope)
+        elif self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
+            credentials = self._find_cloud(endpoint, adapter.provider)
+        else:
+            key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
+            if credentials is None:
+                return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer)
+        return Target(self._find_base_url(endpoint, adapter.provider, credentials), None, credentials)
+
+    def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
+        """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
+        return self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
+
+    def _find_cloud(self, endpoint: Endpoint, provider: str) -> "CachedCredentials":
+        if endpoint.credentials is None:
+            names = ", ".join(sorted(self._cloud))
+            raise ConfigurationError(f"{provider} takes keys, and has no use for {names}")
+        return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
+
+    def _scope(self, endpoint: Endpoint) -> str:
+        """Return what credentials are for; those of Anthropic are exchanged at the address itself."""
+        return self._find_base_url(endpoint, "anthropic") if endpoint.credentials == "anthropic" else endpoint.scope
 
     def _bind(self, endpoint: Endpoint, provider: str) -> None:
-        if self._key is None and self._base_url is None:
+        if self._key is None and self._base_url is None and self._credentials is None:
             return
         if self._service is None:
             self._service = endpoint.base_url
@@ -71,21 +128,32 @@ class TargetFinder:
                 "create a separate transport for it"
             )
 
-    def _find_key(self, endpoint: Endpoint, provider: str) -> ApiKey | None:
+    def _find_key(self, endpoint: Endpoint, provider: str) -> _Found:
+        """Return a key, or the credentials that are used without one, and whether the key is a token."""
         if self._key is not None:
-            return self._key
-        for variable in endpoint.key_variables:
-            if key := self._environ.get(variable, "").strip():
-                return validate_key(ApiKey(key), f"the API key in {variable}")
-        if self._environ is os.environ and takes_key(endpoint) and (stored := StoredKeys().get(provider)):
-            return stored
+            return self._key, None, False
+        for variables, is_bearer in ((endpoint.key_variables, False), (endpoint.token_variables, True)):
+            for variable in variables:
+                if key := self._environ.get(variable, "").strip():
+                    return validate_key(ApiKey(key), f"the API key in {variable}"), None, is_bearer
+        is_own = self._environ is os.environ
+        if is_own and takes_key(endpoint) and (stored := StoredKeys().get(provider)):
+            return stored, None, False
+        kind = endpoint.credentials
+        if is_own and kind is not None and is_configured(kind):
+            return None, cloud_credentials(kind, self._scope(endpoint), self._cloud), False
         if endpoint.key_required:
-            names = " or ".join(endpoint.key_variables)
-            hint = f"set {names}, or pass api_key=" if names else "pass api_key="
-            raise MissingKeyError(f"no API key for {provider}: {hint}, or store one with: dragoman keys set {provider}")
-        return None
+            raise missing_key(endpoint, provider)
+        return None, None, False
 
-    def _find_base_url(self, endpoint: Endpoint, provider: str) -> str:
+    def _find_base_url(
+        self,
+        endpoint: Endpoint,
+        provider: str,
+        credentials: "CachedCredentials | None" = None,
+        authorization: "Authorization | None" = None,
+    ) -> str:
+        """Return the base URL; empty if a part is missing that the credentials may know."""
         if self._base_url is not None:
             return validate_base_url(self._base_url, endpoint.base_url)
         variable = endpoint.base_url_variable
@@ -94,15 +162,36 @@ class TargetFinder:
         if not endpoint.base_url:
             hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
             raise ConfigurationError(f"no address for {provider}: {hint}")
-        return validate_base_url(_PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url))
+        template = endpoint.base_url
+        if endpoint.cloud_base_url and (credentials or authorization or self._cloud):
+            template = endpoint.cloud_base_url
+        if "{" not in template:
+            return validate_base_url(template)
+        known = address_variables(endpoint.credentials, self._cloud, self._environ)
+        if authorization is not None:
+            known = {**authorization.variables, **known}
+        needed = _PLACEHOLDER.findall(template)
+        values = {each: known.get(each) or self._environ.get(each, "").strip().rstrip("/") for each in needed}
+        if missing := [each for each in needed if not values[each]]:
+            if credentials is not None:
+                return ""
+            raise ConfigurationError(f"no address for {provider}: set {missing[0]}, or pass {_setting_of(missing[0])}=")
+        return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template))
 
-    def _fill_placeholder(self, provider: str, placeholder: re.Match[str]) -> str:
-        """Return the environment's value for a name in an address, without a trailing slash."""
-        variable = placeholder[1]
-        value = self._environ.get(variable, "").strip().rstrip("/")
-        if not value:
-            raise ConfigurationError(f"no address for {provider}: set {variable}, or pass base_url=")
-        return value
+
+def missing_key(endpoint: Endpoint, provider: str, without: str = "") -> MissingKeyError:
+    """Return the error of a request without a key. ``without`` says why there are no other credentials."""
+    names = " or ".join((*endpoint.key_variables, *endpoint.token_variables))
+    hint = f"set {names}, or pass api_key=" if names else "pass api_key="
+    kind = endpoint.credentials
+    if not without and kind is not None and not is_installed(kind):
+        without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
+    stored = f"store one with: dragoman keys set {provider}"
+    return MissingKeyError(f"no API key for {provider}: {hint}, or {stored}{f'; {without}' if without else ''}")
+
+
+def _setting_of(variable: str) -> str:
+    return {"AWS_REGION": "region", "GOOGLE_CLOUD_PROJECT": "project"}.get(variable, "base_url")
 
 
 def takes_key(endpoint: Endpoint) -> bool:

@@ -39,5 +39,14 @@ def check_provider_names(setting: str, names: Iterable[str]) -> None:
 def merge_providers(
     providers: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return both; where both set the same, the changes win."""
-    return {name: {**providers.get(name, {}), **changes.get(name, {})} for name in {**providers, **changes}}
+    """Return both; where both set the same, the changes win. A key takes the place of credentials, and the other way
+    round."""
+    return {name: _merge(providers.get(name, {}), changes.get(name, {})) for name in {**providers, **changes}}
+
+
+def _merge(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**settings, **changes}
+    for name, other in (("api_key", "credentials"), ("credentials", "api_key")):
+        if changes.get(name) is not None and other not in changes:
+            merged.pop(other, None)
+    return merged

@@ -32,6 +32,7 @@ from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
 
 if TYPE_CHECKING:
+    from dragoman.transport.authorization import Access
     from dragoman.transport.exchanges import ExchangeRecorder
 
 ERROR_BODY_CAP = 256 * 1024
@@ -107,6 +108,17 @@ class PreparedRequest:
     key: ApiKey | None = None
     server: str = ""
     """Host and port, for errors."""
+    access: "Access | None" = None
+    """Fetches what proves who asks, before each attempt. Headers, key and perhaps the address follow from it."""
+    terms: dict[str, str] | None = None
+    """Receives the host of the address, if its prices differ."""
+    priced_hosts: str | None = None
+
+    def set_url(self, url: Any) -> None:
+        """Set an address that was not known before."""
+        self.url, self.server = url, server_of(url)
+        if self.terms is not None and self.priced_hosts and url.host.endswith(self.priced_hosts):
+            self.terms["host"] = url.host
 
 
 @dataclass(slots=True)
@@ -131,6 +143,7 @@ class Call:
     proxy: str = ""
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
+    is_recording: bool = False
 
     def new_attempt(self) -> None:
         """Reset the last reply."""
@@ -142,12 +155,21 @@ class Call:
 
     def begin_recording(self) -> None:
         if self.recorder is not None:
+            self.is_recording = True
             self.recorder.begin(len(self.retry_state.attempts) + 1)
 
     def end_recording(self, outcome: object = None) -> None:
         """Report the attempt to the program's hook, with the error that it failed with."""
-        if self.recorder is not None:
+        if self.recorder is not None and self.is_recording:
+            self.is_recording = False
             self.recorder.end(outcome)
+
+    def may_renew(self, outcome: object) -> bool:
+        """Whether to send the request again at once: the provider refused its credentials, and others may help.
+
+        It belongs to the same attempt, which has reserved once: a refused request costs nothing."""
+        access = self.prepared.access
+        return access is not None and access.may_renew(outcome)
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""

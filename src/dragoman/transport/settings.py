@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlsplit
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import nearest_name
 from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.transport.retry import RetryPolicy, Timing
@@ -25,8 +25,33 @@ _HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?:
 class ProviderSettings(TypedDict, total=False):
     """The settings of one provider, in ``providers={"anthropic": {...}}``."""
 
-    api_key: str | ApiKey | None
-    """The key; by default that of the provider's environment variable."""
+    api_key: str | ApiKey | Callable[[], Any] | None
+    """The key, or a function that returns it; by default that of the provider's environment variable."""
+    credentials: Any
+    """What proves to the provider who asks, in place of a key: a function, `dragoman.credentials.Credentials`, or an
+    object of azure-core, google-auth, botocore, boto3 or openai."""
+    profile: str | None
+    """AWS: the profile, in place of AWS_PROFILE."""
+    region: str | None
+    """AWS: the region, in place of AWS_REGION."""
+    role_arn: str | None
+    """AWS: a role to assume with the credentials that are found."""
+    project: str | None
+    """Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT."""
+    location: str | None
+    """Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``."""
+    credentials_file: str | None
+    """Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS."""
+    impersonate: str | None
+    """Google Cloud: the e-mail address of a service account to act as."""
+    tenant: str | None
+    """Microsoft Entra: the tenant, in place of AZURE_TENANT_ID."""
+    client_id: str | None
+    """Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID."""
+    managed_identity: bool | None
+    """Microsoft Entra: whether to use the managed identity of this machine and nothing else."""
+    headers: Mapping[str, str] | None
+    """Headers of each request; those of the request itself win."""
     base_url: str | None
     """The address, with its scheme; by default the provider's own, or that of its environment variable."""
     client: Any
@@ -98,12 +123,25 @@ def read_provider_settings(
                 f"unknown setting in providers[{provider!r}]: {name!r:.60}{nearest_name(str(name), _CHECKS)}"
             )
         read[name] = value
+    if callable(read.get("api_key")) and not isinstance(read["api_key"], ApiKey):
+        if read.get("credentials") is not None:
+            raise ConfigurationError(f"providers[{provider!r}] has both api_key and credentials: keep one of them")
+        read["credentials"] = read.pop("api_key")
+    if read.get("credentials") is not None:
+        read["credentials"] = _share(read["credentials"])
     if "max_retries" in read:
         retries = read.pop("max_retries")
         if read.get("retry") is not None:
             raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
         read["retry"] = RetryPolicy(max_retries=retries)
     return read
+
+
+def _share(credentials: Any) -> Any:
+    """Return credentials that all transports with these settings ask once."""
+    from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
+
+    return GivenCredentials.wrap(credentials)
 
 
 def check_transport_settings(settings: Mapping[str, Any]) -> None:
@@ -147,8 +185,49 @@ def _key(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, (str, ApiKey)):
-        return f"must be a text, not {_describe(value)}"
+        is_function = callable(value) and not isinstance(value, type)
+        return None if is_function else f"must be a text or a function that returns it, not {_describe(value)}"
     return None if ApiKey.wrap(value).is_usable else UNUSABLE_KEY
+
+
+def _credentials(value: Any) -> str | None:
+    if value is None:
+        return None
+    from dragoman.credentials.given import ACCEPTED, GivenCredentials, is_accepted  # imported late, as above
+
+    if isinstance(value, GivenCredentials) or is_accepted(value):
+        return None
+    return f"must be {ACCEPTED}, not {_describe(value)}"
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, str) and value) else f"must be a text{_but(value)}"
+
+
+def _flag_or_none(value: Any) -> str | None:
+    return None if value is None else _flag(value)
+
+
+def _place(value: Any) -> str | None:
+    if value is None or not isinstance(value, str):
+        return _text_or_none(value)
+    from dragoman.credentials.clouds import is_place
+
+    return None if is_place(value) else "may have letters, digits, dots and hyphens only"
+
+
+def _headers(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        return f"must be a mapping{_but(value)}"
+    from dragoman.transport.request_validation import validate_headers  # imported late: few programs set headers
+
+    try:
+        validate_headers(value)
+    except RequestError as error:
+        return f"cannot be sent: {error}"
+    return None
 
 
 def _address(value: Any) -> str | None:
@@ -244,6 +323,18 @@ def _describe(value: Any) -> str:
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "api_key": _key,
+    "credentials": _credentials,
+    "profile": _text_or_none,
+    "region": _place,
+    "role_arn": _text_or_none,
+    "project": _place,
+    "location": _place,
+    "credentials_file": _text_or_none,
+    "impersonate": _text_or_none,
+    "tenant": _text_or_none,
+    "client_id": _text_or_none,
+    "managed_identity": _flag_or_none,
+    "headers": _headers,
     "base_url": _address,
     "client": _client,
     "timeout": _seconds_or_none,
