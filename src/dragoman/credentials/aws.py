@@ -77,6 +77,8 @@ def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str
     if session is None:
         _warn_if_shared()
         session = Session(profile=settings.get("profile"))
+        if region := settings.get("region") or os.environ.get("AWS_REGION"):  # botocore reads AWS_DEFAULT_REGION only
+            session.set_config_variable("region", region)
         session.set_default_client_config(
             Config(connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, retries={"max_attempts": 1})
         )
@@ -87,8 +89,7 @@ def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str
         found = session.get_component("credential_provider").load_credentials() or session.get_credentials()
     if found is None:
         raise MissingKeyError(f"no AWS credentials to sign with: {CLOUDS['aws'].advice}")
-    region = settings.get("region") or session.get_config_variable("region")
-    return _Loaded(session, found), region, str(getattr(found, "method", ""))
+    return _Loaded(session, found), session.get_config_variable("region"), str(getattr(found, "method", ""))
 
 
 class _Loaded:
@@ -208,13 +209,11 @@ def _refused(raised: Any, suffix: str) -> DragomanError:
     code = str(response.get("Error", {}).get("Code", ""))
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     operation = getattr(raised, "operation_name", "a request")
-    if status is None or status >= 500 or status == 429 or not code or code.isdigit():
+    if status not in (400, 401, 403, 404):
         return ServerError(f"AWS: {operation} failed{f' with status {status}' if status else ''}")
-    advice = (
-        f"run aws sso login{suffix}, or renew the credentials"
-        if "Expired" in code
-        else ("check which role and which policy allow it")
-    )
+    advice = "check which role and which policy allow it"
+    if "Expired" in code or status == 401:
+        advice = f"run aws sso login{suffix}, or renew the credentials"
     return CredentialsError(f"AWS: {operation} was refused ({code:.80}): {advice}", code=code[:80])
 
 

@@ -20,11 +20,11 @@ from dragoman.adapter.errors import (
     NetworkError,
     ServerError,
 )
-from dragoman.adapter.known_keys import remember_key
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS, check_place
 from dragoman.credentials.contract import Authorization
-from dragoman.credentials.files import read_secret, warn_if_shared
+from dragoman.credentials.files import read_secret
+from dragoman.credentials.functions import read_result
 
 DEFAULT_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 15
@@ -60,10 +60,7 @@ def _fetch(scope: str, settings: Mapping[str, Any], given: Any, renew: bool) -> 
     with requests.Session() as session:
         if given is None or renew or not found.valid:
             found.refresh(partial(Request(session), timeout=_SECONDS))
-    token = found.token
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
-        raise CredentialsError("Google Cloud: the server returned a token that cannot be one")
-    remember_key(token)
+    read_result(found.token, "Google Cloud")  # raises for what cannot be a token
     headers: dict[str, str] = {}
     found.apply(headers)
     project = settings.get("project") or project
@@ -81,13 +78,10 @@ def _load(scope: str, settings: Mapping[str, Any], given: Any) -> tuple[Any, str
         return given, getattr(given, "project_id", None), f"an object of the class {type(given).__name__}"
     if path := settings.get("credentials_file"):
         return *_read(Path(path), scope), f"the file {path}"
+    if path := os.environ.get(_VARIABLE, "").strip():
+        return *_read(Path(path), scope), f"the file {path} of {_VARIABLE}"
     import google.auth
 
-    if path := os.environ.get(_VARIABLE, "").strip():
-        if Path(path).is_file():
-            warn_if_shared(Path(path))
-        found, project = google.auth.default(scopes=[scope])
-        return found, project, f"the file {path} of {_VARIABLE}"
     found, project = google.auth.default(scopes=[scope])
     kind = type(found).__module__
     source = "the metadata server" if "compute_engine" in kind else "gcloud's application default credentials"

@@ -281,7 +281,17 @@ def _client(value: Any) -> str | None:
     """Refuse what can be no client. Whether a client fits the calls is known with the first of them."""
     if isinstance(value, (type, str, bytes, int, float, Mapping, Sequence)):
         return f"must be a client such as httpx.Client(...), not {_describe(value)}"
-    return None
+    if value is None or any(hasattr(value, name) for name in _CLIENT_ATTRIBUTES):
+        return None
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return (
+        f"must be a client of httpx or aiohttp, or one of anthropic, openai or ollama, not {kind}: pass what it asks"
+        " with in 'api_key' or 'credentials'"
+    )
+
+
+_CLIENT_ATTRIBUTES = ("send", "request", "_client")
+"""Each client of HTTP has the first or the second, and each official one that can be used the third."""
 
 
 def _likely_scheme(address: str) -> str:
