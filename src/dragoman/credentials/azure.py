@@ -1,7 +1,7 @@
 """Microsoft Entra: tokens of azure-identity, or of any credential of azure-core. Needs the extra ``azure``."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -87,7 +87,7 @@ def _explain(raised: Exception) -> DragomanError | None:
     code = _code_of(str(raised))
     if code:
         return CredentialsError(f"{_NAME} refused the credentials ({code}): {CLOUDS['azure'].advice}", code=code)
-    if names & _UNREACHABLE:
+    if any(type(each).__name__ in _UNREACHABLE for each in _chain(raised)):
         return NetworkError(f"{_NAME} cannot be reached, or did not answer in time")
     if "CredentialUnavailableError" in names or "Attempted credentials" in str(raised):
         return MissingKeyError(f"no credentials of {_NAME}: {CLOUDS['azure'].advice}")
@@ -99,6 +99,15 @@ def _explain(raised: Exception) -> DragomanError | None:
     if isinstance(raised, ValueError):
         return ConfigurationError(f"{_NAME}: tenant, client_id or AZURE_AUTHORITY_HOST cannot be used")
     return CredentialsError(f"{_NAME}: {type(raised).__name__}") if names else None
+
+
+def _chain(raised: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those that it came from: azure-identity hides a broken connection behind its own."""
+    for _ in range(10):
+        if raised is None:
+            return
+        yield raised
+        raised = raised.__cause__ or raised.__context__
 
 
 def _code_of(text: str) -> str:
