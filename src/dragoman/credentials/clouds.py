@@ -18,8 +18,12 @@ from dragoman.canonical.forks import ProcessLock
 if TYPE_CHECKING:
     from dragoman.credentials.cached import CachedCredentials
 
-_PLACE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:_-]{0,126}[A-Za-z0-9])?")
-"""A region, project or location: it becomes a part of the address."""
+_PLACE_NAMES = {
+    "region": re.compile(r"[a-z]{2,8}(?:-[a-z]+)+-\d{1,2}"),
+    "location": re.compile(r"[a-z](?:[a-z0-9-]{0,62}[a-z0-9])?"),
+    "project": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,126}[A-Za-z0-9])?"),
+}
+"""They become a part of the address. The name of a region is so narrow because s3 is one of AWS's hosts, too."""
 _MAX_KEPT = 256
 
 
@@ -147,15 +151,24 @@ def address_variables(kind: str | None, settings: Mapping[str, Any], environ: Ma
     return {}
 
 
-def is_place(value: str) -> bool:
-    """Whether a text can be a part of an address without changing its host or its path."""
-    return _PLACE_NAME.fullmatch(value) is not None
+def check_kind(provider: str, kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a cloud among those of a provider. Raises ConfigurationError for those of another one."""
+    given = {name: value for name, value in settings.items() if name in CLOUD_SETTINGS and value is not None}
+    known = () if kind is None else (*CLOUDS[kind].identity, *CLOUDS[kind].place)
+    if strange := sorted(given.keys() - set(known)):
+        raise ConfigurationError(f"{provider} has no setting {strange[0]}: it is one of another cloud")
+    return given
+
+
+def is_place(name: str, value: str) -> bool:
+    """Whether a text can be a region, a project or a location, and changes neither the host nor the path."""
+    return _PLACE_NAMES[name].fullmatch(value) is not None
 
 
 def check_place(name: str, value: str) -> str:
     """Return a part of an address. Raises ConfigurationError if it could change the host or the path."""
-    if not is_place(value):
-        raise ConfigurationError(f"{name} is {value!r:.60}: it may have letters, digits and hyphens only")
+    if not is_place(name, value):
+        raise ConfigurationError(f"{name} is {value!r:.60}, which cannot be one")
     return value
 
 

@@ -1,6 +1,7 @@
 """Functions, commands and files as credentials: each returns a key."""
 
 import inspect
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -87,6 +88,17 @@ def _run(command: Sequence[str], timeout: float) -> str:
         return done.stdout.decode().strip()
     except UnicodeDecodeError:
         raise CredentialsError(f"the command {program} printed bytes that are not a key") from None
+
+
+def from_variable(name: str) -> CachedCredentials:
+    """Return the credentials of an environment variable with a key."""
+
+    def read(renew: bool) -> str:
+        if not (key := os.environ.get(name, "").strip()):
+            raise ConfigurationError(f"the environment variable {name} is not set")
+        return key
+
+    return from_result(read, f"the environment variable {name}")
 
 
 def from_file(path: Path) -> CachedCredentials:

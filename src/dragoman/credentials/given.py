@@ -43,6 +43,8 @@ def is_accepted(value: Any) -> bool:
     """Whether a value can be the source of credentials. It is not called."""
     if isinstance(value, (type, str, bytes)):
         return False
+    if isinstance(value, CachedCredentials):
+        return True
     return callable(value) or any(callable(getattr(value, name, None)) for name in _METHODS) or _is_google(value)
 
 

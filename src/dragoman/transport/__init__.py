@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import AttemptRecord
-from dragoman.credentials.clouds import CLOUD_SETTINGS, CLOUDS
+from dragoman.credentials.clouds import CLOUD_SETTINGS, check_kind
 from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
 from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
@@ -123,11 +123,7 @@ def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> T
 
 def _pack_cloud(adapter: Adapter, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings with those of a cloud in one mapping. Raises ConfigurationError for those of another one."""
-    kind = adapter.endpoint.credentials
-    known = () if kind is None else (*CLOUDS[kind].identity, *CLOUDS[kind].place)
-    given = {name: value for name, value in settings.items() if name in CLOUD_SETTINGS and value is not None}
-    if strange := sorted(given.keys() - set(known)):
-        raise ConfigurationError(f"{adapter.provider} has no setting {strange[0]}: it is one of another cloud")
+    given = check_kind(adapter.provider, adapter.endpoint.credentials, settings)
     return {name: value for name, value in settings.items() if name not in CLOUD_SETTINGS} | {"cloud": given}
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import nearest_name
 from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
+from dragoman.credentials.clouds import is_place
 from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:
@@ -208,12 +209,13 @@ def _flag_or_none(value: Any) -> str | None:
     return None if value is None else _flag(value)
 
 
-def _place(value: Any) -> str | None:
-    if value is None or not isinstance(value, str):
-        return _text_or_none(value)
-    from dragoman.credentials.clouds import is_place
+def _place(name: str) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if value is None or not isinstance(value, str):
+            return _text_or_none(value)
+        return None if is_place(name, value) else f"is not the name of a {name}"
 
-    return None if is_place(value) else "may have letters, digits, dots and hyphens only"
+    return check
 
 
 def _headers(value: Any) -> str | None:
@@ -335,10 +337,10 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "api_key": _key,
     "credentials": _credentials,
     "profile": _text_or_none,
-    "region": _place,
+    "region": _place("region"),
     "role_arn": _text_or_none,
-    "project": _place,
-    "location": _place,
+    "project": _place("project"),
+    "location": _place("location"),
     "credentials_file": _text_or_none,
     "impersonate": _text_or_none,
     "tenant": _text_or_none,

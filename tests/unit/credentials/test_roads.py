@@ -184,7 +184,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a header of the transport": ({"headers": {"host": "elsewhere"}}, "belongs to the transport"),
     "a header with a line end": ({"headers": {"x-a": "b\r\nc: d"}}, "line ends"),
     "headers as a text": ({"headers": "x-a: b"}, "must be a mapping"),
-    "a region with a path": ({"region": "eu/../x"}, "letters, digits"),
+    "a region with a path": ({"region": "eu/../x"}, "is not the name of a region"),
     "an empty profile": ({"profile": ""}, "must be a text"),
 }
 
