@@ -99,6 +99,22 @@ CLOUDS: Mapping[str, Cloud] = {
 IDENTITY_SETTINGS = frozenset(name for each in CLOUDS.values() for name in each.identity)
 CLOUD_SETTINGS = IDENTITY_SETTINGS | {name for each in CLOUDS.values() for name in each.place}
 
+_SOURCE_VARIABLES = {
+    "aws": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+    "google": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "azure": ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE",
+              "IDENTITY_ENDPOINT"),
+    "anthropic": ("ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID"),
+}  # fmt: skip
+"""Variables that say by themselves that there are credentials, the first that counts first."""
+_SOURCE_FILES = {
+    "aws": (".aws/credentials", ".aws/config"),
+    "google": (".config/gcloud/application_default_credentials.json",),
+    "azure": (".azure/azureProfile.json",),
+    "anthropic": (".config/anthropic/configs/default.json",),
+}
+
 _kept: "dict[Any, CachedCredentials]" = {}
 _lock = ProcessLock()
 
@@ -149,6 +165,23 @@ def address_variables(kind: str | None, settings: Mapping[str, Any], environ: Ma
         found = {"GOOGLE_CLOUD_LOCATION": location, "VERTEX_HOST": _vertex_host(location)}
         return found | ({"GOOGLE_CLOUD_PROJECT": check_place("project", project)} if project else {})
     return {}
+
+
+def find_source(kind: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """Return what settings, variables and files name as the source, in a few words; empty if they name none.
+
+    A machine's own identity is not looked for: that would connect to its metadata service.
+    """
+    named = [f"{name} {settings[name]}" for name in CLOUDS[kind].identity if settings.get(name)]
+    variables = [name for name in _SOURCE_VARIABLES[kind] if environ.get(name, "").strip()]
+    home = Path(environ.get("HOME") or Path.home())
+    files = [path for path in _SOURCE_FILES[kind] if (home / path).is_file()]
+    if kind == "google" and (folder := environ.get("CLOUDSDK_CONFIG")):
+        file = Path(folder) / "application_default_credentials.json"
+        files = [str(file)] if file.is_file() else []
+    parts = [", ".join(named), *(f"variable {name}" for name in variables[:1])]
+    parts += [path if Path(path).is_absolute() else f"~/{path}" for path in files[:1]]
+    return next((each for each in parts if each), "")
 
 
 def check_kind(provider: str, kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -117,8 +117,9 @@ def check_keys() -> Findings:
 
 
 def set_variable(provider: str) -> str | None:
-    """Return the variable of the environment that holds the provider's key."""
-    variables = adapter_class(provider).endpoint.key_variables
+    """Return the variable of the environment that holds the provider's key or token."""
+    endpoint = adapter_class(provider).endpoint
+    variables = (*endpoint.key_variables, *endpoint.token_variables)
     return next((variable for variable in variables if os.environ.get(variable, "").strip()), None)
 
 
