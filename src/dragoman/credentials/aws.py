@@ -139,22 +139,28 @@ def _authorization(
         if secret:
             remember_key(secret)
     return Authorization(
-        sign=partial(sign, access_key, secret_key, token, service, region),
+        sign=partial(_sign_at, (access_key, secret_key, token), service, region),
         expires_at=expires_at,
         variables={"AWS_REGION": check_place("region", region)} if region else {},
         source=source,
     )
 
 
+def _sign_at(
+    keys: tuple[str, str, str | None], service: str, region: str | None, request: SignableRequest
+) -> dict[str, str]:
+    """Sign for the region of the address, if it is one of AWS."""
+    return sign(*keys, service, region_of(request.url) or region, request)
+
+
 def sign(
     access_key: str, secret_key: str, token: str | None, service: str, region: str | None, request: SignableRequest
 ) -> dict[str, str]:
-    """Return the headers that sign a request. Raises ConfigurationError if nothing names the region."""
+    """Return the headers that sign a request. Raises ConfigurationError without a region."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
 
-    region = region_of(request.url) or region
     if region is None:
         raise ConfigurationError(
             f"the address {urlsplit(request.url).hostname} names no AWS region: set region, or AWS_REGION"

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     import asyncio
 
 _log = get_logger("dragoman.credentials")
+
+FETCHING: ContextVar[bool] = ContextVar("fetching_credentials", default=False)
+"""Whether the present task or thread fetches credentials: recordings leave its requests out."""
 
 _AHEAD = 300.0
 """Seconds before its end at which an authorization is renewed, or a fifth of its time if that is less."""
@@ -210,6 +214,7 @@ class CachedCredentials:
         return pending.loop.is_closed() or (loop is None and pending.loop is _running_loop())
 
     def _work(self, pending: _Pending, renew: bool) -> None:
+        FETCHING.set(True)  # in the context of this thread alone
         try:
             result = self._fetch(renew)
             if inspect.isawaitable(result):
@@ -221,6 +226,7 @@ class CachedCredentials:
             self._fail(pending, raised)
 
     async def _work_async(self, pending: _Pending, renew: bool) -> None:
+        FETCHING.set(True)  # in the context of this task alone
         try:
             result = self._fetch(renew)
             self._finish(pending, await result if inspect.isawaitable(result) else result, renew)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,6 +120,7 @@ _kept: "dict[Any, CachedCredentials]" = {}
 _lock = ProcessLock()
 
 
+@cache
 def is_installed(kind: str) -> bool:
     """Whether the library of a kind is installed. It is not imported."""
     try:
