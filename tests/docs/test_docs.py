@@ -29,8 +29,8 @@ from tests.unit.local.live.wording import reword_within
 from tests.unit.services.handwritten_provider import running_provider
 
 SERVED = (
-    "index.md", "answers.md", "batches.md", "bulk.md", "client.md", "configuration.md", "credentials.md", "embeddings.md",
-    "migrating.md", "services.md",
+    "index.md", "answers.md", "batches.md", "bulk.md", "client.md", "configuration.md", "credentials.md",
+    "embeddings.md", "migrating.md", "services.md",
 )  # fmt: skip
 """Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
