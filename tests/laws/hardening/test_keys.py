@@ -105,6 +105,9 @@ def test_a_redirect_takes_no_key_along() -> None:
 def test_no_service_receives_the_key_of_another() -> None:
     """With every provider's key in the environment, each request has the one of its own endpoint, and goes there."""
     environ = {"AWS_REGION": "us-east-1", "CLOUDFLARE_ACCOUNT_ID": "acc", "SNOWFLAKE_ACCOUNT": "acct"}
+    environ |= {"ANTHROPIC_FOUNDRY_RESOURCE": "res", "GOOGLE_CLOUD_PROJECT": "project-1"}
+    # What the house knows of an address without a variable.
+    known = {"VERTEX_HOST": "aiplatform.googleapis.com", "GOOGLE_CLOUD_LOCATION": "global"}
     for name in ("AZURE_OPENAI_ENDPOINT", "DATABRICKS_HOST", "GPUSTACK_BASE_URL", "COMPATIBLE_BASE_URL"):
         environ[name] = f"https://{name.lower().replace('_', '-')}.test"
     keys = {variable: f"canary/{variable}/" for adapter in ADAPTERS for variable in adapter.endpoint.key_variables}
@@ -122,7 +125,7 @@ def test_no_service_receives_the_key_of_another() -> None:
             keys_sent = {variable for variable, key in keys.items() if key in repr(list(request.headers.raw))}
             assert keys_sent == set(endpoint.key_variables[:1])
             assert not any(key in str(request.url) for key in keys.values())
-            base = environ.get(endpoint.base_url_variable or "") or endpoint.base_url.format_map(environ)
+            base = environ.get(endpoint.base_url_variable or "") or endpoint.base_url.format_map(environ | known)
             assert str(request.url) == base + "/chat"
 
 

@@ -90,7 +90,7 @@ def test_every_address_can_be_completed(name: str) -> None:
     variables = re.findall(r"\{(\w+)\}", endpoint.base_url)
     whole = "".join(endpoint.base_url.split("/")[:1]).startswith("{")
     environ = dict.fromkeys(variables, "https://host.test/" if whole else "value")
-    environ |= dict.fromkeys(endpoint.key_variables[:1], "a-key-of-mine")
+    environ |= {"AWS_REGION": "eu-central-1"} | dict.fromkeys(endpoint.key_variables[:1], "a-key-of-mine")
     if endpoint.base_url_variable and not endpoint.base_url:
         environ[endpoint.base_url_variable] = "https://host.test/v1"
     target = TargetFinder(environ=environ).target(adapter(name))
