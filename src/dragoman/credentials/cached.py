@@ -17,7 +17,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.errors import CredentialsError, DragomanError, NetworkError, ProviderError, RequestTimeoutError
+from dragoman.adapter.errors import (
+    ConfigurationError,
+    CredentialsError,
+    DragomanError,
+    MissingKeyError,
+    NetworkError,
+    ProviderError,
+    RequestTimeoutError,
+)
 from dragoman.canonical.forks import ProcessLock, reset_after_fork
 from dragoman.canonical.log import get_logger
 from dragoman.credentials.contract import Authorization, Fetch
@@ -270,6 +278,8 @@ class CachedCredentials:
             error = NetworkError(f"{self.name}: {type(raised).__name__}")
         if error is None:
             error = CredentialsError(f"{self.name}: {type(raised).__name__}{_place_of(raised)}")
+        if type(error) is ConfigurationError:  # a wrong file or profile: another place or model may have a right one
+            error = MissingKeyError(str(error))
         if isinstance(error, ProviderError):
             error.sent = False
         return error.with_traceback(None)

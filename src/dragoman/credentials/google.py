@@ -129,7 +129,7 @@ def _explain(settings: Mapping[str, Any], raised: Exception) -> DragomanError | 
         if getattr(raised, "retryable", False):
             return ServerError("Google Cloud: the server of the credentials failed")
         code = _code_of(raised)
-        advice = f"check the key in {file}" if file else _LOGIN
+        advice = f"check the key in {file}, and the clock of this computer" if file else _LOGIN
         return CredentialsError(f"Google Cloud refused the credentials{f' ({code})' if code else ''}: {advice}")
     if names:
         return CredentialsError(f"Google Cloud: {type(raised).__name__}: {CLOUDS['google'].advice}")

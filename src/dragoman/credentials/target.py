@@ -107,6 +107,12 @@ class TargetFinder:
         """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
         return self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
 
+    def explain_missing(self, adapter: Adapter, error: MissingKeyError) -> MissingKeyError:
+        """Return the error of credentials that were not found. If nothing says which to use, a key is an answer too."""
+        if self._credentials is not None or not IDENTITY_SETTINGS.isdisjoint(self._cloud):
+            return MissingKeyError(f"{adapter.provider}: {error}")
+        return missing_key(adapter.endpoint, adapter.provider, str(error))
+
     def _find_cloud(self, endpoint: Endpoint, provider: str) -> "CachedCredentials":
         if endpoint.credentials is None:
             names = ", ".join(sorted(self._cloud))

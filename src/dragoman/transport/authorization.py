@@ -1,11 +1,14 @@
 """Puts what credentials return into the requests of one call: before each attempt, and once more after a refusal."""
 
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import AuthenticationError, MissingKeyError
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.contract import Authorization, SignableRequest
-from dragoman.credentials.target import TargetFinder, missing_key
+from dragoman.credentials.target import TargetFinder
 from dragoman.transport.request_validation import full_url, validate_headers
 
 if TYPE_CHECKING:
@@ -15,6 +18,8 @@ _EXPIRED_CODES = frozenset({
     "ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId", "RequestExpired",
 })  # fmt: skip
 """Codes with status 400 or 403 that mean that other credentials may help (AWS, common errors of its APIs)."""
+_MAX_SKEW = 300.0
+"""Seconds. AWS refuses signatures from here on."""
 _LARGE_BODY = 1 << 20
 """Bytes. Signing reads the whole body, so that of a larger one runs in a thread."""
 
@@ -40,7 +45,7 @@ class Access:
         try:
             self._current = self._credentials.get(call.seconds_left, self._rejected)
         except MissingKeyError as error:
-            missing = missing_key(call.adapter.endpoint, call.adapter.provider, str(error))
+            missing = self._finder.explain_missing(call.adapter, error)
             raise missing from None
         self._apply(call, self._current)
 
@@ -48,7 +53,7 @@ class Access:
         try:
             self._current = await self._credentials.get_async(call.seconds_left, self._rejected)
         except MissingKeyError as error:
-            missing = missing_key(call.adapter.endpoint, call.adapter.provider, str(error))
+            missing = self._finder.explain_missing(call.adapter, error)
             raise missing from None
         if len(call.prepared.body) > _LARGE_BODY and self._current.sign is not None:
             import asyncio
@@ -65,6 +70,19 @@ class Access:
             return False
         self._has_renewed, self._rejected = True, self._current
         return True
+
+    @staticmethod
+    def name_skew(error: object, headers: Mapping[str, str]) -> None:
+        """Add to a refusal that the clock of this computer is wrong, if it is: signatures and tokens have times."""
+        if not isinstance(error, AuthenticationError) or "date" not in headers:
+            return
+        try:
+            skew = time.time() - parsedate_to_datetime(headers["date"]).timestamp()
+        except ValueError:
+            return
+        if abs(skew) > _MAX_SKEW:
+            direction = "ahead of" if skew > 0 else "behind"
+            error.message += f"; the clock of this computer is {abs(skew):,.0f} seconds {direction} the server's"
 
     def _apply(self, call: "Call", authorization: Authorization) -> None:
         prepared, endpoint = call.prepared, call.adapter.endpoint

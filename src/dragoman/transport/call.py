@@ -169,7 +169,10 @@ class Call:
 
         It belongs to the same attempt, which has reserved once: a refused request costs nothing."""
         access = self.prepared.access
-        return access is not None and access.may_renew(outcome)
+        if access is None:
+            return False
+        access.name_skew(outcome, self.headers)
+        return access.may_renew(outcome)
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""

@@ -283,7 +283,8 @@ def _client(value: Any) -> str | None:
     """Refuse what can be no client. Whether a client fits the calls is known with the first of them."""
     if isinstance(value, (type, str, bytes, int, float, Mapping, Sequence)):
         return f"must be a client such as httpx.Client(...), not {_describe(value)}"
-    if value is None or any(hasattr(value, name) for name in _CLIENT_ATTRIBUTES):
+    packages = {each.__module__.partition(".")[0] for each in type(value).__mro__}
+    if value is None or packages & _HTTP_LIBRARIES or any(hasattr(value, name) for name in _CLIENT_ATTRIBUTES):
         return None
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return (
@@ -292,6 +293,7 @@ def _client(value: Any) -> str | None:
     )
 
 
+_HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "aiohttp"})
 _CLIENT_ATTRIBUTES = ("send", "request", "_client")
 """Each client of HTTP has the first or the second, and each official one that can be used the third."""
 

@@ -76,7 +76,7 @@ class Server:
                 kind = "application/json"
                 if isinstance(answer.body, str):
                     content, kind = answer.body.encode(), "text/html" if "<" in answer.body else "text/plain"
-                self.send_response(answer.status)
+                self.send_response_only(answer.status)
                 for name, value in {"content-type": kind, **answer.headers}.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(content)))

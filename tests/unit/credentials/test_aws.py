@@ -15,6 +15,7 @@ import pytest
 
 from dragoman import AsyncClient, Client, DragomanError
 from dragoman.adapter.errors import (
+    AuthenticationError,
     ConfigurationError,
     CredentialsError,
     MissingKeyError,
@@ -251,6 +252,17 @@ def test_what_bedrock_refuses_is_renewed_once(bedrock: Server, monkeypatch: pyte
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
         assert signed_by(ask(bedrock, role_arn=f"{ROLE}-2"))[0] == "ASIASTS2"
     assert [signed_by(each)[0] for each in bedrock.requests] == ["ASIASTS1", "ASIASTS2"]
+
+
+def test_a_wrong_clock_is_named(bedrock: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS refuses a signature whose time differs; the error says by how much."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAVARIABLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    refusal = {"message": "Signature expired: 20261128T010000Z is now earlier than 20261128T020000Z"}
+    past = (datetime.now(UTC) - timedelta(hours=2)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    bedrock.rule = lambda _: Answer(403, refusal, {"x-amzn-errortype": "InvalidSignatureException", "Date": past})
+    with pytest.raises(AuthenticationError, match=r"the clock of this computer is 7,\d{3} seconds ahead of the server"):
+        ask(bedrock)
 
 
 def test_a_hundred_requests_share_one_role(bedrock: Server, monkeypatch: pytest.MonkeyPatch) -> None:

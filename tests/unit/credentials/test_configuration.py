@@ -320,6 +320,27 @@ def test_each_place_of_a_gateway_has_its_own(provider: Server, tmp_path: Path, m
                 assert httpx.post(f"{url}/v1/chat/completions", json=question, timeout=60).status_code == 200
 
 
+@pytest.mark.parametrize("broken", ["profile", "api_key_command", "api_key_file"])
+def test_a_place_without_usable_credentials_is_passed_over(
+    broken: str, named: Path, provider: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profile or a file that is gone is the trouble of one place; another one answers."""
+    monkeypatch.chdir(named)
+    wrong: dict[str, Any] = {
+        "profile": {"model": "bedrock:amazon.nova-lite-v1:0", "provider": {"profile": "gone", "region": "eu-west-1"}},
+        "api_key_command": {"model": MODEL, "provider": {"api_key_command": ["no-such-program-of-ours"]}},
+        "api_key_file": {"model": MODEL, "provider": {"api_key_file": "gone.txt"}},
+    }[broken]
+    right = {"model": MODEL, "weight": 0, "provider": {"api_key_variable": "CORP_KEY", "base_url": provider.url}}
+    settings = GatewaySettings.model_validate({"models": {"m": [wrong, right]}})
+    with serving(create_app(settings, client=AsyncClient())) as url:
+        question = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        for _ in range(3):
+            reply = httpx.post(f"{url}/v1/chat/completions", json=question, timeout=60)
+            assert reply.status_code == 200, reply.text
+    assert len(provider.requests) == 3
+
+
 def test_a_command_that_prints_a_refused_key_runs_again(named: Path) -> None:
     """The second run is the last one for a while."""
     table = f"api_key_command = {PRINT_KEY}"
