@@ -1,12 +1,20 @@
 """Credentials that a program hands over: a function, an object of a cloud's library, or a source of its own."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.forks import ProcessLock
 from dragoman.credentials.cached import CachedCredentials
-from dragoman.credentials.functions import from_function, from_result, is_async_function
+from dragoman.credentials.functions import (
+    from_command,
+    from_file,
+    from_function,
+    from_result,
+    from_variable,
+    is_async_function,
+)
 
 ACCEPTED = (
     "a function that returns a key, Credentials, a credential of azure-core, google.auth credentials, or a session of"
@@ -31,6 +39,10 @@ class GivenCredentials:
     def __repr__(self) -> str:
         return f"GivenCredentials({type(self._value).__name__})"
 
+    def __reduce__(self) -> Any:
+        """Hand over the object alone: the workers of a cluster fetch for themselves."""
+        return GivenCredentials, (self._value,)
+
     def for_scope(self, scope: str) -> CachedCredentials:
         """Return the credentials for the scope or service of an endpoint."""
         with self._lock:
@@ -43,8 +55,6 @@ def is_accepted(value: Any) -> bool:
     """Whether a value can be the source of credentials. It is not called."""
     if isinstance(value, (type, str, bytes)):
         return False
-    if isinstance(value, CachedCredentials):
-        return True
     return callable(value) or any(callable(getattr(value, name, None)) for name in _METHODS) or _is_google(value)
 
 
@@ -53,8 +63,9 @@ _METHODS = ("authorize", "get_token", "get_credentials")
 
 def _read(value: Any, scope: str) -> CachedCredentials:
     package = type(value).__module__.partition(".")[0]
-    if isinstance(value, CachedCredentials):
-        return value
+    if isinstance(value, partial) and value.func in (from_command, from_file, from_variable):
+        named: CachedCredentials = value()  # a place of the configuration file
+        return named
     if callable(authorize := getattr(value, "authorize", None)):
         return _from_source(authorize, type(value).__name__)
     if _is_google(value):

@@ -67,7 +67,7 @@ class SessionSettings(TypedDict, total=False):
     max_parallel_tools: int
     options: AdapterOptions | None
     client: ClientConfig | HasConfig | None
-    api_key: str | ApiKey | None
+    api_key: str | ApiKey | Callable[[], Any] | None
     base_url: str | None
     providers: Providers | None
     workspace: str | Path | None

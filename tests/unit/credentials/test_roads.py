@@ -5,20 +5,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from dragoman import AsyncClient, Budget, Client, DragomanError
-from dragoman.adapter.errors import AuthenticationError, RequestTimeoutError
+from dragoman import AdapterOptions, AsyncClient, Budget, Client, DragomanError, Session
+from dragoman.adapter import registry
+from dragoman.adapter.errors import AuthenticationError, CredentialsError, RequestTimeoutError
 from dragoman.adapter.registry import get_adapter
+from dragoman.bulk.requester import ModelConfig
 from dragoman.credentials import Authorization
+from dragoman.credentials.functions import from_variable
+from dragoman.credentials.given import GivenCredentials
 from dragoman.transport import HttpExchange
+from dragoman_adapters.compatible import register_endpoint
 from dragoman_gateway import GatewaySettings, create_app
 from tests.gateway.serving import serving
 from tests.unit.client.test_missing_credentials import OFFERED, WAYS, NotOfferedError
-from tests.unit.credentials.servers import CHAT_REPLY, Received, Server, accepting
+from tests.unit.credentials.servers import CHAT_REPLY, Answer, Received, Server, accepting
 
 MODEL = "openai:gpt-4o-mini"
 CHAT = "openai-chat:gpt-4o-mini"
@@ -118,6 +124,47 @@ def test_sync_and_async_clients_of_one_function_share_it(provider: Server) -> No
 
     asyncio.run(main())
     assert keys.calls == 3
+
+
+def test_a_session_takes_a_function(provider: Server) -> None:
+    """As its own argument, as it takes a key."""
+    with Session(CHAT, api_key=Keys(), base_url=provider.url) as session:
+        assert session.ask("Hi").text == "Yes."
+        assert session.ask("And now?").text == "Yes."
+    assert [bearer(each)[-1] for each in provider.requests] == ["1", "2", "2"]
+
+
+def test_a_renewal_that_fails_was_not_sent() -> None:
+    """The refused request cost nothing, and the error is that of the function."""
+    calls = [0]
+
+    def key() -> str:
+        calls[0] += 1
+        if calls[0] > 1:
+            raise ValueError("canary-of-the-vault")
+        return "rotating-key-1"
+
+    with Server(accepting(CHAT_REPLY, lambda _: False)) as server:
+        settings = {"openai-chat": {"base_url": server.url, "api_key": key}}
+        failing = pytest.raises(CredentialsError, match=r"the function .*key: ValueError in key, line \d+")
+        with Client(providers=settings) as client, failing as caught:
+            client.ask(CHAT, "Hi")
+        assert len(server.requests) == 1
+    assert caught.value.sent is False
+    assert "canary" not in str(caught.value)
+
+
+def test_an_endpoint_of_ones_own_may_be_signed(provider: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a model behind SageMaker: the table names the service."""
+    provider.rule = lambda _: Answer(200, CHAT_REPLY)
+    monkeypatch.setattr(registry, "_registered", {})
+    table = {"like": "vllm", "base_url": provider.url, "credentials": "aws", "scope": "sagemaker"}
+    register_endpoint("house-model", table)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAVARIABLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/bPxRfiCYEXAMPLEKEY")
+    with Client(providers={"house-model": {"region": "eu-central-1"}}) as client:
+        assert client.ask("house-model:m", "Hi").text == "Yes."
+    assert "/eu-central-1/sagemaker/aws4_request" in bearer(provider.requests[-1])
 
 
 def test_an_async_function_and_a_source_of_ones_own(provider: Server) -> None:
@@ -235,3 +282,22 @@ def test_what_a_function_must_not_return(case: str, provider: Server) -> None:
     assert "canary" not in str(caught.value)
     assert caught.value.sent is False
     assert not provider.requests
+
+
+def test_the_workers_of_a_cluster_get_the_source() -> None:
+    """A function goes to them by its name, a place of the configuration file as it is, and a cache stays here."""
+    import pickle
+
+    config = ModelConfig(CHAT, AdapterOptions(), {"credentials": GivenCredentials(partial(from_variable, "HOME"))})
+    copied = pickle.loads(pickle.dumps(config))
+    assert copied.settings["credentials"].for_scope("").name == "the environment variable HOME"
+    of_function = pickle.loads(pickle.dumps(GivenCredentials(key_of_a_module)))
+    authorization = of_function.for_scope("").get(10)
+    assert authorization.key is not None
+    assert authorization.key.reveal() == "key-of-a-module"
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(authorization)
+
+
+def key_of_a_module() -> str:
+    return "key-of-a-module"

@@ -41,7 +41,7 @@ def find_sources(settings: Mapping[str, Mapping[str, Any]]) -> list[CredentialSo
 
 def _source_of(endpoint: Endpoint, own: Mapping[str, Any], *, has_key: bool) -> str:
     if (given := own.get("credentials")) is not None:
-        return str(getattr(given, "name", given))
+        return GivenCredentials.wrap(given).for_scope(endpoint.scope).name
     chosen = {name: value for name, value in own.items() if name in IDENTITY_SETTINGS}
     if endpoint.credentials is None or (has_key and not chosen):
         return ""

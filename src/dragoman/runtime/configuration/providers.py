@@ -7,6 +7,7 @@ headers.
 import os
 import ssl
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,8 @@ def _key_source(name: str, value: Any, paths: Mapping[str, Path]) -> Any:
     from dragoman.credentials.functions import from_command, from_file, from_variable  # few files name a source
 
     if name == "api_key_variable":
-        return from_variable(value)
-    return from_file(paths[name]) if name == "api_key_file" else from_command(value)
+        return partial(from_variable, value)
+    return partial(from_file, paths[name]) if name == "api_key_file" else partial(from_command, value)
 
 
 def _read_headers(table: ProviderTable, _: Mapping[str, Path]) -> dict[str, Any]:
