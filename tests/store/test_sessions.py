@@ -35,7 +35,7 @@ def test_a_session_is_created_with_its_first_turn(store: Store) -> None:
 def test_several_sessions_are_stored_together_or_not_at_all(store: Store) -> None:
     store.create_all([{"session_id": name, "messages": [Message.user(name)], "user_id": "u"} for name in ("a", "b")])
     assert {record.id for record in store.list(user_id="u").sessions} == {"a", "b"}
-    with pytest.raises(ConflictError, match="'b' exists already"):
+    with pytest.raises(ConflictError, match=r"one of 2 sessions \('c', 'b'\) exists already"):
         store.create_all([{"session_id": "c"}, {"session_id": "b"}])
     with pytest.raises(StoreError, match="cannot be stored"):
         store.create_all([{"session_id": "d"}, {"session_id": "e", "title": 7}])

@@ -1,7 +1,9 @@
 """The application: its routes, and what all requests share."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -18,6 +20,7 @@ from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.running.shares import Share, name_holder
@@ -69,7 +72,7 @@ def app_from_configuration() -> Starlette:
     """
     if (folder := recording.folder_to_replay()) is not None:
         return recording.replay_app(folder, read_settings())
-    app = build_app(Gateway(read_generation(), read_generation))
+    app = build_app(Gateway(read_generation(), partial(read_generation, None), Board.of_environment()))
     if (folder := recording.folder_to_record()) is not None:
         app.add_middleware(recording.Recorder, folder=folder)
     return app
@@ -81,7 +84,10 @@ def build_app(gateway: Gateway) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         gateway.preload()
+        following = None if gateway.board is None else asyncio.create_task(gateway.follow())
         yield
+        if following is not None:
+            following.cancel()
         await gateway.close()
 
     posts: dict[str, ASGIApp] = {

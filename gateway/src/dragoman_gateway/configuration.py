@@ -1,6 +1,7 @@
 """Finds the table ``[gateway]`` of dragoman.toml."""
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from dragoman.runtime.configuration import (
     ConfigurationFile,
     find_configuration,
     is_trusted,
+    load_configuration,
     read_configuration,
     untrusted_settings,
 )
@@ -17,6 +19,8 @@ from dragoman_gateway.running.generation import Generation
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.settings import GatewaySettings
 
+_VERSION = 12
+"""Characters of the name of a version."""
 MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
 """The model that answers for every name that is no other model: ``--model`` of `dragoman serve`, for its workers."""
 
@@ -65,8 +69,26 @@ def _with_defaults(settings: GatewaySettings) -> GatewaySettings:
     return settings.model_copy(update=changes)
 
 
-def read_generation(path: Path | None = None) -> Generation:
-    """Return what the configuration file describes. Raises ConfigurationError, also for keys of the environment that
-    cannot be read."""
+def read_generation(path: Path | None = None, before: Generation | None = None) -> Generation:
+    """Return what the configuration file describes. The store that the generation before has open stays open, if the
+    file still names it. Raises ConfigurationError, also for keys of the environment that cannot be read."""
     state_keys()
-    return Generation(read_settings(path), AsyncClient.from_config(path), owns_client=True)
+    while True:
+        version = _version_of(path)
+        settings = load_configuration(path) or {}
+        store = settings.get("store")
+        kept = before if before is not None and store is not None and before.store_url == store else None
+        if kept is not None:
+            settings["store"] = kept.client.config.store
+        client = AsyncClient(**settings)
+        generation = Generation(
+            read_settings(path), client, owns_client=True, version=version, kept=kept, store_url=store
+        )
+        if _version_of(path) == version:  # nobody wrote the file meanwhile
+            return generation
+
+
+def _version_of(path: Path | None) -> str:
+    """Return a short name of what the file says now."""
+    found = path or next(iter(find_configuration() or ()), None)
+    return "none" if found is None else sha256(Path(found).read_bytes()).hexdigest()[:_VERSION]

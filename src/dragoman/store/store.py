@@ -140,7 +140,7 @@ class Store:
             team_id=team_id,
             step=step,
         )
-        self._database.write(lambda connection: writes.create(connection, record, turn))
+        self._database.write(lambda connection: writes.create(connection, [(record, turn)]))
         return record
 
     def create_all(self, sessions: Iterable[Mapping[str, Any]]) -> None:
@@ -149,12 +149,7 @@ class Store:
         Raises as `create` does.
         """
         made = [self._new_record(**read_mapping("each session", each)) for each in sessions]
-
-        def write(connection: Any) -> None:
-            for record, turn in made:
-                writes.create(connection, record, turn)
-
-        self._database.write(write)
+        self._database.write(lambda connection: writes.create(connection, made))
 
     def append(
         self,
@@ -393,7 +388,7 @@ class Store:
                 messages=_detach_session(turn.messages, stored.id),
                 attempts=_detach_session(turn.attempts, stored.id),
             )
-        self._database.write(lambda connection: writes.create(connection, record, turn))
+        self._database.write(lambda connection: writes.create(connection, [(record, turn)]))
         return record
 
     def delete(self, session_id: str) -> None:

@@ -87,6 +87,8 @@ def _insert_messages(advanced: CTE) -> CTE:
 
 
 _INSERT = insert(messages)
+_MAX_NAMED = 5
+"""Sessions that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +126,27 @@ def dump_tool_ids(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str
     return tool_ids.dump() if isinstance(tool_ids, ToolIdMap) else tool_ids or {}
 
 
-def create(connection: Connection, record: SessionRecord, turn: TurnRecord) -> None:
-    """Raise ConflictError if the id is taken."""
-    row = session_row(record, next_seq=len(turn.messages))
+def create(connection: Connection, made: Sequence[tuple[SessionRecord, TurnRecord]]) -> None:
+    """Raise ConflictError if an id is taken."""
+    if not made:
+        return
+    new_sessions = [session_row(record, next_seq=len(turn.messages)) for record, turn in made]
     try:
-        connection.execute(insert(sessions), row)
+        connection.execute(insert(sessions), new_sessions)
     except IntegrityError:
-        raise ConflictError(f"a session {record.id!r:.80} exists already") from None
-    rows = _message_rows(row["id"], turn)
-    if rows:
+        names = ", ".join(f"{record.id!r:.80}" for record, _ in made[:_MAX_NAMED])
+        taken = f"a session {names}" if len(made) == 1 else f"one of {len(made)} sessions ({names})"
+        raise ConflictError(f"{taken} exists already") from None
+    turns = [(row, record, turn) for row, (record, turn) in zip(new_sessions, made, strict=True)]
+    if new_messages := [each for row, _, turn in turns for each in _message_rows(row["id"], turn)]:
         try:
-            connection.execute(insert(messages), rows)
+            connection.execute(insert(messages), new_messages)
         except IntegrityError:
             raise _duplicate_message_error() from None
-    _save_related(connection, row["id"], 0, turn)
-    if turn.step is not None:
-        save_step(connection, row["id"], record.version, turn.step, row["created_at"])
+    for row, record, turn in turns:
+        _save_related(connection, row["id"], 0, turn)
+        if turn.step is not None:
+            save_step(connection, row["id"], record.version, turn.step, row["created_at"])
 
 
 def append(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -112,7 +113,7 @@ def test_a_reload_reads_the_file_again_and_a_mistake_in_it_changes_nothing(tmp_p
         file.write_text(CONFIGURATION.format(model=model))
 
     write("local:first")
-    gateway = Gateway(read_generation(file), lambda: read_generation(file))
+    gateway = Gateway(read_generation(file), partial(read_generation, file))
     app = build_app(gateway)
 
     def owner() -> str:
@@ -151,7 +152,7 @@ def test_keys_of_a_provider_rotate_without_a_lost_request(tmp_path: Path, monkey
             file.write_text(ROTATED.format(address=server.url, number=number))
 
         write(0)
-        gateway = Gateway(read_generation(file), lambda: read_generation(file))
+        gateway = Gateway(read_generation(file), partial(read_generation, file))
         with serving(build_app(gateway)) as url:
 
             def ask() -> tuple[int, bool]:

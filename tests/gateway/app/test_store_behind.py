@@ -1,6 +1,8 @@
 """Requests are stored behind their answers: what is new in each, many in one transaction, and none is waited for."""
 
+import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,6 +142,72 @@ class BlockedStore:
         self.begun.set()
         self.released.wait(PATIENCE)
         self.stored += len(sessions)
+
+
+class SlowStore:
+    """Takes a moment for each transaction, and counts them."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.transactions: list[int] = []
+
+    def create_all(self, sessions: list[dict[str, Any]]) -> None:
+        time.sleep(self._seconds)
+        self.transactions.append(len(sessions))
+
+
+def test_while_more_waits_the_writer_does_not_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog is written as fast as the database takes it, many requests in each transaction."""
+    slept: list[float] = []
+    sleep = time.sleep
+    slow = SlowStore(0.05)
+    behind = StoreBehind(slow)  # type: ignore[arg-type]  # it has what is used
+    monkeypatch.setattr("dragoman_gateway.running.behind.time.sleep", lambda seconds: (slept.append(seconds), sleep(0)))
+    behind.create("a:m", [Message.user("first")])
+    wait_until(lambda: len(slow.transactions) == 1)
+    for number in range(1_200):
+        behind.create("a:m", [Message.user(f"question {number}")])
+    wait_until(lambda: behind.backlog == 0)
+    assert sum(slow.transactions) == 1_201
+    assert len(slow.transactions) <= 8
+    assert sum(each == 0.2 for each in slept) <= 3  # when the first of some arrives, and none between
+    behind.close()
+
+
+def test_new_requests_wait_while_the_store_cannot_keep_up() -> None:
+    """So the backlog is bounded by what is in flight, and what waits is some fraction of a second old."""
+    blocked = BlockedStore()
+    behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
+
+    async def scenario() -> None:
+        behind.create("a:m", [Message.user("first")])
+        await behind.wait_for_room()
+        await asyncio.to_thread(blocked.begun.wait, PATIENCE)
+        await asyncio.sleep(0.3)
+        assert behind.age > 0.25
+        waiting = asyncio.create_task(behind.wait_for_room())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        blocked.released.set()
+        await asyncio.wait_for(waiting, PATIENCE)
+        assert (behind.backlog, behind.age) == (0, 0.0)
+
+    asyncio.run(scenario())
+    behind.close()
+
+
+def test_requests_that_waited_too_long_for_the_store_are_told_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_gateway.running.behind._HOLD_SECONDS", 0.1)
+    monkeypatch.setattr("dragoman_gateway.running.behind._HELD_AGE", 0.01)
+    blocked = BlockedStore()
+    behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
+    behind.create("a:m", [Message.user("first")])
+    assert blocked.begun.wait(PATIENCE)
+    with pytest.raises(UnavailableError) as raised:
+        asyncio.run(behind.wait_for_room())
+    assert (raised.value.status, raised.value.retry_after) == (503, 2)
+    blocked.released.set()
+    behind.close()
 
 
 def test_above_the_capacity_the_oldest_are_dropped_and_counted() -> None:

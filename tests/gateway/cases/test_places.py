@@ -56,7 +56,7 @@ def test_reloads_leave_nothing_behind() -> None:
 
     async def scenario() -> tuple[int, int, int]:
         client = AsyncClient()
-        gateway = Gateway(Generation(GatewaySettings(), client), lambda: Generation(GatewaySettings(), client))
+        gateway = Gateway(Generation(GatewaySettings(), client), lambda _: Generation(GatewaySettings(), client))
         app = build_app(gateway)
         routes = len(app.routes)
         for _ in range(200):

@@ -154,15 +154,15 @@ def test_a_reservation_that_nobody_waits_for_any_more_ends(
     write = database.write
 
     async def scenario() -> None:
-        setup, stored = Setup(database, Allowance((parse_budget("1.10"),))), asyncio.Event()
+        setup, stored, gone = Setup(database, Allowance((parse_budget("1.10"),))), asyncio.Event(), asyncio.Event()
 
-        async def store_in_silence(work: Any) -> Any:
+        async def store_in_silence(work: Any, *lane: Any) -> Any:
             monkeypatch.setattr(database, "write", write)
-            await write(work)
+            await write(work, *lane)
             stored.set()
             if not leaves:
                 raise DatabaseUnavailableError("gone")
-            await asyncio.Event().wait()
+            await gone.wait()
 
         monkeypatch.setattr(database, "write", store_in_silence)
         left = asyncio.create_task(setup.admit())
@@ -171,6 +171,7 @@ def test_a_reservation_that_nobody_waits_for_any_more_ends(
             left.cancel()
         with pytest.raises(asyncio.CancelledError if leaves else UncountedError):
             await left
+        gone.set()
         await settle(await setup.admit(), usage(7))
         await setup.ledger.close()
 
@@ -252,7 +253,7 @@ def test_without_the_database_budgets_close_and_open_ones_pass_counted(
 ) -> None:
     """While spend cannot be counted, a budget refuses with 503, or passes and is counted if it is declared open."""
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> None:
@@ -377,7 +378,7 @@ def test_without_redis_limits_open_and_closed_ones_refuse(database: Database, co
 
     opened = counters()
     rates, grants = run(admit_each(opened, "1/hour"))
-    assert (rates.uncounted, opened.asked, rates.is_available) == (5, 1, False)
+    assert (rates.uncounted, opened.asked, rates.outage.may_ask) == (5, 1, False)
     assert all(grant.held == [] for grant in grants)
     closed = counters()
     _, refusals = run(admit_each(closed, "1/hour closed"))

@@ -172,14 +172,14 @@ def test_a_database_that_failed_is_not_asked_for_a_moment(database: Database) ->
         raise OperationalError("SELECT", {}, Exception("gone"))
 
     async def scenario() -> None:
-        database._pause = 600
+        database.outage.pause = 600
         for _ in range(5):
             with pytest.raises(DatabaseUnavailableError):
                 await database.read(fail)
-        assert (asked, database.is_available) == (1, False)
-        database._retry_at = 0
+        assert (asked, database.outage.may_ask) == (1, False)
+        database.outage.retry_at = 0
         await database.read(lambda connection: connection.execute(text("SELECT 1")))
-        assert database.is_available
+        assert database.outage.may_ask
 
     asyncio.run(scenario())
 

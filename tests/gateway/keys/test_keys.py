@@ -167,7 +167,7 @@ def test_keys_work_from_memory_while_the_database_is_gone_and_then_no_longer(
     clock = Clock()
     _, secret = KeyStore(database, clock.now).create()
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> None:

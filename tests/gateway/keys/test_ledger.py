@@ -168,7 +168,7 @@ def test_the_reservation_of_a_crashed_replica_expires(database: Database) -> Non
 def test_spend_waits_for_a_database_that_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bookings stay queued while the database is gone, and are stored when it answers."""
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> Amount:
@@ -188,7 +188,7 @@ def test_spend_waits_for_a_database_that_comes_back(database: Database, monkeypa
 def test_spend_that_could_not_be_stored_is_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway that stops while the database is gone says how much spend it drops."""
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> int:
@@ -218,10 +218,10 @@ def test_spend_that_waits_at_the_end_is_stored_when_the_database_is_back(
     answers = iter((False, True))
     write = database.write
 
-    async def fail_once(work: Any) -> Any:
+    async def fail_once(work: Any, *lane: Any) -> Any:
         if not next(answers):
             raise DatabaseUnavailableError("gone")
-        return await write(work)
+        return await write(work, *lane)
 
     async def scenario() -> tuple[int, Amount]:
         ledger = Ledger(database)
@@ -245,7 +245,7 @@ def test_spend_that_is_being_stored_when_the_gateway_ends_is_stored(
     async def scenario() -> Amount:
         begun = asyncio.Event()
 
-        async def write_slowly(work: Any) -> Any:
+        async def write_slowly(work: Any, *lane: Any) -> Any:
             monkeypatch.setattr(database, "write", write)
             begun.set()
             for _ in range(20):
@@ -311,11 +311,11 @@ def test_a_statement_has_the_spend_that_is_being_stored(database: Database, monk
     async def scenario() -> Amount:
         begun, goes_on = asyncio.Event(), asyncio.Event()
 
-        async def write_late(work: Any) -> Any:
+        async def write_late(work: Any, *lane: Any) -> Any:
             monkeypatch.setattr(database, "write", write)
             begun.set()
             await goes_on.wait()
-            return await write(work)
+            return await write(work, *lane)
 
         ledger = Ledger(database)
         await ledger.total_spend("key:a")  # its database is open
@@ -336,8 +336,8 @@ def test_spend_is_booked_once_if_the_answer_of_the_database_is_lost(
     """A transaction may be stored although its replica hears nothing. The same bookings are then tried again."""
     write = database.write
 
-    async def lose(work: Any) -> Any:
-        await write(work)
+    async def lose(work: Any, *lane: Any) -> Any:
+        await write(work, *lane)
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> Amount:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import InvalidRequestError
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman.errors import InvalidRequestError, OverloadedError
+from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import read_turn
@@ -35,7 +35,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 def stored(number: int, previous: str | None = None, **fields: Any) -> StoredResponse:
-    item = {"type": "message", "role": "user", "content": f"{number}"}
+    item = {"id": f"msg_{number}", "type": "message", "role": "user", "content": f"{number}"}
     response = {"id": f"resp_{number}", "status": "completed", "output": [], **fields.pop("response", {})}
     return StoredResponse(
         id=f"resp_{number}", owner="a", previous_id=previous, input=[item], response=response, **fields
@@ -122,7 +122,7 @@ def test_no_text_of_a_client_disturbs_the_database(database: Database, wrong: st
         found = await store.find("resp_7", "a")
         assert found is not None
         assert found.input == kept.input
-        assert database.is_available
+        assert not database.outage.is_away
 
     asyncio.run(scenario())
 
@@ -130,24 +130,26 @@ def test_no_text_of_a_client_disturbs_the_database(database: Database, wrong: st
 def test_a_response_waits_for_a_database_that_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client had its reply at once. Of more than memory holds, the oldest are dropped and counted."""
     monkeypatch.setattr("dragoman_gateway.stored.response_store._LATE_SECONDS", 0.01)
-    monkeypatch.setattr("dragoman_gateway.stored.response_store._MAX_LATE", 2)
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         raise DatabaseUnavailableError("gone")
 
     async def scenario() -> None:
-        store = ResponseStore(database)
+        store = ResponseStore(database, max_late=2)
         with monkeypatch.context() as outage:
             outage.setattr(database, "write", fail)
             for number in range(3):
                 assert not await store.save(StoredResponse(id=f"resp_{number}", owner="me", response={"id": number}))
             await asyncio.sleep(0.05)
-            assert await store.find("resp_2", "me") is None
+            found = await store.find("resp_2", "me")
+            assert found is not None
+            assert await store.find("resp_2", "another") is None
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        while await store.find("resp_1", "me") is None or await store.find("resp_2", "me") is None:
+        while len(store.late):
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.02)
-        assert (await store.find("resp_0", "me"), store.dropped) == (None, 1)
+        assert [await store.find(f"resp_{number}", "me") is None for number in range(3)] == [True, False, False]
+        assert store.dropped == 1
         with monkeypatch.context() as outage:
             outage.setattr(database, "write", fail)
             await store.save(StoredResponse(id="resp_3", owner="me", response={"id": 3}))
@@ -166,13 +168,14 @@ def test_a_response_that_is_being_stored_when_the_gateway_ends_is_stored(
     async def scenario() -> StoredResponse | None:
         late = asyncio.Event()
 
-        async def fail(_: Any) -> Any:
+        async def fail(*_: Any) -> Any:
             raise DatabaseUnavailableError("gone")
 
-        async def hang(_: Any) -> Any:
+        async def hang(*_: Any) -> Any:
             monkeypatch.setattr(database, "write", write)
             late.set()
-            await asyncio.Event().wait()
+            await asyncio.sleep(0.05)
+            raise DatabaseUnavailableError("gone")
 
         store = ResponseStore(database)
         monkeypatch.setattr(database, "write", fail)
@@ -183,3 +186,77 @@ def test_a_response_that_is_being_stored_when_the_gateway_ends_is_stored(
         return await store.find("resp_1", "me")
 
     assert asyncio.run(scenario()) is not None
+
+
+def test_an_id_that_was_given_works_at_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the database takes nothing, late responses are read, continued, referenced, listed and deleted as stored
+    ones are, by their owner alone."""
+
+    async def fail(*_: Any) -> Any:
+        raise DatabaseUnavailableError("gone")
+
+    async def scenario() -> None:
+        store = ResponseStore(database)
+        await store.save(stored(1))
+        with monkeypatch.context() as outage:
+            outage.setattr(database, "write", fail)
+            assert not await store.save(stored(2, "resp_1"))
+            assert not await store.save(stored(3, "resp_2"))
+            chain = await store.history("resp_3", "a")
+            assert chain is not None
+            assert [each.id for each in chain] == ["resp_1", "resp_2", "resp_3"]
+            assert await store.history("resp_3", "b") is None
+            held = [item["id"] for each in (stored(1), stored(3)) for item in (*each.input, *each.output)]
+            assert (await store.find_items(held, "a")).keys() == set(held)
+            assert await store.find_items(held, "b") == {}
+        assert await store.delete("resp_3", "a")
+        assert await store.find("resp_3", "a") is None
+        await store.close()
+        assert len(store.late) == 0
+        assert await ResponseStore(database).find("resp_2", "a") is not None
+        assert await ResponseStore(database).find("resp_3", "a") is None
+
+    asyncio.run(scenario())
+
+
+def test_an_id_that_may_still_be_stored_is_no_final_refusal(database: Database) -> None:
+    """Another worker has responses that wait: its clients may come here, and ask again with what a 503 says."""
+    others = [True]
+    store = ResponseStore(database, others_are_late=lambda: others[0])
+    body = {"model": "m", "input": "Hi", "previous_response_id": "resp_7"}
+
+    async def scenario() -> None:
+        with pytest.raises(OverloadedError) as raised:
+            await read_turn(dict(body), "a", store)
+        assert (raised.value.status, raised.value.retry_after) == (503, 5)
+        others[0] = False
+        with pytest.raises(InvalidRequestError, match="not found"):
+            await read_turn(dict(body), "a", store)
+        database.outage.fail("gone")
+        database.outage.retry_at = 0
+        with pytest.raises(OverloadedError):  # its end is known a moment later
+            await read_turn(dict(body), "a", store)
+
+    asyncio.run(scenario())
+
+
+def test_responses_that_end_together_are_stored_together(database: Database) -> None:
+    """In few transactions, and one that the database refuses keeps no other from its place."""
+
+    async def scenario() -> None:
+        store = ResponseStore(database)
+        await store.find("resp_0", "a")
+        transactions, write = [], database.write
+
+        async def count(work: Any, lane: Lane) -> Any:
+            transactions.append(lane)
+            return await write(work, lane)
+
+        database.write = count  # type: ignore[method-assign]
+        assert all(await asyncio.gather(*(store.save(stored(number)) for number in range(60))))
+        assert len(transactions) <= 4
+        for number in range(60):
+            assert await store.find(f"resp_{number}", "a") is not None
+        await store.close()
+
+    asyncio.run(scenario())

@@ -1,7 +1,8 @@
 """The database of the gateway: transactions of SQLite or PostgreSQL, away from the event loop, that never hang.
 
 A transaction is a function of a connection. It may be run again from its beginning, so it does nothing but use that
-connection.
+connection. One that waits too long for a lock or for its turn fails alone. A server that does not answer is asked again
+a moment later, and says so once.
 """
 
 import asyncio
@@ -10,43 +11,97 @@ import sqlite3
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import StaticPool
 
 from dragoman.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.private_files import create_private_folder
 from dragoman.sqlite_files import create_private_database
 from dragoman_gateway.database.tables import HEAD, OLDEST, VERSION_TABLE, counters
+from dragoman_gateway.outage import Outage
 
 Result = TypeVar("Result")
 
 _ADVISORY_LOCK = 0x67617465776179
 """PostgreSQL's lock for one migration at a time: an arbitrary number that other programs are unlikely to use."""
-_THREADS = 4
 _RETRY_CODES = {"40001", "40P01"}
 """PostgreSQL's codes of a serialization failure and of a deadlock: run the transaction again."""
+_BUSY_CODES = {*_RETRY_CODES, "55P03", "57014"}
+"""The same, and those of a wait for a lock and of a statement that took too long."""
+_BUSY_NAMES = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _MAX_TRIES = 5
+_IDLE_TIMES = 5
+"""How many time-outs a transaction may do nothing: one of a process that was stopped would hold its locks for ever."""
+_SERVER_SHARE = 0.75
+"""The part of the time-out after which the server itself gives up: what it says tells a lock from an outage."""
 END_SECONDS = 10.0
 """How long a gateway that ends waits for a database that does not answer."""
 _RETRY_SECONDS = 1.0
-_OF_VALUES = (DataError, IntegrityError)
-"""Errors of one transaction, which say nothing about the database."""
+
+
+class Lane(StrEnum):
+    """What a transaction is for. Each has threads and connections of its own: a crowd before one delays no other."""
+
+    KEYS = "keys"
+    LEDGER = "ledger"
+    RESPONSES = "responses"
+
+
+LANES = {Lane.KEYS: 2, Lane.LEDGER: 2, Lane.RESPONSES: 4}
+"""The threads of each lane, which is the number of its connections."""
+_CONNECTIONS = sum(LANES.values())
 
 
 class DatabaseUnavailableError(DragomanError):
     """The database does not answer. The message shows neither its address nor what was to be stored."""
 
 
+class DatabaseRejectedError(DatabaseUnavailableError):
+    """The database does not take what was to be stored, and takes other things."""
+
+
+class DatabaseBusyError(DatabaseUnavailableError):
+    """The database answers, and this transaction waited too long: ``wait`` says for what, ``lock`` or ``place``."""
+
+    def __init__(self, wait: str) -> None:
+        self.wait = wait
+        reason = "other transactions hold what it needs" if wait == "lock" else "too many others wait"
+        super().__init__(f"the gateway's database is busy: {reason}")
+
+
+class _Run:
+    """One transaction on its way through a thread."""
+
+    __slots__ = ("asked_at", "has_begun", "is_left")
+
+    def __init__(self) -> None:
+        self.has_begun = self.is_left = False
+        """``is_left``: whether its caller waits no longer, and may have tried again."""
+        self.asked_at: float | None = None
+        """Since when the server owes an answer; None while it owes none."""
+
+
 class Database:
-    """``timeout`` is the number of seconds that a transaction may take; ``pause`` is the number of seconds for which no
-    further one is tried after that, so that a frozen server does not hold up each request in turn.
+    """``timeout`` is the number of seconds that a transaction may wait for its turn, and then take; ``pause`` is the
+    number of seconds for which no further one is tried after an outage, so that a frozen server does not hold up each
+    request in turn.
 
     Creates missing tables when it is first used. Raises ConfigurationError for a URL of another kind of database.
     """
@@ -54,108 +109,135 @@ class Database:
     def __init__(self, url: str, *, timeout: float = 2.0, pause: float = 1.0) -> None:
         self._url = _parse_url(url)
         self._timeout = timeout
-        self._pause = pause
-        self._retry_at = 0.0
+        self.outage = Outage("the gateway's database", "what is to be stored waits", pause=pause)
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
         in_memory = self._is_sqlite and self._url.database in (None, "", ":memory:")
         self.is_shared = not self._is_sqlite
         """Whether several machines can use it."""
+        self.busy: Counter[tuple[Lane, str]] = Counter()
+        """Transactions that waited too long, by their lane, and by whether it was for a lock or a place."""
         self._engine = self._create_engine(in_memory)
+        event.listen(self._engine, "before_cursor_execute", _note_question)
+        event.listen(self._engine, "after_cursor_execute", _note_answer)
         weakref.finalize(self, self._engine.dispose).atexit = False  # for one that nobody closes
         self._writes = threading.RLock()
         """SQLite has one writer at a time: threads queue here instead of polling the file's lock."""
         self._is_serial = in_memory
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway-database")
+        self._threads = {lane: ThreadPoolExecutor(LANES[lane], thread_name_prefix=f"gateway-{lane}") for lane in LANES}
         self._is_migrated = False
 
-    @property
-    def is_available(self) -> bool:
-        """Whether the last transaction was answered, or the pause after it is over."""
-        return time.monotonic() >= self._retry_at
+    async def read(self, work: Callable[[Connection], Result], lane: Lane = Lane.KEYS) -> Result:
+        """Run a transaction in another thread. Raises DatabaseUnavailableError, DatabaseBusyError included."""
+        return await self._run_in_thread(work, lane, writes=False)
 
-    async def read(self, work: Callable[[Connection], Result]) -> Result:
-        """Run a transaction in another thread. Raises DatabaseUnavailableError."""
-        return await self._run_in_thread(work, writes=False)
-
-    async def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run a transaction that is committed as a whole or not at all. Raises DatabaseUnavailableError."""
-        return await self._run_in_thread(work, writes=True)
+    async def write(self, work: Callable[[Connection], Result], lane: Lane = Lane.KEYS) -> Result:
+        """Run a transaction that is committed as a whole or not at all. Raises as `read` does."""
+        return await self._run_in_thread(work, lane, writes=True)
 
     def run(self, work: Callable[[Connection], Result], *, writes: bool = True) -> Result:
-        """As `write`, in this thread: for commands. Raises DatabaseUnavailableError."""
+        """As `write`, in this thread: for commands. Raises as `write` does."""
         try:
-            return self._run(work, writes=writes)
+            return self._run(work, _Run(), writes=writes)
         except SQLAlchemyError as error:
-            raise _unavailable(error) from None
+            raise _as_known(error) from None
 
     def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)  # a transaction ends within the time-out
+        for threads in self._threads.values():
+            threads.shutdown(cancel_futures=True)  # a transaction ends within the time-out
         self._engine.dispose()
 
-    async def _run_in_thread(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
-        if not self.is_available:
+    async def _run_in_thread(self, work: Callable[[Connection], Result], lane: Lane, *, writes: bool) -> Result:
+        if not self.outage.may_ask:
             raise DatabaseUnavailableError("the gateway's database does not answer")
-        is_left = threading.Event()
+        loop, run = asyncio.get_running_loop(), _Run()
 
         def wanted(connection: Connection) -> Result:
             result = work(connection)
-            if is_left.is_set():  # its caller may have tried again
+            if run.is_left:
                 raise DatabaseUnavailableError("nobody waits for this transaction any more")
             return result
 
-        running = asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._run(wanted, writes=writes))
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await running
-        except TimeoutError:
-            self._retry_at = time.monotonic() + self._pause
-            raise DatabaseUnavailableError(
-                f"the gateway's database did not answer within {self._timeout:g} s"
-            ) from None
-        except SQLAlchemyError as error:
-            if not isinstance(error, _OF_VALUES):
-                self._retry_at = time.monotonic() + self._pause
-            raise _unavailable(error) from None
-        finally:
-            is_left.set()
+        def begin(limit: asyncio.Timeout) -> Result:
+            run.has_begun = True
+            loop.call_soon_threadsafe(self._give_time, run, limit)
+            return self._run(wanted, run, writes=writes)
 
-    def _run(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
+        try:
+            async with asyncio.timeout(self._timeout) as limit:
+                result = await loop.run_in_executor(self._threads[lane], begin, limit)
+        except (TimeoutError, SQLAlchemyError) as error:
+            raise self._failed(error, run, lane) from None
+        finally:
+            run.is_left = True
+        self.outage.answer()
+        return result
+
+    def _give_time(self, run: _Run, limit: asyncio.Timeout) -> None:
+        """Begin the time of a transaction, now that a thread has it."""
+        if not run.is_left and not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+
+    def _failed(self, error: Exception, run: _Run, lane: Lane) -> DatabaseUnavailableError:
+        """Return what a transaction fails with. An outage is an error of the connection, or a server that owes an
+        answer for longer than it takes to give up itself."""
+        if isinstance(error, SQLAlchemyError):
+            known, is_outage = _as_known(error), isinstance(error, OperationalError | InterfaceError)
+        elif run.asked_at is not None and time.monotonic() - run.asked_at >= self._timeout * _SERVER_SHARE:
+            message = f"the gateway's database did not answer within {self._timeout:g} s"
+            known, is_outage = DatabaseUnavailableError(message), True
+        else:
+            known, is_outage = DatabaseBusyError("lock" if run.has_begun else "place"), False
+        if isinstance(known, DatabaseBusyError):
+            self.busy[lane, known.wait] += 1
+        elif is_outage:
+            self.outage.fail(known)
+        return known
+
+    def _run(self, work: Callable[[Connection], Result], run: _Run, *, writes: bool) -> Result:
         if not self._is_migrated:
             self._migrate()
         for _ in range(_MAX_TRIES - 1):
             try:
-                return self._run_once(work, writes=writes)
+                return self._run_once(work, run, writes=writes)
             except DBAPIError as error:
                 code = getattr(error.orig, "sqlstate", None)
                 if code not in _RETRY_CODES and not error.connection_invalidated:
                     raise
-        return self._run_once(work, writes=writes)
+        return self._run_once(work, run, writes=writes)
 
-    def _run_once(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
+    def _run_once(self, work: Callable[[Connection], Result], run: _Run, *, writes: bool) -> Result:
         lock = self._writes if self._is_serial or (self._is_sqlite and writes) else contextlib.nullcontext()
-        with lock, self._engine.connect() as connection:
-            connection = connection.execution_options(gateway_writes=writes)
-            with connection.begin():
-                return work(connection)
+        with lock:
+            run.asked_at = time.monotonic()
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(gateway_writes=writes, gateway_run=run)
+                with connection.begin():
+                    run.asked_at = None
+                    result = work(connection)
+                    run.asked_at = time.monotonic()
+            run.asked_at = None
+        return result
 
     def _migrate(self) -> None:
         with self._writes:
             if self._is_migrated:
                 return
-            if (self._run_once(_read_version, writes=False) or "") < HEAD:
-                self._run_once(_upgrade, writes=True)
+            if (self._run_once(_read_version, _Run(), writes=False) or "") < HEAD:
+                self._run_once(_upgrade, _Run(), writes=True)
             self._is_migrated = True
 
     def _create_engine(self, in_memory: bool) -> Engine:
         if not self._is_sqlite:
             return self._create_postgres_engine()
-        pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {"pool_size": _THREADS, "max_overflow": 0}
+        pool: dict[str, Any] = (
+            {"poolclass": StaticPool} if in_memory else {"pool_size": _CONNECTIONS, "max_overflow": 0}
+        )
         if not in_memory:
             _create_folder(Path(str(self._url.database)).expanduser().parent)
         engine = create_engine(
             self._url,
             hide_parameters=True,
-            connect_args={"timeout": self._timeout, "check_same_thread": False},
+            connect_args={"timeout": self._timeout * _SERVER_SHARE, "check_same_thread": False},
             **pool,
         )
         event.listen(engine, "do_connect", create_private_database)
@@ -164,20 +246,21 @@ class Database:
         return engine
 
     def _create_postgres_engine(self) -> Engine:
-        milliseconds = int(self._timeout * 1000)
+        milliseconds, given_up = int(self._timeout * 1000), int(self._timeout * 1000 * _SERVER_SHARE)
         named = self._url.query.get("options", "")
         options = named if isinstance(named, str) else " ".join(named)
         try:
             return create_engine(
                 self._url,
                 hide_parameters=True,
-                pool_size=_THREADS,
+                pool_size=_CONNECTIONS,
                 max_overflow=0,
                 pool_timeout=self._timeout,
                 connect_args={
                     "connect_timeout": max(2, round(self._timeout)),  # libpq waits for 2 seconds at least
                     "tcp_user_timeout": milliseconds,
-                    "options": f"{options} -c statement_timeout={milliseconds} -c lock_timeout={milliseconds}",
+                    "options": f"{options} -c statement_timeout={given_up} -c lock_timeout={given_up}"
+                    f" -c idle_in_transaction_session_timeout={_IDLE_TIMES * milliseconds}",
                 },
             )
         except ImportError:
@@ -269,9 +352,21 @@ def _upgrade(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _unavailable(error: SQLAlchemyError) -> DatabaseUnavailableError:
+def _as_known(error: SQLAlchemyError) -> DatabaseUnavailableError:
     """The database's own message stays out: it may hold an address, a statement or a value."""
-    code = getattr(getattr(error, "orig", None), "sqlstate", None)
-    return DatabaseUnavailableError(
-        f"the gateway's database failed: {type(error).__name__}" + (f" ({code})" if code else "")
-    )
+    cause = getattr(error, "orig", None)
+    code = getattr(cause, "sqlstate", None)
+    if code in _BUSY_CODES or str(getattr(cause, "sqlite_errorname", "")).startswith(_BUSY_NAMES):
+        return DatabaseBusyError("lock")
+    kind = DatabaseRejectedError if isinstance(error, DataError | IntegrityError) else DatabaseUnavailableError
+    return kind(f"the gateway's database failed: {type(error).__name__}" + (f" ({code})" if code else ""))
+
+
+def _note_question(connection: Connection, *_: Any) -> None:
+    if (run := connection.get_execution_options().get("gateway_run")) is not None:
+        run.asked_at = time.monotonic()
+
+
+def _note_answer(connection: Connection, *_: Any) -> None:
+    if (run := connection.get_execution_options().get("gateway_run")) is not None:
+        run.asked_at = None

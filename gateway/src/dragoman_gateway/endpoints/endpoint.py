@@ -46,6 +46,8 @@ class Endpoint:
         self._gateway.activity.begin(record)
         try:
             generation = self._gateway.enter()
+            if generation.behind is not None:
+                await generation.behind.wait_for_room()
             exchange = Exchange(
                 wire=self._wire,
                 scope=scope,

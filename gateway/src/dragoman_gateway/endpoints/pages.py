@@ -9,12 +9,12 @@ from starlette.routing import Match, Route
 
 from dragoman_gateway.access import OpenAccess
 from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.keys.spend_page import spend_page
 from dragoman_gateway.models.listing import find_model, list_models
-from dragoman_gateway.running import metrics
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.body import read_headers
 from dragoman_gateway.turn.errors import error_response
@@ -24,15 +24,19 @@ from dragoman_gateway.wires import Wire, wire_of
 def routes(gateway: Gateway) -> list[Route]:
     """Return the routes that ask no model."""
 
+    def which() -> dict[str, str]:
+        """Return the header that says which configuration the worker has."""
+        return {"x-dragoman-configuration": gateway.current.version}
+
     async def health(request: Request) -> Response:
         """Say that the process runs: nothing is asked."""
-        return PlainTextResponse("ok")
+        return PlainTextResponse("ok", headers=which())
 
     async def ready(request: Request) -> Response:
         """Say whether the gateway takes requests."""
         if gateway.draining:
-            return PlainTextResponse("the gateway is about to end", 503, {"retry-after": "2"})
-        return PlainTextResponse("ready")
+            return PlainTextResponse("the gateway is about to end", 503, {"retry-after": "2", **which()})
+        return PlainTextResponse("ready", headers=which())
 
     async def counts(request: Request) -> Response:
         access = gateway.current.access
@@ -41,10 +45,7 @@ def routes(gateway: Gateway) -> list[Route]:
                 access.rules.check(read_headers(request.scope))
             except (ClientError, DeniedError) as error:
                 return _error(wire_of(request.headers), error)
-        page = gateway.metrics.page(
-            gateway.in_flight, gateway.dropped, gateway.services.available(), gateway.services.admission.estimated
-        )
-        return Response(page, media_type=metrics.CONTENT_TYPE)
+        return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE, headers=which())
 
     async def spend(request: Request) -> Response:
         services = gateway.services

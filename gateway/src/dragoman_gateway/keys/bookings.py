@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -33,13 +34,15 @@ LEAST = Amount(tokens=1)
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """What a request spent, for each of its scopes. It ends the reservation with that id."""
+    """What a request spent, for each of its scopes. It ends the reservation with that id, which ``reserved`` names the
+    scopes of."""
 
     id: str
     scopes: tuple[str, ...]
     day: int
     amount: Amount
     requests: int
+    reserved: AbstractSet[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -48,6 +51,11 @@ class Batch:
 
     bookings: deque[Booking]
     id: str = field(default_factory=lambda: uuid4().hex)
+
+    @property
+    def keys(self) -> AbstractSet[str]:
+        """The scopes that it changes."""
+        return {scope for each in self.bookings for scope in (*each.scopes, *each.reserved)}
 
 
 class Bookings:
@@ -60,6 +68,11 @@ class Bookings:
 
     def __len__(self) -> int:
         return len(self._new) + sum(len(batch.bookings) for batch in self._tried)
+
+    @property
+    def scopes(self) -> set[str]:
+        """The scopes that what waits changes."""
+        return set[str]().union(*(batch.keys for batch in (*self._tried, Batch(self._new))))
 
     def add(self, booking: Booking) -> bool:
         """Add a booking. Returns whether the oldest one had to be dropped."""
@@ -74,12 +87,17 @@ class Bookings:
             self._tried.popleft()
         return True
 
-    def take(self) -> list[Batch]:
-        """Return all that wait, and keep none."""
-        taken = list(self._tried)
-        if self._new:
-            taken.append(Batch(self._new))
-        self._tried, self._new = deque(), deque()
+    def take(self, blocked: AbstractSet[str] = frozenset()) -> list[Batch]:
+        """Return what waits and changes none of some scopes, and keep the rest."""
+        taken = [batch for batch in self._tried if blocked.isdisjoint(batch.keys)]
+        self._tried = deque(batch for batch in self._tried if batch not in taken)
+        free, held = deque[Booking](), deque[Booking]()
+        for each in self._new:
+            is_free = blocked.isdisjoint(each.scopes) and blocked.isdisjoint(each.reserved)
+            (free if is_free else held).append(each)
+        self._new = held
+        if free:
+            taken.append(Batch(free))
         return taken
 
     def put_back(self, batches: Iterable[Batch]) -> None:

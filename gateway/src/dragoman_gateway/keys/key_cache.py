@@ -53,6 +53,11 @@ class KeyCache:
         """Seconds since the database was last read; None if it never was."""
         return None if self._read_at is None else self._clock() - self._read_at
 
+    @property
+    def knows_keys(self) -> bool:
+        """Whether the copy has a key."""
+        return bool(self._keys)
+
     async def find(self, key_id: str) -> VirtualKey | None:
         """Return a key. Raises OverloadedError if the database has not answered for too long."""
         asked_at = self._clock()
@@ -131,7 +136,7 @@ class KeyCache:
                 raise OverloadedError(
                     "keys cannot be checked at the moment", status=503, retry_after=_RETRY_AFTER
                 ) from None
-            logger.warning("keys are checked against a copy of %.0f s ago: %s", age, error)
+            logger.debug("keys are checked against a copy of %.0f s ago: %s", age, error)
 
 
 def _ignore_failure(task: "asyncio.Task[None]") -> None:

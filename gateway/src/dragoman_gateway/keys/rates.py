@@ -1,19 +1,16 @@
 """The limits of keys, users and teams: counters in this process, or in Redis for all replicas."""
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.errors import LimitsUnavailableError
 from dragoman.limits import Grant, Limits
-from dragoman.logs import get_logger
 from dragoman.messages import TokenUsage
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import KeyLimit, OnOutage
-
-logger = get_logger("dragoman.gateway")
+from dragoman_gateway.outage import Outage
 
 _MAX_SCOPES = 50_000
 
@@ -35,16 +32,10 @@ class Rates:
     def __init__(self, limits: Limits, *, timeout: float = 0.5, pause: float = 2.0) -> None:
         self._limits = limits
         self._timeout = timeout
-        self._pause = pause
-        self._retry_at = 0.0
+        self.outage = Outage("the server with the counts of the limits", "limits are not counted", pause=pause)
         self._scopes: OrderedDict[str, Limits] = OrderedDict()
         self.uncounted = 0
         """Requests that passed while their limits could not be counted."""
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the counters answered, or the pause after a failure is over."""
-        return time.monotonic() >= self._retry_at
 
     async def acquire(
         self, limits: Mapping[str, Sequence[KeyLimit]], model: str, input_tokens: int, output_tokens: int
@@ -72,7 +63,7 @@ class Rates:
     async def settle(self, grants: Grants, usage: TokenUsage | None, *, requests: int = 1) -> None:
         """Replace what was reserved by what was used. The reply is valid without it, so a failure is only logged."""
         held, grants.held = grants.held, []
-        if not self.is_available:
+        if not self.outage.may_ask:
             return
         for limits, grant in held:
             try:
@@ -81,7 +72,7 @@ class Rates:
             except TimeoutError:
                 counted = False
             if not counted:
-                self._note_failure()
+                self.outage.fail("no answer in time")
 
     async def close(self) -> None:
         await self._limits.close_async()
@@ -91,16 +82,18 @@ class Rates:
     ) -> tuple[Limits, Grant] | None:
         limits = self._limits_of(scope, declared)
         try:
-            if not self.is_available:
+            if not self.outage.may_ask:
                 raise LimitsUnavailableError("the counters do not answer")
             async with asyncio.timeout(self._timeout):
-                return limits, await limits.reserve_async(model, input_tokens, output_tokens)
+                granted = await limits.reserve_async(model, input_tokens, output_tokens)
         except (LimitsUnavailableError, TimeoutError):
-            self._note_failure()
+            self.outage.fail("no answer in time")
             if any(limit.on_outage is OnOutage.CLOSED for limit in declared if limit.matches(model)):
                 raise UncountedError("the limits of this key cannot be checked at the moment") from None
             self.uncounted += 1
             return None
+        self.outage.answer()
+        return limits, granted
 
     def _limits_of(self, scope: str, declared: Sequence[KeyLimit]) -> Limits:
         limits = self._scopes.get(scope)
@@ -110,8 +103,3 @@ class Rates:
         if len(self._scopes) > _MAX_SCOPES:
             self._scopes.popitem(last=False)
         return limits
-
-    def _note_failure(self) -> None:
-        if self.is_available:
-            logger.warning("the server with the counts of the limits does not answer: limits are not counted")
-            self._retry_at = time.monotonic() + self._pause

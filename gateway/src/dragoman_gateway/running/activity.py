@@ -3,11 +3,11 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman import Usage
 from dragoman_gateway.running.metrics import RequestRecord
@@ -17,13 +17,18 @@ _STEP = math.log(1.05)
 _SHORTEST = 0.0001
 _MAX_GROUPS = 2000
 _OTHER = "other"
+_NUMBERS = ("requests", "errors", "losses", "input_tokens", "output_tokens", "unpriced")
 
 
 class Durations:
     """Seconds, kept to five percent."""
 
-    def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
+    def __init__(self, dump: Iterable[tuple[int, int]] = ()) -> None:
+        self._counts = Counter(dict(dump))
+
+    def dump(self) -> list[tuple[int, int]]:
+        """Return how many there were in each step."""
+        return list(self._counts.items())
 
     def add(self, seconds: float) -> None:
         self._counts[math.floor(math.log(max(seconds, _SHORTEST)) / _STEP)] += 1
@@ -73,11 +78,22 @@ class Figures:
             self._add_usage(usage)
 
     def merge(self, other: "Figures") -> None:
-        for name in ("requests", "errors", "losses", "input_tokens", "output_tokens", "unpriced"):
+        for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._add_cost(other.usd)
         self.whole.merge(other.whole)
         self.first.merge(other.first)
+
+    def dump(self) -> dict[str, Any]:
+        usd = None if self.usd is None else str(self.usd)
+        return {**{name: getattr(self, name) for name in _NUMBERS}, "usd": usd,
+                "whole": self.whole.dump(), "first": self.first.dump()}  # fmt: skip
+
+    @classmethod
+    def load(cls, dump: Mapping[str, Any]) -> "Figures":
+        usd = None if dump["usd"] is None else Decimal(dump["usd"])
+        whole, first = Durations(dump["whole"]), Durations(dump["first"])
+        return cls(**{name: dump[name] for name in _NUMBERS}, usd=usd, whole=whole, first=first)
 
     def _add_usage(self, usage: Usage) -> None:
         self.input_tokens += usage.total_tokens - usage.output_tokens
@@ -98,6 +114,19 @@ class Group(NamedTuple):
     key_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A request that is being answered."""
+
+    request_id: str
+    key: str
+    wire: str
+    model: str
+    seconds: float
+    streams: bool
+    """Whether the client has received the beginning of a stream."""
+
+
 class Activity:
     """The requests of one process since it began. Above a number of groups, new ones are counted as ``other``."""
 
@@ -116,12 +145,31 @@ class Activity:
         day = self._clock().date()
         model = record.asked or (record.model if record.status < 400 else "")
         group = Group(day, model, record.key_id or "")
-        figures = self._groups.get(group)
-        if figures is None:
-            if len(self._groups) >= _MAX_GROUPS:
-                group = Group(day, _OTHER, _OTHER)
-            figures = self._groups.setdefault(group, Figures())
-        figures.add(record, time.perf_counter() - record.started_at)
+        self._figures_of(group).add(record, time.perf_counter() - record.started_at)
+
+    def running_now(self) -> list[Running]:
+        """Return the requests that are being answered, the longest first."""
+        now = time.perf_counter()
+        return [
+            Running(each.request_id, each.key_id or "", each.wire, each.model, now - each.started_at,
+                    each.first_at is not None)
+            for each in sorted(self.running, key=lambda each: each.started_at)
+        ]  # fmt: skip
+
+    def dump(self) -> dict[str, Any]:
+        """Return the figures of what has ended as JSON."""
+        groups = [
+            [group.day.isoformat(), group.model, group.key_id, each.dump()] for group, each in self._groups.items()
+        ]
+        return {"since": self.since.isoformat(), "groups": groups}
+
+    def add(self, dump: Mapping[str, Any]) -> None:
+        """Add the figures of another process."""
+        if not dump:
+            return
+        self.since = min(self.since, datetime.fromisoformat(dump["since"]))
+        for day, model, key_id, figures in dump["groups"]:
+            self._figures_of(Group(date.fromisoformat(day), model, key_id)).merge(Figures.load(figures))
 
     def total(self) -> Figures:
         return _merge(self._groups.values())
@@ -132,6 +180,11 @@ class Activity:
         for group, figures in self._groups.items():
             found.setdefault(str(getattr(group, name)), []).append(figures)
         return {value: _merge(found[value]) for value in sorted(found)}
+
+    def _figures_of(self, group: Group) -> Figures:
+        if group not in self._groups and len(self._groups) >= _MAX_GROUPS:
+            group = Group(group.day, _OTHER, _OTHER)
+        return self._groups.setdefault(group, Figures())
 
 
 def _merge(parts: Iterable[Figures]) -> Figures:

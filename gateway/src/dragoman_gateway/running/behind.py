@@ -1,28 +1,48 @@
 """A store that takes notes, and writes them behind the answers, many requests in one transaction."""
 
+import asyncio
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from dragoman import Message, Role
 from dragoman.errors import ConflictError, DragomanError, StoreBusyError, StoreError
 from dragoman.logs import get_logger
 from dragoman.store import Store
+from dragoman_gateway.errors import RETRY_SECONDS, UnavailableError
+from dragoman_gateway.outage import Outage
 
 logger = get_logger("dragoman.gateway")
 
 SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
 """Who asks, of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
 
-_BATCH = 200
+_BATCH = 500
+"""Requests that one transaction stores. It holds their rows until it ends."""
 _MAX_TAG = 100
+_GATHER_SECONDS = 0.2
+"""How long the first request waits for others that share its transaction."""
 _PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
+"""Seconds between two tries to reach a database that does not answer: the first and the longest pause."""
+_HELD_AGE = 0.25
+"""Seconds for which a request may wait to be stored before new ones are held back."""
+_HOLD_SECONDS = 10.0
+_CHECK_SECONDS = 0.02
 _END_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """A request that is to be stored, and when it was answered."""
+
+    arguments: Mapping[str, Any]
+    at: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +56,53 @@ class StoreBehind:
     """Implements the store of sessions for a gateway: each request is a new session, with what it added.
 
     A client sends its whole conversation with each request. Only the messages after the last reply of a model are
-    stored, and the new reply. If the database does not answer, requests go on, and up to ``capacity`` of them are kept;
-    older ones are dropped and counted.
+    stored, and the new reply. If the database cannot keep up, new requests wait. If it does not answer, requests go on,
+    and up to ``capacity`` of them are kept; older ones are dropped and counted.
     """
 
     never_waits = True
 
     def __init__(self, store: Store, *, capacity: int = 10_000) -> None:
         self._store = store
-        self._capacity = capacity
-        self._notes: deque[dict[str, Any]] = deque()
+        self.capacity = capacity
+        self._notes: deque[_Note] = deque()
+        self._writing: Sequence[_Note] = ()
+        """What the transaction that runs now stores."""
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._ended = False
         self._writer: threading.Thread | None = None
+        self._error: DragomanError | None = None
         self.dropped = 0
         """Requests that were not stored."""
-        self.is_available = True
+        self._outage = Outage("the store", "requests wait to be stored")
+
+    @property
+    def is_available(self) -> bool:
         """Whether the database answered the last time that something was written."""
+        return not self._outage.is_away
+
+    @property
+    def backlog(self) -> int:
+        """Requests that were answered and are not stored yet."""
+        return len(self._notes) + len(self._writing)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the oldest of them was answered; 0 without one."""
+        with self._lock:
+            oldest = (*self._writing[:1], *islice(self._notes, 1))
+        return max((time.monotonic() - each.at for each in oldest), default=0.0)
+
+    async def wait_for_room(self) -> None:
+        """Wait while the database answers and cannot keep up. Raises UnavailableError if that takes too long."""
+        if not self.backlog:
+            return
+        until = time.monotonic() + _HOLD_SECONDS
+        while self.is_available and self.age > _HELD_AGE:
+            if time.monotonic() > until:
+                raise UnavailableError("the store of this gateway cannot keep up: ask again", retry_after=RETRY_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
 
     def create(
         self,
@@ -72,7 +121,7 @@ class StoreBehind:
         more: dict[str, Any] = {"extensions": kept} if kept else {}
         if spender:
             more["metadata"] = {**(fields.pop("metadata", None) or {}), **spender}
-        self._note({"model": model, "messages": new, **more, **fields})
+        self._note(_Note({"model": model, "messages": new, **more, **fields}))
         return _Noted(1)
 
     def append(self, session_id: str, messages: Sequence[Message] = (), **_: Any) -> int:
@@ -90,12 +139,12 @@ class StoreBehind:
             self._wake.set()
         if self._writer is not None:
             self._writer.join(_END_SECONDS)
-        self._drop(len(self._notes))
+        self._drop(self.backlog)
 
-    def _note(self, note: dict[str, Any]) -> None:
+    def _note(self, note: "_Note") -> None:
         with self._lock:
             self._notes.append(note)
-            excess = len(self._notes) - self._capacity
+            excess = len(self._notes) - self.capacity
             for _ in range(excess):
                 self._notes.popleft()
             if self._writer is None:
@@ -106,54 +155,62 @@ class StoreBehind:
         self._wake.set()
 
     def _write_all(self) -> None:
-        pause, deadline = _PAUSE, None
+        pause, deadline = _GATHER_SECONDS, None
         while True:
             self._wake.wait()
-            if not self._ended:
-                time.sleep(pause)  # more requests end meanwhile, and share the transaction
-            elif deadline is None:
+            if self._ended and deadline is None:
                 deadline = time.monotonic() + _END_SECONDS
+            elif not self._ended and pause:
+                time.sleep(pause)
             with self._lock:
-                batch = [self._notes.popleft() for _ in range(min(_BATCH, len(self._notes)))]
+                self._writing = batch = [self._notes.popleft() for _ in range(min(_BATCH, len(self._notes)))]
                 if not batch:
                     if self._ended:
                         return
                     self._wake.clear()
+                    pause = _GATHER_SECONDS
                     continue
-            pause = _PAUSE if self._write(batch) else min(pause * 2, _LONGEST_PAUSE)
+            answered = self._write(batch)
+            self._writing = ()
+            if answered:
+                self._outage.answer()
+            else:
+                self._outage.fail(self._error)
+            pause = 0.0 if answered else min(pause * 2, _LONGEST_PAUSE) or _PAUSE
             if deadline is not None and time.monotonic() > deadline:
                 return
 
-    def _write(self, batch: list[dict[str, Any]]) -> bool:
+    def _write(self, batch: "list[_Note]") -> bool:
         """Write some requests. Return False if the database did not answer: they are noted again."""
+        if not batch:
+            return True
         try:
-            self._store.create_all(batch)
+            self._store.create_all([each.arguments for each in batch])
         except DragomanError as error:
-            if len(batch) > 1:
-                first, *others = batch
-                if self._write([first]):
-                    return self._write(others)
-                self._note_again(others, error)
-                return False
+            if len(batch) > 1:  # an outage shows at the first; of what is refused, few attempts find one among many
+                half = (len(batch) + 1) // 2
+                for start, end in ((0, 1), (1, half), (half, len(batch))):
+                    if not self._write(batch[start:end]):
+                        self._note_again(batch[end:])
+                        return False
+                return True
             if _may_work_later(error):
-                self.is_available = False
-                self._note_again(batch, error, at_end=True)
+                self._error = error
+                self._note_again(batch, at_end=True)
                 return False
             logger.error("a request could not be stored: %s", error)
             self._drop(1)
-        self.is_available = True
         return True
 
-    def _note_again(self, batch: list[dict[str, Any]], error: DragomanError, *, at_end: bool = False) -> None:
+    def _note_again(self, batch: "list[_Note]", *, at_end: bool = False) -> None:
         """Note requests again, at the beginning or, so that no other waits for one that never works, at the end."""
         with self._lock:
-            room = max(self._capacity - len(self._notes), 0)
+            room = max(self.capacity - len(self._notes), 0)
             kept = batch[len(batch) - room :] if room < len(batch) else batch
             if at_end:
                 self._notes.extend(kept)
             else:
                 self._notes.extendleft(reversed(kept))
-        logger.warning("the store does not answer, and %d requests wait for it: %s", len(self._notes), error)
         self._drop(len(batch) - len(kept))
 
     def _drop(self, number: int) -> None:

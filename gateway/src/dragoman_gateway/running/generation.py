@@ -1,15 +1,16 @@
 """What all requests share: one generation of settings and client, which a reload replaces as a whole."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 from dragoman import AsyncClient
-from dragoman.errors import DragomanError
+from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.logs import get_logger
 from dragoman.pricing import price_table
 from dragoman.store import Store
@@ -21,12 +22,14 @@ from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.behind import StoreBehind
+from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.callers import CallerClients
 from dragoman_gateway.running.hops import new_mark
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.preload import missing_keys, preload
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
+from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.resources import RequestResources
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
 logger = get_logger("dragoman.gateway")
 
 _CHECK_SECONDS = 0.01
+_READ_SECONDS = 30.0
+"""How long a server that the configuration needs may be busy or away."""
+_SHOW_SECONDS = 1.0
+_SHOW_SHARE = 20
+"""How many times as long as it takes a worker waits before it shows its status again."""
 _CUT_SECONDS = 5.0
 """How long requests that the server has cut off may take to leave their providers, and to book what they spent."""
 
@@ -51,6 +59,12 @@ class Generation:
     """What the program has given to check keys; None for what the settings describe."""
     owns_client: bool = False
     """Whether the gateway has made the client, and closes it."""
+    version: str = "program"
+    """Which configuration this is."""
+    kept: "Generation | None" = field(default=None, repr=False)
+    """The generation whose open store this one goes on with."""
+    store_url: object = field(default=None, repr=False)
+    """The store as the configuration names it."""
     access: Access = field(init=False)
     behind: StoreBehind | None = field(init=False)
     """Stores requests behind their answers; None if the client has no store."""
@@ -67,7 +81,10 @@ class Generation:
     def __post_init__(self) -> None:
         self.access = self.own_access or OpenAccess()
         store = self.client.config.store
-        self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
+        if self.kept is not None:
+            self.behind = self.kept.behind
+        else:
+            self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
         if self.settings.telemetry != "off" and self.client.config.events is None:
             from dragoman_gateway.running.tracing import Tracing  # imported late: it needs an extra
 
@@ -121,6 +138,17 @@ class Generation:
         """Whether requests may begin, as far as the store is concerned."""
         return self.settings.store_outage == "open" or self.behind is None or self.behind.is_available
 
+    def take_over(self) -> None:
+        """Own the store that the generation before has opened. It closes the store no more."""
+        if (before := self.kept) is None:
+            return
+        self.kept = None
+        self.client.config.lifetime.own_store = before.client.config.lifetime.own_store
+        before.client.config.lifetime.own_store = None
+        if self.behind is not None:
+            self.behind.capacity = self.settings.max_unstored
+        before.behind = None
+
     async def leave(self) -> None:
         """Note the end of a request. The last one of a replaced generation closes its client."""
         self.in_flight -= 1
@@ -129,7 +157,7 @@ class Generation:
 
     async def close(self) -> None:
         """Write what is to be stored, and close the client if it is the gateway's own."""
-        if self.behind is not None:
+        if self.behind is not None and self.kept is None:
             await asyncio.to_thread(self.behind.close)
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
@@ -143,9 +171,16 @@ class Gateway:
     running: ClassVar["WeakSet[Gateway]"] = WeakSet()
     """All gateways of the process, for the server's signals."""
 
-    def __init__(self, generation: Generation, load: Callable[[], Generation] | None = None) -> None:
-        """``load`` reads the configuration again; None if a program has made the settings."""
-        self.services = Services(generation.settings)
+    def __init__(
+        self,
+        generation: Generation,
+        load: Callable[[Generation], Generation] | None = None,
+        board: Board | None = None,
+    ) -> None:
+        """``load`` reads the configuration again, and gets the present generation; None if a program has made the
+        settings. ``board`` is that of all workers of this gateway; None for a gateway of one process."""
+        self.board = board
+        self.services = Services(generation.settings, board, self.show)
         self.current = self._with_access(generation)
         self.metrics = Metrics()
         self.activity = Activity()
@@ -153,6 +188,9 @@ class Gateway:
         self.mark = new_mark()
         """Stands in each request that leaves, so that none comes back."""
         self._load = load
+        self._reloading = asyncio.Lock()
+        self._prepared: dict[str, Any] = {}
+        """The order of the first process to read the configuration again that was followed last, and the outcome."""
         self._old: WeakSet[Generation] = WeakSet()
         self.running.add(self)
 
@@ -190,24 +228,104 @@ class Gateway:
         self.draining = True
 
     async def reload(self) -> bool:
-        """Read the configuration again. Requests that have begun go on under the one they began with.
+        """Read the configuration again. Requests that have begun go on under the one they began with. With several
+        workers, all of them take it, or none.
 
-        Return whether it could be read; if not, the old one stays.
+        Return whether it is in effect; if not, the old one stays.
         """
         if self._load is None:
             return False
-        try:
-            new = await asyncio.to_thread(self._reload, self._load)
-        except (DragomanError, OSError) as error:
-            logger.error("the configuration was not reloaded: %s", error)
-            return False
+        async with self._reloading:
+            order = None if self.board is None else self.board.ordered().get("number")
+            try:
+                new = await self._read(self._load)
+            except (DragomanError, OSError) as error:
+                logger.error("the configuration was not reloaded: %s", error)
+                self._show_prepared(order, error=str(error))
+                return False
+            if self.board is not None and not await self._may_take(self.board, order, new):
+                logger.error("the configuration was not reloaded: not all workers could read it, or read the same")
+                await new.close()
+                return False
+            await self._replace(new)
+        logger.info("the configuration %s was reloaded", new.version)
+        return True
+
+    async def follow(self) -> None:
+        """Show the status of this worker to the others, until the gateway ends. A board is small: each second."""
+        assert self.board is not None
+        while True:
+            status = self._shown()
+            began = time.monotonic()
+            await asyncio.to_thread(self.board.write, status)
+            await asyncio.sleep(max(_SHOW_SECONDS, _SHOW_SHARE * (time.monotonic() - began)))
+
+    def show(self) -> None:
+        """Show the status of this worker to the others now."""
+        if self.board is not None:
+            self.board.write(self._shown())
+
+    def status(self) -> Status:
+        """Return the status of this worker."""
+        services, behind = self.services, self.current.behind
+        return Status(
+            workers={str(os.getpid()): self.current.version},
+            in_flight=self.in_flight,
+            estimated=services.admission.estimated,
+            dropped=self.dropped,
+            available=services.available(),
+            waiting={**services.waiting(), "request": 0 if behind is None else behind.backlog},
+            waiting_seconds=0.0 if behind is None else behind.age,
+            busy=services.busy(),
+            metrics=self.metrics.dump(),
+            activity=self.activity.dump(),
+            running=self.activity.running_now(),
+        )
+
+    def whole_status(self) -> Status:
+        """Return the status of all workers of this gateway, those that ended included."""
+        if self.board is None:
+            return self.status()
+        return total([self.status(), *map(Status.model_validate, (self.board.ended(), *self.board.others()))])
+
+    async def _read(self, load: Callable[[Generation], Generation]) -> Generation:
+        """Return the generation that the configuration describes. A server that is busy or away is asked again."""
+        deadline = time.monotonic() + _READ_SECONDS
+        while True:
+            try:
+                return await asyncio.to_thread(self._reload, load)
+            except ConfigurationError:
+                raise
+            except (DragomanError, OSError):
+                if time.monotonic() + RETRY_SECONDS > deadline:
+                    raise
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _may_take(self, board: Board, order: object, new: Generation) -> bool:
+        """Show which configuration is ready, and wait until the first process says what all take."""
+        self._show_prepared(order, version=new.version)
+        deadline = time.monotonic() + 2 * _READ_SECONDS
+        while time.monotonic() < deadline and (present := board.ordered()).get("number") == order:
+            if "take" in present:
+                return bool(present["take"] == new.version)
+            await asyncio.sleep(_CHECK_SECONDS)
+        return False
+
+    def _show_prepared(self, order: object, **outcome: str) -> None:
+        self._prepared = {"number": order, **outcome}
+        self.show()
+
+    async def _replace(self, new: Generation) -> None:
         old, self.current = self.current, new
+        new.take_over()
         old.replaced = True
         self._old.add(old)
+        self.show()
         if old.in_flight == 0:
             await old.close()
-        logger.info("the configuration was reloaded")
-        return True
+
+    def _shown(self) -> dict[str, Any]:
+        return {**self.status().model_dump(mode="json"), "prepared": self._prepared}
 
     async def close(self) -> None:
         """Close what the gateway has opened, and the connections of this event loop that nobody uses. What requests
@@ -226,8 +344,8 @@ class Gateway:
         preload(self.current.models.configured)
         self.current.warn_of_missing_keys()
 
-    def _reload(self, load: Callable[[], Generation]) -> Generation:
-        generation = self._with_access(load())
+    def _reload(self, load: Callable[[Generation], Generation]) -> Generation:
+        generation = self._with_access(load(self.current))
         preload(generation.models.configured)
         generation.warn_of_missing_keys()
         return generation

@@ -2,18 +2,15 @@
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
 from dragoman import Loss, Usage
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 _MAX_MODELS = 200
 _KINDS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -34,11 +31,14 @@ class Metrics:
         self._whole = _Durations("dragoman_request_seconds", "Until the end of a reply.", "wire")
         self._models: set[str] = set()
 
-    def page(self, in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool], estimated: int) -> bytes:
-        """Return all counts in Prometheus's text format."""
-        registry = CollectorRegistry()
-        registry.register(_Page([*self._families(), *_present(in_flight, dropped, available, estimated)]))
-        return generate_latest(registry)
+    def dump(self) -> dict[str, Any]:
+        """Return all counts as JSON, by their names."""
+        return {each.name: each.dump() for each in self._all() if each}
+
+    def add(self, dump: Mapping[str, Any]) -> None:
+        """Add the counts of another process."""
+        for each in self._all():
+            each.add_all(dump.get(each.name, []))
 
     def count(self, record: "RequestRecord") -> None:
         """Count a request that has ended."""
@@ -73,25 +73,37 @@ class Metrics:
         self._models.add(model)
         return model
 
-    def _families(self) -> Iterator[Metric]:
-        for counts in (self._requests, self._tokens, self._cost, self._unpriced, self._losses, self._broken):
-            yield counts.family()
-        for durations in (self._first, self._whole):
-            yield durations.family()
+    def families(self) -> Iterator[Metric]:
+        for each in self._all():
+            yield each.family()
+
+    def _all(self) -> "Sequence[_Counts | _Durations]":
+        counts = (self._requests, self._tokens, self._cost, self._unpriced, self._losses, self._broken)
+        return (*counts, self._first, self._whole)
 
 
 class _Counts:
     """A counter: a number for each combination of labels."""
 
     def __init__(self, name: str, text: str, *labels: str) -> None:
-        self._name, self._text, self._labels = name, text, labels
+        self.name, self._text, self._labels = name, text, labels
         self._numbers: dict[tuple[str, ...], float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
 
     def add(self, labels: tuple[str, ...], number: float = 1) -> None:
         self._numbers[labels] = self._numbers.get(labels, 0) + number
 
+    def dump(self) -> list[Any]:
+        return [[*labels, number] for labels, number in self._numbers.items()]
+
+    def add_all(self, dump: Iterable[Any]) -> None:
+        for *labels, number in dump:
+            self.add(tuple(labels), number)
+
     def family(self) -> Metric:
-        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        family = CounterMetricFamily(self.name, self._text, labels=self._labels)
         for labels, number in self._numbers.items():
             family.add_metric(labels, number)
         return family
@@ -101,51 +113,36 @@ class _Durations:
     """A histogram of seconds: how many lie in each range, and their sum, for each value of one label."""
 
     def __init__(self, name: str, text: str, label: str) -> None:
-        self._name, self._text, self._label = name, text, label
+        self.name, self._text, self._label = name, text, label
         self._ranges: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
     def add(self, label: str, seconds: float) -> None:
-        ranges = self._ranges.get(label)
-        if ranges is None:
-            ranges = self._ranges[label] = [0] * (len(_SECONDS) + 1)
-        ranges[bisect_left(_SECONDS, seconds)] += 1
-        self._sums[label] = self._sums.get(label, 0.0) + seconds
+        self._ranges_of(label)[bisect_left(_SECONDS, seconds)] += 1
+        self._sums[label] += seconds
+
+    def dump(self) -> list[Any]:
+        return [[label, ranges, self._sums[label]] for label, ranges in self._ranges.items()]
+
+    def add_all(self, dump: Iterable[Any]) -> None:
+        for label, ranges, seconds in dump:
+            self._ranges[label] = [sum(both) for both in zip(self._ranges_of(label), ranges, strict=True)]
+            self._sums[label] += seconds
+
+    def _ranges_of(self, label: str) -> list[int]:
+        if (ranges := self._ranges.get(label)) is None:
+            ranges, self._sums[label] = self._ranges.setdefault(label, [0] * (len(_SECONDS) + 1)), 0.0
+        return ranges
 
     def family(self) -> Metric:
-        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
+        family = HistogramMetricFamily(self.name, self._text, labels=[self._label])
         bounds = [*map(floatToGoString, _SECONDS), "+Inf"]
         for label, ranges in self._ranges.items():
             family.add_metric([label], list(zip(bounds, accumulate(ranges), strict=True)), self._sums[label])
         return family
-
-
-def _present(
-    in_flight: int, dropped: Mapping[str, int], available: Mapping[str, bool], estimated: int
-) -> Iterator[Metric]:
-    """Yield what holds at this moment."""
-    yield GaugeMetricFamily("dragoman_requests_in_flight", "Requests that are being answered.", value=in_flight)
-    yield GaugeMetricFamily("dragoman_estimated", "Replies that were charged an estimate.", value=estimated)
-    lost = "What was not stored or counted because a server did not answer."
-    yield _gauges("dragoman_dropped", lost, "kind", dropped)
-    yield _gauges("dragoman_service_available", "Whether a shared server answers.", "service", available)
-
-
-def _gauges(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
-
-
-class _Page(Collector):
-    """Metrics that are made already."""
-
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Sequence[Metric]:
-        return self._metrics
 
 
 class RequestRecord:

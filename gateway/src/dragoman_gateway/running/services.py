@@ -1,6 +1,7 @@
 """What all replicas share, and what outlives a reload: keys, spend, stored responses, owners of ids."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -24,6 +25,7 @@ from dragoman_gateway.keys.amounts import Concurrency
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
+from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
@@ -42,7 +44,10 @@ class Services:
     are no keys.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(
+        self, settings: GatewaySettings, board: Board | None = None, show: Callable[[], None] = lambda: None
+    ) -> None:
+        """``board`` is that of all workers, and ``show`` shows there what this one has."""
         keys, responses = settings.keys, settings.responses
         self.database = database = Database(settings.database or _IN_MEMORY)
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
@@ -60,7 +65,13 @@ class Services:
         )
         self.shares = Shares()
         self.owned = OwnedIds(database, shared=keys.shared_ids)
-        self.responses = ResponseStore(database, lifetime=timedelta(days=responses.days))
+        self.responses = ResponseStore(
+            database,
+            lifetime=timedelta(days=responses.days),
+            max_late=settings.max_unstored,
+            others_are_late=lambda: board is not None and any(_has_late(each) for each in board.others()),
+            show=show,
+        )
         self.keeps = responses.keep
         self.background = Background(
             self.responses,
@@ -82,10 +93,14 @@ class Services:
     def access(self, settings: GatewaySettings) -> Access:
         """Return the access that the settings describe: keys are checked as soon as one was ever created."""
         keyed = KeyAccess(self.cache, self.admission)
-        if settings.keys.required or (settings.database is not None and has_keys(self.database)):
+        if settings.keys.required or (settings.database is not None and self._has_keys()):
             return keyed
         rules = page_rules(settings)
         return OpenAccess(rules) if settings.database is None else OpenUntilKeys(self.cache, keyed, rules)
+
+    def _has_keys(self) -> bool:
+        """Whether a key was ever created. Once seen, the database need not be asked."""
+        return self.cache.knows_keys or has_keys(self.database)
 
     def dropped(self) -> dict[str, int]:
         """Return what could not be stored or counted because a server did not answer, by kind."""
@@ -102,7 +117,18 @@ class Services:
 
     def available(self) -> dict[str, bool]:
         """Return which of the shared servers answer."""
-        return {"database": self.database.is_available, "counters": self.admission.rates.is_available}
+        return {"database": not self.database.outage.is_away, "counters": not self.admission.rates.outage.is_away}
+
+    def waiting(self) -> dict[str, int]:
+        """Return what waits to be stored, by kind."""
+        return {"spend": self.admission.ledger.queued, "response": len(self.responses.late)}
+
+    def busy(self) -> dict[str, dict[str, int]]:
+        """Return how many transactions waited too long, by their lane and by what they waited for."""
+        found: dict[str, dict[str, int]] = {}
+        for (lane, wait), number in sorted(self.database.busy.items()):
+            found.setdefault(lane.value, {})[wait] = number
+        return found
 
     async def close(self) -> None:
         """Store what waits, and close what was opened. All requests and background runs have ended."""
@@ -251,6 +277,12 @@ def check_caller(caller: Caller, endpoint: str) -> None:
         raise DeniedError("an admin key calls no models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
         raise DeniedError(f"this key may not use {endpoint}")
+
+
+def _has_late(status: Mapping[str, Any]) -> bool:
+    """Whether a worker has responses that are not stored yet."""
+    waiting = status.get("waiting")
+    return isinstance(waiting, dict) and bool(waiting.get("response"))
 
 
 def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import gc
 import logging
+import os
 import platform
 import signal
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import uvicorn
 
 from dragoman.logs import get_logger
+from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server.request_heads import Connections, with_bounded_heads
 
@@ -26,6 +28,7 @@ _MMAP_THRESHOLD, _LARGE_BLOCK = -3, 4 * 1024 * 1024
 _SAME_SIGNAL_SECONDS = 1.0
 """A signal may arrive twice: a terminal and systemd send it to each process of a group, and the first process passes it
 on to its workers."""
+_ORDER_TRIES, _ORDER_SECONDS = 10, 0.1
 _UNFINISHED = "ASGI callable returned without completing response."
 """What uvicorn logs if a stream is broken off, which this gateway does on purpose."""
 
@@ -43,6 +46,8 @@ class Server(uvicorn.Server):
         self._max_connections = max_connections
         self._signalled_at: float | None = None
         self._drains_until: float | None = None
+        self._order: object = None
+        """The order to reload that was followed last."""
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         protocol: Any = self.config.http_protocol_class
@@ -80,12 +85,25 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _start_reload(self) -> None:
-        self._reload = asyncio.ensure_future(_reload_all())
+        self._reload = asyncio.ensure_future(self._reload_all())
 
+    async def _reload_all(self) -> None:
+        """Reload, if the first process has ordered it. Else let it: a signal to one worker is one to all."""
+        for gateway in list(Gateway.running):
+            board = gateway.board
+            if board is not None and await self._is_own_signal(board):
+                os.kill(os.getppid(), signal.SIGHUP)
+            else:
+                await gateway.reload()
 
-async def _reload_all() -> None:
-    for gateway in list(Gateway.running):
-        await gateway.reload()
+    async def _is_own_signal(self, board: Board) -> bool:
+        """Whether no order stands behind the signal."""
+        for _ in range(_ORDER_TRIES):
+            if (number := board.ordered().get("number")) != self._order:
+                self._order = number
+                return False
+            await asyncio.sleep(_ORDER_SECONDS)
+        return True
 
 
 def _relax_collector() -> None:

@@ -235,10 +235,10 @@ class _Run:
                 await self._store.update(self._stored.id, response)
                 break
             except DatabaseUnavailableError as error:
-                logger.warning("the end of a background response waits to be stored: %s", error)
+                logger.debug("the end of a background response waits to be stored: %s", error)
                 await asyncio.sleep(2**attempt / 4)
         else:
-            self._store.dropped += 1
+            self._store.late.dropped += 1
         self._done = True
         self._news.set()
 
@@ -256,7 +256,7 @@ class _Run:
                         self.task.cancel()
                         return
             except DatabaseUnavailableError as error:
-                logger.warning("events of a background response wait to be stored: %s", error)
+                logger.debug("events of a background response wait to be stored: %s", error)
 
     async def _keep_events(self) -> None:
         if not self._stored.streamed:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.logs import get_logger
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.keys.records import to_microseconds
 
@@ -66,9 +66,9 @@ class CallState:
             call_state.c.key.in_(list(wanted)), call_state.c.expires_at > now
         )
         try:
-            rows = await self._database.read(lambda connection: connection.execute(query).all())
+            rows = await self._database.read(lambda connection: connection.execute(query).all(), Lane.RESPONSES)
         except DatabaseUnavailableError as error:  # the adapter reports the loss
-            logger.warning("state of tool calls cannot be read: %s", error)
+            logger.debug("state of tool calls cannot be read: %s", error)
             return False
         for row in rows:
             state.found[wanted[row.key]] = bytes(row.state)
@@ -88,10 +88,10 @@ class CallState:
             connection.execute(added.on_conflict_do_update(index_elements=["key"], set_=new))
 
         try:
-            await self._database.write(work)
+            await self._database.write(work, Lane.RESPONSES)
         except DatabaseUnavailableError as error:
             self.dropped += len(rows)
-            logger.warning("state of tool calls is not stored (%d so far): %s", self.dropped, error)
+            logger.debug("state of tool calls is not stored (%d so far): %s", self.dropped, error)
 
 
 def _key(owner: str, key: str) -> str:

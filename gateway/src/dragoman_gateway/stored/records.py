@@ -1,9 +1,11 @@
 """A stored response, and the statuses that it can have."""
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +50,11 @@ class StoredResponse:
         output = self.response.get("output")
         return output if isinstance(output, list) else []
 
+    def items(self, wanted: AbstractSet[str]) -> dict[str, Any]:
+        """Return those of its items that have a wanted id, by their ids."""
+        items = [each for each in (*self.input, *self.output) if isinstance(each, dict)]
+        return {each["id"]: each for each in items if is_id(each.get("id")) and each["id"] in wanted}
+
     def listed_input(self) -> list[dict[str, Any]]:
         """Return the items of this turn as they are listed: each has an id and a type, and its content is in parts."""
         return _to_list(self.input, self.id)
@@ -55,6 +62,19 @@ class StoredResponse:
     def listed_output(self) -> list[dict[str, Any]]:
         """Return the items of the response as those after it list them in their input."""
         return _to_list(self.output, f"{self.id}/output")
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the columns, without the times."""
+        return {
+            "id": self.id,
+            "owner": self.owner,
+            "previous_id": self.previous_id,
+            "status": self.status,
+            "background": self.background,
+            "streamed": self.streamed,
+            "input_json": json.dumps(list(self.input)),
+            "response_json": json.dumps(self.response),
+        }
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> "StoredResponse":

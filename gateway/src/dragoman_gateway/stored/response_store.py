@@ -3,34 +3,47 @@
 import asyncio
 import contextlib
 import json
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.logs import get_logger
-from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, retry_for
+from dragoman_gateway.database import (
+    END_SECONDS,
+    Database,
+    DatabaseRejectedError,
+    DatabaseUnavailableError,
+    Lane,
+    retry_for,
+)
+from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
+from dragoman_gateway.stored.late import LateResponses
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
 from dragoman_gateway.turn.values import check_values
 
 logger = get_logger("dragoman.gateway")
 
+Result = TypeVar("Result")
+Value = TypeVar("Value")
+
 _MAX_CHAIN = 1_000
 _MAX_REFERENCES = 10_000
 _AT_ONCE = 500
 """Ids that one query names. Databases take only so many."""
-_MAX_LATE = 200
-"""Responses that wait in memory for a database that does not answer."""
 _LATE_SECONDS = 1.0
+_UNSURE_SECONDS = 15.0
+"""How long after an outage other processes may have responses that are not stored yet."""
+_PARALLEL = 2
+_LEASH = 30
+"""The part of its life by which a response may end earlier than those that continue it: each turn would write all."""
 _CLEAN_EVERY = timedelta(minutes=1)
 _CLEAN_AT_ONCE = 200
 """Expired rows that one transaction deletes, so that cleaning never holds the database for long."""
@@ -51,38 +64,49 @@ _ROOM = Room()
 
 
 class ResponseStore:
-    """``lifetime`` is how long a response is kept after it was made or continued."""
+    """``lifetime`` is how long a response is kept after it was made or continued. ``max_late`` is how many wait in
+    memory for a database that does not answer. ``others_are_late``: whether other processes have such ones, whose ids
+    this one cannot know; ``show`` tells them that this one has.
+    """
 
     def __init__(
         self,
         database: Database,
         *,
         lifetime: timedelta = timedelta(days=30),
+        max_late: int = 10_000,
+        others_are_late: Callable[[], bool] = lambda: False,
+        show: Callable[[], None] = lambda: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
+        self._others_are_late = others_are_late
+        self._show = show
         self._lifetime = lifetime
         self._clock = clock
         self._clean_at = clock()
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Held while texts of an owner are read: the other threads of the database are left to other owners."""
-        self._late: deque[StoredResponse] = deque()
+        self._saving: Grouping[StoredResponse, Any, None] = Grouping(self._save_all, parallel=_PARALLEL)
+        self.late = LateResponses(max_late)
         self._late_task: asyncio.Task[None] | None = None
-        self.dropped = 0
+
+    @property
+    def dropped(self) -> int:
         """Responses that are not stored, because the database did not answer."""
+        return self.late.dropped
 
     async def save(self, stored: StoredResponse) -> bool:
         """Store a response. Returns False if the database does not answer: the client need not wait, and the response
-        is stored later, unless too many wait.
+        is found in memory and stored later, unless too many wait.
         """
         try:
-            await self._database.write(lambda connection: self._save(connection, stored))
+            await self._saving.ask(stored)
         except DatabaseUnavailableError as error:
-            logger.warning("a response waits to be stored: %s", error)
-            self._late.append(stored)
-            if len(self._late) > _MAX_LATE:
-                self._late.popleft()
-                self._drop(1)
+            logger.debug("a response waits to be stored: %s", error)
+            self.late.add(stored)
+            if len(self.late) == 1:
+                self._show()
             if self._late_task is None or self._late_task.done():
                 self._late_task = asyncio.create_task(self._save_late())
             return False
@@ -93,51 +117,59 @@ class ResponseStore:
         """Store the responses that wait. A database that does not answer has some seconds to come back."""
         if self._late_task is not None:
             self._late_task.cancel()
-            await asyncio.wait({self._late_task})  # it keeps the response that it could not store
+            await asyncio.wait({self._late_task})
+        await self._saving.finish()
         try:
             await retry_for(seconds, self._save_waiting)
         except DatabaseUnavailableError:
-            self._drop(len(self._late))
+            self.late.drop([*self.late])
 
     async def _save_late(self) -> None:
-        while self._late:
+        while len(self.late):
             await asyncio.sleep(_LATE_SECONDS)
             with contextlib.suppress(DatabaseUnavailableError):
                 await self._save_waiting()
 
     async def _save_waiting(self) -> None:
-        """Store the responses that wait, the oldest first. Raises DatabaseUnavailableError, and keeps those that are
-        not stored; the one that failed is tried last.
-        """
-        while self._late:
-            first = self._late.popleft()
-            try:
-                await self._database.write(partial(self._save, stored=first))
-            except BaseException:
-                self._late.append(first)
-                raise
+        """Store the responses that wait. Raises DatabaseUnavailableError, and keeps those that are not stored."""
+        waiting = [*self.late]
+        outcomes = await asyncio.gather(*map(self._saving.ask, waiting), return_exceptions=True)
+        for stored, outcome in zip(waiting, outcomes, strict=True):
+            if isinstance(outcome, DatabaseRejectedError) and stored in self.late:
+                self.late.drop([stored])
+            elif outcome is None and not self.late.remove(stored.id, stored.owner):  # deleted meanwhile
+                await self.delete(stored.id, stored.owner)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, DatabaseRejectedError):
+                raise outcome
 
-    def _drop(self, number: int) -> None:
-        self.dropped += number
-        if number:
-            logger.error("the database does not answer: %d responses were not stored so far", self.dropped)
+    def _check_known(self) -> None:
+        """Raise DatabaseUnavailableError if a response that is not found may be one that is not stored yet."""
+        if self._others_are_late() or self._database.outage.was_away(_UNSURE_SECONDS):
+            raise DatabaseUnavailableError("the response may not be stored yet")
 
     async def begin(self, stored: StoredResponse) -> None:
         """Store a background response before it runs. Raises DatabaseUnavailableError: nobody could read it."""
-        await self._database.write(lambda connection: self._save(connection, stored))
+        await self._saving.ask(stored)
         await self._clean_sometimes()
 
     async def find(self, response_id: str, owner: str) -> StoredResponse | None:
-        """Return a response of that owner. One whose replica was lost has failed."""
-        row = await self._database.read(lambda connection: self._find(connection, response_id, owner))
+        """Return a response of that owner. One whose replica was lost has failed.
+
+        Raises DatabaseUnavailableError, also for one that another process may have and cannot store yet.
+        """
+        if (late := self.late.find(response_id, owner)) is not None:
+            return late
+        row = await self._read(lambda connection: self._find(connection, response_id, owner))
         if row is None:
+            self._check_known()
             return None
         found = StoredResponse.from_row(row)
         lost_at = to_microseconds(self._clock() - _LOST_AFTER) or 0
         if not found.background or not found.is_open or row["alive_at"] >= lost_at:
             return found
         await self.update(found.id, {**found.response, "status": "failed", "error": _LOST})
-        row = await self._database.read(lambda connection: self._find(connection, response_id, owner))
+        row = await self._read(lambda connection: self._find(connection, response_id, owner))
         return None if row is None else StoredResponse.from_row(row)
 
     async def history(self, response_id: str, owner: str, room: Room = _ROOM) -> list[StoredResponse] | None:
@@ -146,7 +178,10 @@ class ResponseStore:
         Raises BrokenChainError if one before it is missing, and BodyTooLargeError.
         """
         chain = await self.chain(response_id, owner, room)
-        if chain and (missing := chain[0].previous_id) is not None:
+        missing = chain[0].previous_id if chain else response_id
+        if missing is not None:
+            self._check_known()
+        if chain and missing is not None:
             raise BrokenChainError(missing)
         return chain or None
 
@@ -156,19 +191,25 @@ class ResponseStore:
         Raises BodyTooLargeError if they are larger than the room.
         """
 
+        late, before = self.late.chain(response_id, owner)
+        if before is None:
+            return late[::-1]
+        first = before
+
         def work(connection: Connection) -> list[StoredResponse]:
-            ids = self._chain(connection, response_id, owner)
+            ids = [each for each, _ in self._chain(connection, first, owner)]
             rows = {row["id"]: row for row in _read_texts(connection, ids, room)}
             return [StoredResponse.from_row(rows[each]) for each in reversed(ids) if each in rows]
 
         async with self._alone(owner):
-            return await self._database.read(work)
+            return [*await self._read(work), *late[::-1]]
 
     async def find_items(self, item_ids: Sequence[str], owner: str, room: Room = _ROOM) -> dict[str, Any]:
         """Return stored items of that owner by their ids. Raises BodyTooLargeError if the responses that hold them are
         larger than the room.
         """
-        wanted, items = set(item_ids), response_items
+        late = self.late.items(set(item_ids), owner)
+        wanted, items = set(item_ids) - late.keys(), response_items
         if len(wanted) > _MAX_REFERENCES:
             raise BodyTooLargeError(
                 f"the request has more than {_MAX_REFERENCES} references: send the items themselves"
@@ -181,14 +222,22 @@ class ResponseStore:
                 holders |= dict.fromkeys(connection.execute(query).scalars())
             found: dict[str, Any] = {}
             for row in _read_texts(connection, [*holders], room):
-                stored = StoredResponse.from_row(row)
-                for item in (*stored.input, *stored.output):
-                    if isinstance(item, dict) and item.get("id") in wanted:
-                        found[item["id"]] = item
+                found |= StoredResponse.from_row(row).items(wanted)
             return found
 
+        if not wanted:
+            return late
         async with self._alone(owner):
-            return await self._database.read(work)
+            found = await self._read(work)
+        if len(found) < len(wanted):
+            self._check_known()
+        return late | found
+
+    async def _read(self, work: Callable[[Connection], Result]) -> Result:
+        return await self._database.read(work, Lane.RESPONSES)
+
+    async def _write(self, work: Callable[[Connection], Result]) -> Result:
+        return await self._database.write(work, Lane.RESPONSES)
 
     def _alone(self, owner: str) -> asyncio.Lock:
         return self._reading.setdefault(owner, asyncio.Lock())
@@ -207,25 +256,26 @@ class ResponseStore:
             if not connection.execute(update(responses).where(_is_open(response_id)).values(**values)).rowcount:
                 return False
             owner = connection.execute(select(responses.c.owner).where(responses.c.id == response_id)).scalar_one()
-            _store_items(connection, owner, response_id, response.get("output") or ())
+            _store_items(connection, [(owner, response_id, response.get("output") or ())])
             return True
 
-        return await self._database.write(work)
+        return await self._write(work)
 
     async def renew(self, response_id: str) -> bool:
         """Say that a background response still runs. Returns False if it was cancelled or deleted."""
         statement = update(responses).where(_is_open(response_id)).values(alive_at=to_microseconds(self._clock()))
-        return await self._database.write(lambda connection: bool(connection.execute(statement).rowcount))
+        return await self._write(lambda connection: bool(connection.execute(statement).rowcount))
 
     async def cancel(self, stored: StoredResponse) -> StoredResponse | None:
         """Cancel a background response, wherever it runs, and return it as it is now."""
         values = {"status": "cancelled", "response_json": json.dumps({**stored.response, "status": "cancelled"})}
         statement = update(responses).where(_is_open(stored.id)).values(**values)
-        await self._database.write(lambda connection: connection.execute(statement))
+        await self._write(lambda connection: connection.execute(statement))
         return await self.find(stored.id, stored.owner)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         """Delete a response of that owner. Returns False if there is none."""
+        was_late = self.late.remove(response_id, owner)
 
         def work(connection: Connection) -> bool:
             this = (responses.c.id == response_id) & (responses.c.owner == owner)
@@ -234,18 +284,17 @@ class ResponseStore:
                 _delete_parts(connection, [response_id])
             return deleted
 
-        return await self._database.write(work)
+        return await self._write(work) or was_late
 
     async def append_events(self, response_id: str, events: Sequence[tuple[int, bytes]]) -> None:
         """Store events with their numbers. One that is stored already stays."""
         rows = [{"response_id": response_id, "number": number, "data": data} for number, data in events]
 
         def work(connection: Connection) -> None:
-            dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-            connection.execute(dialect.insert(response_events).on_conflict_do_nothing(), rows)
+            connection.execute(_insert(connection, response_events).on_conflict_do_nothing(), rows)
 
         if rows:
-            await self._database.write(work)
+            await self._write(work)
 
     async def events(self, response_id: str, after: int) -> list[tuple[int, bytes]]:
         """Return the stored events after a number, with their numbers."""
@@ -254,7 +303,7 @@ class ResponseStore:
             .where(response_events.c.response_id == response_id, response_events.c.number > after)
             .order_by(response_events.c.number)
         )
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        rows = await self._read(lambda connection: connection.execute(query).all())
         return [(row.number, bytes(row.data)) for row in rows]
 
     async def clean(self) -> int:
@@ -274,7 +323,7 @@ class ResponseStore:
                 rows += connection.execute(delete(table).where(key.in_(old))).rowcount
             return rows
 
-        return await self._database.write(work)
+        return await self._write(work)
 
     async def _clean_sometimes(self) -> None:
         if self._clock() >= self._clean_at:
@@ -284,46 +333,50 @@ class ResponseStore:
             except DatabaseUnavailableError:
                 logger.debug("expired responses stay for another minute")
 
-    def _save(self, connection: Connection, stored: StoredResponse) -> None:
+    async def _save_all(self, stored: Sequence[StoredResponse], _: Sequence[Any]) -> Sequence[None]:
         now = self._clock()
         created, until = to_microseconds(now), to_microseconds(now + self._lifetime)
-        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-        row = {
-            "id": stored.id,
-            "owner": stored.owner,
-            "previous_id": stored.previous_id,
-            "status": stored.status,
-            "background": stored.background,
-            "streamed": stored.streamed,
-            "input_json": json.dumps(list(stored.input)),
-            "response_json": json.dumps(stored.response),
-            "created_at": created,
-            "alive_at": created,
-            "expires_at": until,
-        }
-        # An id that exists is never overwritten: it may be another key's.
-        if connection.execute(dialect.insert(responses).values(**row).on_conflict_do_nothing()).rowcount:
-            _store_items(connection, stored.owner, stored.id, (*stored.input, *stored.output))
-            chain = self._chain(connection, stored.id, stored.owner)
-            connection.execute(update(responses).where(responses.c.id.in_(chain)).values(expires_at=until))
+        leash = to_microseconds(now + self._lifetime - self._lifetime / _LEASH) or 0
+
+        def work(connection: Connection) -> None:
+            # An id that exists is never overwritten: it may be another key's.
+            first = {each.id: each for each in reversed(stored)}
+            times = {"created_at": created, "alive_at": created, "expires_at": until}
+            rows = [{**each.to_row(), **times} for each in first.values()]
+            added = _insert(connection, responses).values(rows).on_conflict_do_nothing().returning(responses.c.id)
+            saved = [first[name] for name in connection.execute(added).scalars()]
+            _store_items(connection, [(each.owner, each.id, (*each.input, *each.output)) for each in saved])
+            kept = {
+                response_id
+                for each in saved
+                if each.previous_id is not None
+                for response_id, ends in self._chain(connection, each.previous_id, each.owner)
+                if ends < leash
+            }
+            if kept:
+                those = responses.c.id.in_(sorted(kept))
+                connection.execute(update(responses).where(those).values(expires_at=until))
+
+        await self._write(work)
+        return [None] * len(stored)
 
     def _find(self, connection: Connection, response_id: str, owner: str) -> dict[str, Any] | None:
         query = select(responses).where(responses.c.id == response_id, self._is_readable(owner))
         row = connection.execute(query).mappings().first()
         return None if row is None else dict(row)
 
-    def _chain(self, connection: Connection, response_id: str, owner: str) -> list[str]:
-        """Return the ids of a response and those before it, the newest first."""
-        columns, readable = (responses.c.id, responses.c.previous_id), self._is_readable(owner)
+    def _chain(self, connection: Connection, response_id: str, owner: str) -> list[tuple[str, int]]:
+        """Return the ids of a response and those before it, the newest first, and when they expire."""
+        columns = responses.c.id, responses.c.previous_id, responses.c.expires_at
+        readable = self._is_readable(owner)
         chain = select(*columns).where(responses.c.id == response_id, readable).cte(recursive=True)
         chain = chain.union(select(*columns).where(responses.c.id == chain.c.previous_id, readable))
-        rows = connection.execute(select(chain.c.id, chain.c.previous_id).limit(_MAX_CHAIN))
-        previous = {row.id: row.previous_id for row in rows}
+        rows = {row.id: row for row in connection.execute(select(chain).limit(_MAX_CHAIN))}
         found = []
         following: str | None = response_id
-        while following is not None and following in previous:
-            found.append(following)
-            following = previous.pop(following)
+        while following is not None and (row := rows.pop(following, None)) is not None:
+            found.append((row.id, row.expires_at))
+            following = row.previous_id
         return found
 
     def _is_readable(self, owner: str) -> ColumnElement[bool]:
@@ -349,20 +402,30 @@ def _read_texts(connection: Connection, ids: Sequence[str], room: Room) -> Seque
     return found
 
 
-def _in_groups(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+def _in_groups(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
 
 
 def _is_open(response_id: str) -> ColumnElement[bool]:
     return (responses.c.id == response_id) & responses.c.status.in_(OPEN)
 
 
-def _store_items(connection: Connection, owner: str, response_id: str, items: Sequence[Any]) -> None:
+def _store_items(connection: Connection, parts: Iterable[tuple[str, str, Sequence[Any]]]) -> None:
+    """Store which response holds an item: of each owner and response, its items."""
+    rows = {
+        (owner, item["id"]): {"owner": owner, "item_id": item["id"], "response_id": response_id}
+        for owner, response_id, items in parts
+        for item in items
+        if isinstance(item, dict) and is_id(item.get("id"))
+    }
+    ordered = [rows[each] for each in sorted(rows)]
+    for some in _in_groups(ordered):
+        connection.execute(_insert(connection, response_items).values(some).on_conflict_do_nothing())
+
+
+def _insert(connection: Connection, table: Any) -> Any:
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    ids = {item["id"] for item in items if isinstance(item, dict) and is_id(item.get("id"))}
-    rows = [{"owner": owner, "item_id": each, "response_id": response_id} for each in sorted(ids)]
-    if rows:
-        connection.execute(dialect.insert(response_items).values(rows).on_conflict_do_nothing())
+    return dialect.insert(table)
 
 
 def _delete_parts(connection: Connection, ids: Sequence[str]) -> None:

@@ -1,7 +1,6 @@
 """What the page shows: the gateway's own counts, the spend of its keys, and the replies and sessions of the store."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from dragoman.store import SessionRecord, Store
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
-from dragoman_gateway.running.activity import Figures
+from dragoman_gateway.running.activity import Activity, Figures, Running
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import Services
 
@@ -46,19 +45,6 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A request that is being answered."""
-
-    request_id: str
-    key: str
-    wire: str
-    model: str
-    seconds: float
-    streams: bool
-    """Whether the client has received the beginning of a stream."""
-
-
-@dataclass(frozen=True, slots=True)
 class Stored:
     """What the store has: the spend of its replies by model and by day, and the sessions that were used last."""
 
@@ -76,7 +62,7 @@ class Report:
 
     now: datetime
     since: datetime
-    """When the process began to count."""
+    """When the first of its workers began to count."""
     days: int
     total: Figures
     by_model: Mapping[str, Figures]
@@ -84,6 +70,10 @@ class Report:
     by_day: Mapping[str, Figures]
     running: Sequence[Running]
     dropped: Mapping[str, int]
+    workers: Mapping[str, str] = field(default_factory=dict)
+    """The version of the configuration that each worker has."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """What waits to be stored, by kind."""
     spent: Mapping[str, Spend] | None = None
     """What keys, users and teams have spent, by their scope."""
     budgets: Mapping[str, Statement] = field(default_factory=dict)
@@ -94,11 +84,11 @@ class Report:
 
 async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
     """Return the report of the last days, today included. Raises StoreError for a cursor that is none."""
-    activity, now = gateway.activity, datetime.now(UTC)
+    status, activity, now = gateway.whole_status(), Activity(), datetime.now(UTC)
+    activity.add(status.activity)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
     spent, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
     store = gateway.current.client.config.store
-    clock = time.perf_counter()
     return Report(
         now=now,
         since=activity.since,
@@ -107,12 +97,10 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         by_model=activity.by("model"),
         by_key=activity.by("key_id"),
         by_day=activity.by("day"),
-        running=[
-            Running(each.request_id, each.key_id or "", each.wire, each.model, clock - each.started_at,
-                    each.first_at is not None)
-            for each in sorted(activity.running, key=lambda each: each.started_at)
-        ],
-        dropped={kind: number for kind, number in gateway.dropped.items() if number},
+        running=sorted(status.running, key=lambda each: -each.seconds),
+        workers=status.workers,
+        waiting={kind: number for kind, number in status.waiting.items() if number},
+        dropped={kind: number for kind, number in status.dropped.items() if number},
         spent=spent,
         budgets={} if spent is None else await _read_budgets(gateway.services),
         key_names=names,
