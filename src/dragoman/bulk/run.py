@@ -34,6 +34,7 @@ from dragoman.pricing import PriceTable
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.store.columns import from_micros
+from dragoman.store.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.bulk.row_turns import RowTurns
@@ -165,7 +166,10 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                     runner.identity = config.identity
                     runner.wait, runner.poll_every = config.wait, config.poll_every
                     runner.prices = prices.table if isinstance(prices, BatchPrices) else None
-            await _run_all(runners, config.source, tracker)
+            try:
+                await _run_all(runners, config.source, tracker)
+            except StoreError as error:
+                raise write_batcher.explain(error) from error.__cause__
             tracker.notify()
             columns = AnswerColumns(config.prefix, form)
             result = build_report(

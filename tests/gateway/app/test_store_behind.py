@@ -196,9 +196,25 @@ def test_new_requests_wait_while_the_store_cannot_keep_up() -> None:
     behind.close()
 
 
+def test_nobody_waits_for_a_store_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen server would hold up each request: they go on, and what they said waits."""
+    monkeypatch.setattr("dragoman_gateway.running.behind._STUCK_SECONDS", 0.1)
+    monkeypatch.setattr("dragoman_gateway.running.behind._HELD_AGE", 0.01)
+    blocked = BlockedStore()
+    behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
+    behind.create("a:m", [Message.user("first")])
+    assert blocked.begun.wait(PATIENCE)
+    asyncio.run(behind.wait_for_room())
+    assert (behind.is_available, behind.backlog) == (False, 1)
+    blocked.released.set()
+    behind.close()
+    assert (behind.is_available, behind.dropped) == (True, 0)
+
+
 def test_requests_that_waited_too_long_for_the_store_are_told_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_gateway.running.behind._HOLD_SECONDS", 0.1)
     monkeypatch.setattr("dragoman_gateway.running.behind._HELD_AGE", 0.01)
+    monkeypatch.setattr("dragoman_gateway.running.behind._STUCK_SECONDS", PATIENCE)
     blocked = BlockedStore()
     behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
     behind.create("a:m", [Message.user("first")])

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,7 +19,7 @@ from prometheus_client.samples import Sample
 
 from dragoman import Store
 from dragoman_gateway.database import Database
-from dragoman_gateway.keys.amounts import parse_budget
+from dragoman_gateway.keys.amounts import parse_budget, parse_limit
 from dragoman_gateway.keys.key_store import KeyStore
 from dragoman_gateway.keys.records import Allowance
 from tests.gateway.upstream import PATIENCE
@@ -54,14 +56,17 @@ class Loaded:
     _process: "subprocess.Popen[bytes]"
     _file: Path
     _text: str
+    admin: str
+    """The secret of an admin key."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def create_key(self, *budgets: str) -> str:
+    def create_key(self, *budgets: str, limits: Sequence[str] = (), **fields: Any) -> str:
         """Return the secret of a new key."""
-        return self.keys.create(allowance=Allowance(tuple(map(parse_budget, budgets))))[1]
+        allowance = Allowance(tuple(map(parse_budget, budgets)), tuple(map(parse_limit, limits)))
+        return self.keys.create(allowance=allowance, **fields)[1]
 
     def samples(self, name: str) -> list[Sample]:
         text = httpx.get(f"{self.url}/metrics", timeout=PATIENCE, trust_env=False).text
@@ -79,13 +84,40 @@ class Loaded:
     def reload(self) -> None:
         self._process.send_signal(signal.SIGHUP)
 
+    def value(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric over the samples with these labels."""
+        found = self.samples(name)
+        return sum(each.value for each in found if labels.items() <= each.labels.items())
+
+    def page(self) -> str:
+        """Return the page that an operator sees."""
+        auth = ("", self.admin)
+        return httpx.get(f"{self.url}/gateway/", auth=auth, timeout=PATIENCE, trust_env=False).text
+
+    def drain(self) -> int:
+        """End the process in order, and return its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(PATIENCE)
+
     def logged(self) -> str:
         return (self._file.parent / "log").read_text(errors="replace")
 
 
 @contextmanager
-def loaded(place: str, redis: str | None, *, workers: int = 2) -> Iterator[Loaded]:
-    """Yield a gateway with a database and a store at that place. It ends in order."""
+def loaded(
+    place: str,
+    redis: str | None,
+    *,
+    workers: int = 2,
+    store: str | None = None,
+    through: str | None = None,
+    max_file: int | None = None,
+) -> Iterator[Loaded]:
+    """Yield a gateway with a database and a store at that place. It ends in order.
+
+    ``store`` is another place for the store, ``through`` the address by which the gateway reaches the place, and
+    ``max_file`` the most bytes that a file of it may have, as on a disk that is full.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         provider = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.mock_provider"], stdout=subprocess.PIPE)
@@ -95,27 +127,34 @@ def loaded(place: str, redis: str | None, *, workers: int = 2) -> Iterator[Loade
         database = Database(place, timeout=PATIENCE)
         stack.callback(database.close)
         keys = KeyStore(database)
-        keys.create(name="first")
+        _, admin = keys.create(name="admin", admin=True)
         counters = "" if redis is None else f'counters = "{redis}"\ncounters_name = "{own_name()}"'
         text = _FILE.replace("{more}", "{{more}}").format(
-            store=place, provider=address, port=0, database=place, counters=counters
+            store=store or through or place, provider=address, port=0, database=through or place, counters=counters
         )
         file = folder / "dragoman.toml"
         file.write_text(text.format(more=""))
-        store = stack.enter_context(Store(place))
+        opened = stack.enter_context(Store(store or place))
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", _SERVE.format(workers=workers)],
                 env={**os.environ, "DRAGOMAN_CONFIG": str(file), "OPENAI_API_KEY": "sk-of-the-provider"},
                 stderr=log,
+                preexec_fn=None if max_file is None else partial(_limit_files, max_file),
             )
         stack.callback(_end, process)
-        running = Loaded(_port(folder / "log"), keys, store, process, file, text)
+        running = Loaded(_port(folder / "log"), keys, opened, process, file, text, admin)
         deadline = time.monotonic() + _START_SECONDS
         while len(running.versions()) < workers:
             assert time.monotonic() < deadline, "not all workers have started"
             time.sleep(0.1)
         yield running
+
+
+def _limit_files(size: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def _port(log: Path) -> int:

@@ -34,6 +34,8 @@ _HELD_AGE = 0.25
 """Seconds for which a request may wait to be stored before new ones are held back."""
 _HOLD_SECONDS = 10.0
 _CHECK_SECONDS = 0.02
+_STUCK_SECONDS = 2.0
+"""How long one transaction may take before nobody waits for it any more: the database may never answer."""
 _END_SECONDS = 30.0
 
 
@@ -67,7 +69,8 @@ class StoreBehind:
         self.capacity = capacity
         self._notes: deque[_Note] = deque()
         self._writing: Sequence[_Note] = ()
-        """What the transaction that runs now stores."""
+        self._began_at = 0.0
+        """What the transaction that runs now stores, and when it began."""
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._ended = False
@@ -79,8 +82,8 @@ class StoreBehind:
 
     @property
     def is_available(self) -> bool:
-        """Whether the database answered the last time that something was written."""
-        return not self._outage.is_away
+        """Whether the database answered the last time that something was written, and answers in time now."""
+        return not self._outage.is_away and (not self._writing or time.monotonic() - self._began_at < _STUCK_SECONDS)
 
     @property
     def backlog(self) -> int:
@@ -163,6 +166,7 @@ class StoreBehind:
             elif not self._ended and pause:
                 time.sleep(pause)
             with self._lock:
+                self._began_at = time.monotonic()
                 self._writing = batch = [self._notes.popleft() for _ in range(min(_BATCH, len(self._notes)))]
                 if not batch:
                     if self._ended:

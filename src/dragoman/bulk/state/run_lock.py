@@ -13,10 +13,11 @@ from sqlalchemy import Connection, text
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.store.database import Database
+from dragoman.store.errors import StoreError
 
 
 class RunLock:
-    """Raises ConfigurationError if another process works on the run."""
+    """Raises ConfigurationError if another process works on the run, and StoreError if its file cannot be written."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._file: IO[bytes] | None = None
@@ -43,8 +44,11 @@ class RunLock:
             import fcntl
         except ModuleNotFoundError:  # Windows has no such lock: the caller must not start a run twice
             return
-        create_private_folder(path.parent)
-        self._file = open(path, "ab", opener=open_private)  # noqa: SIM115 -- `release` closes it
+        try:
+            create_private_folder(path.parent)
+            self._file = open(path, "ab", opener=open_private)  # noqa: SIM115 -- `release` closes it
+        except OSError as error:
+            raise StoreError(f"the run cannot be kept at {path.parent}: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -6,10 +6,12 @@ request none waits.
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import Any
 
 from dragoman.bulk.state.manifest import Manifest
 from dragoman.bulk.state.records import Claim, LostRequest, Outcome
+from dragoman.store.errors import StoreError
 
 
 class WriteBatcher:
@@ -22,6 +24,8 @@ class WriteBatcher:
         self._outcomes: list[Outcome] = []
         self._lost: list[LostRequest] = []
         self._unsent: list[Claim] = []
+        self._unsaved: list[Outcome] = []
+        """Outcomes that could not be written."""
         self._flushed: asyncio.Future[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
 
@@ -51,6 +55,17 @@ class WriteBatcher:
         """Run other work of the manifest and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
+    def explain(self, error: StoreError) -> StoreError:
+        """Say in an error of the manifest what was paid for and is not stored. Returns the error."""
+        answers = [each for each in self._unsaved if each.tries]
+        if answers:
+            usd = sum((each.cost_usd or Decimal(0) for each in answers), Decimal(0))
+            cost = f"${usd:.4f}" if all(each.cost_usd is not None for each in answers) else "at an unknown cost"
+            rows = "1 row was" if len(answers) == 1 else f"{len(answers)} rows were"
+            told = f"{rows} answered and billed ({cost}) since then, and the next run sends them again"
+            error.args = (f"{error}; {told}",)
+        return error
+
     async def close(self) -> None:
         """Wait until everything is written."""
         if self._flush_task is not None:
@@ -72,6 +87,7 @@ class WriteBatcher:
             try:
                 await self.run_in_thread(self.manifest.save, *work)
             except Exception as error:
+                self._unsaved += work[1]
                 flushed.set_exception(error)
                 flushed.exception()  # mark it as retrieved: nobody may be waiting any more
             else:

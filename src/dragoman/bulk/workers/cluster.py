@@ -56,9 +56,10 @@ class Cluster:
             }
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises this class itself if a node does not start
             raise ConfigurationError(f"there is no Ray cluster at {self._address!r:.200}: {error!s:.300}") from None
         self._started_ray = True
+        _silence()
 
     @property
     def workers(self) -> int:
@@ -110,3 +111,14 @@ def _import_ray(address: str) -> Any:
         return import_module("ray")
     except ModuleNotFoundError:
         raise MissingExtraError('bulk runs on a cluster need Ray: pip install "dragoman[ray]"') from None
+
+
+def _silence() -> None:
+    """Let Ray print nothing about nodes and workers that were lost: the run says what became of their rows. Ray's own
+    setting, ``log_to_driver``, is for what workers print."""
+    with suppress(ImportError, AttributeError):  # a version that keeps it elsewhere
+        import_module("ray._private.worker").print_to_stdstream = _print_nothing  # type: ignore[attr-defined]
+
+
+def _print_nothing(*_: Any, **__: Any) -> None:
+    pass

@@ -10,7 +10,7 @@ from itertools import islice
 from sqlalchemy import Connection, select
 
 from dragoman import Message
-from dragoman.store import SessionRecord, Store
+from dragoman.store import SessionRecord, Store, StoreError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
@@ -21,6 +21,8 @@ from dragoman_gateway.running.services import Services
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
 MAX_SESSIONS = 50
+_STORE_SECONDS = 10.0
+"""How long a page waits for the store: the rest of it is worth more."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -80,6 +82,7 @@ class Report:
     """What is reserved of their budgets now, over all replicas, and what is left."""
     key_names: Mapping[str, str] = field(default_factory=dict)
     stored: Stored | None = None
+    store_is_away: bool = False
 
 
 async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
@@ -88,7 +91,10 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
     activity.add(status.activity)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
     spent, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
-    store = gateway.current.client.config.store
+    store, behind = gateway.current.client.config.store, gateway.current.behind
+    stored = None
+    if isinstance(store, Store) and (behind is None or behind.is_available):
+        stored = await _read_stored(store, first, cursor)
     return Report(
         now=now,
         since=activity.since,
@@ -104,8 +110,22 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         spent=spent,
         budgets={} if spent is None else await _read_budgets(gateway.services),
         key_names=names,
-        stored=await asyncio.to_thread(read_store, store, first, cursor) if isinstance(store, Store) else None,
+        stored=stored,
+        store_is_away=stored is None and isinstance(store, Store),
     )  # fmt: skip
+
+
+async def _read_stored(store: Store, since: datetime, cursor: str | None) -> Stored | None:
+    """Return what the store has; None if it does not answer. Raises StoreError for a cursor that is none."""
+    try:
+        async with asyncio.timeout(_STORE_SECONDS):
+            return await asyncio.to_thread(read_store, store, since, cursor)
+    except TimeoutError:
+        return None
+    except StoreError as error:
+        if error.__cause__ is None:  # the database's own errors have one
+            raise
+        return None
 
 
 def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
