@@ -16,8 +16,10 @@ import yaml
 from dragoman import Loss, Usage
 from dragoman.answers import LossKind
 from dragoman_gateway.configuration import read_settings
+from dragoman_gateway.endpoints.metrics_page import metrics_page
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.state_keys import VARIABLE
+from dragoman_gateway.running.status import Status
 
 FOLDER = Path(__file__).parents[2] / "gateway" / "deploy"
 PINNED = re.compile(r":[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}$")
@@ -129,7 +131,15 @@ def _exposed() -> dict[str, set[str]]:
     record.usages = [Usage(input_tokens=1), Usage(input_tokens=1, cost_usd="1", cost_status="priced")]
     metrics.count(record)
     found: dict[str, set[str]] = {}
-    for line in metrics.page(0, {"spend": 1}, {"database": True}, 0).decode().splitlines():
+    status = Status(
+        workers={"1": "v"},
+        dropped={"spend": 1},
+        available={"database": True},
+        waiting={"spend": 1},
+        busy={"ledger": {"lock": 1}},
+        metrics=metrics.dump(),
+    )
+    for line in metrics_page(status).decode().splitlines():
         if line.startswith("dragoman_"):
             name = re.match(r"\w+", line)
             assert name is not None

@@ -230,7 +230,7 @@ class Database:
         if not self._is_sqlite:
             return self._create_postgres_engine()
         pool: dict[str, Any] = (
-            {"poolclass": StaticPool} if in_memory else {"pool_size": _CONNECTIONS, "max_overflow": 0}
+            {"poolclass": StaticPool} if in_memory else {"pool_size": _CONNECTIONS, "max_overflow": 1}
         )
         if not in_memory:
             _create_folder(Path(str(self._url.database)).expanduser().parent)
@@ -254,7 +254,7 @@ class Database:
                 self._url,
                 hide_parameters=True,
                 pool_size=_CONNECTIONS,
-                max_overflow=0,
+                max_overflow=1,  # for what runs in another thread, such as a reload
                 pool_timeout=self._timeout,
                 connect_args={
                     "connect_timeout": max(2, round(self._timeout)),  # libpq waits for 2 seconds at least

@@ -19,7 +19,7 @@ from dragoman.logs import get_logger
 from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOutcome
 from dragoman_gateway.access import Caller, Prices
-from dragoman_gateway.database import DatabaseUnavailableError
+from dragoman_gateway.database import DatabaseBusyError, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
 from dragoman_gateway.keys.bookings import LEAST, Amount
@@ -240,11 +240,13 @@ class KeyReservation(Reservation):
         self._reserved = self.price() if self.budgets else Amount()
         try:
             await admission.ledger.reserve(self._id, self.budgets, self._reserved, self.concurrency)
-        except DatabaseUnavailableError:
+        except DatabaseUnavailableError as error:
             rules = [each.on_outage for budgets in self.budgets.values() for each in budgets]
             rules += [each.on_outage for each in self.concurrency.values()]
             if OnOutage.CLOSED in rules:
-                raise UncountedError("the budget of this key cannot be checked at the moment") from None
+                busy = isinstance(error, DatabaseBusyError)
+                reason = "too many requests wait for it" if busy else "the database does not answer"
+                raise UncountedError(f"the budget of this key cannot be checked at the moment: {reason}") from None
             if self.budgets:
                 admission.unbudgeted += 1
             else:
