@@ -38,7 +38,7 @@ def one_run(rows: Path, output: Path, url: str, address: str) -> None:
     """The work of the process that controls the run."""
     providers = {"anthropic": {"base_url": url, "api_key": "none"}}
     more: dict[str, Any] = {"concurrency": scale.CONCURRENCY, "ray": address}
-    with bulk(rows, scale.MODEL, output=output, providers=providers, **more) as report:
+    with bulk(rows, scale.MODEL, to=output, providers=providers, **more) as report:
         sys.stdout.write(json.dumps({"finished": report.finished, "errors": report.errors}))
 
 

@@ -46,7 +46,7 @@ class ProcessResult:
 def one_run(rows: Path, output: Path, url: str, manifest: str | None) -> None:
     """The work of one process."""
     providers = {"anthropic": {"base_url": url, "api_key": "none"}}
-    with bulk(rows, MODEL, output=output, manifest=manifest, providers=providers, concurrency=CONCURRENCY) as report:
+    with bulk(rows, MODEL, to=output, manifest=manifest, providers=providers, concurrency=CONCURRENCY) as report:
         summary = {"finished": report.finished, "errors": report.errors, "usd": str(report.lost.usd)}
         gone = report.lost
         sys.stdout.write(json.dumps({**summary, "killed": gone.killed, "network": gone.network}))

@@ -86,7 +86,7 @@ class TestInvalidAnswers:
 
     def test_they_are_submitted_again_with_their_problems(self, tmp_path: Path) -> None:
         with serve_provider(provider := Provider(write=self.write)) as url:
-            report, rows = run(url, tmp_path / "m", output_type=int)
+            report, rows = run(url, tmp_path / "m", output=int)
         assert (report.finished, report.errors) == (True, 0)
         assert [len(batch.requests) for batch in provider.batches.values()] == [5, 1]
         assert [row["answer_value"] for row in rows] == [7] * 5
@@ -99,11 +99,11 @@ class TestInvalidAnswers:
         """The manifest keeps the answer, what is wrong with it, and its cost."""
         with serve_provider(provider := Provider(polls=2, write=self.write)) as url:
             for _ in range(2):
-                run(url, tmp_path / "m", wait=False, output_type=int)
-            report, rows = run(url, tmp_path / "m", wait=False, output_type=int)
+                run(url, tmp_path / "m", wait=False, output=int)
+            report, rows = run(url, tmp_path / "m", wait=False, output=int)
             assert rows[2]["error"] == "in a batch that is not fetched yet"
             assert not report.finished
-            report, rows = run(url, tmp_path / "m", output_type=int)
+            report, rows = run(url, tmp_path / "m", output=int)
         assert (report.finished, report.errors, rows[2]["tokens"]) == (True, 0, 2200)
         assert count_submitted(provider) == 6
 
@@ -111,7 +111,7 @@ class TestInvalidAnswers:
         """With the cost of all its answers."""
         for retries in (0, 2):
             with serve_provider(provider := Provider(write=lambda *_: "seven")) as url:
-                settings = {"output_type": int, "output_retries": retries}
+                settings = {"output": int, "output_retries": retries}
                 report, rows = run(url, tmp_path / f"m{retries}", ["a"], **settings)
             assert (report.errors, count_submitted(provider)) == (1, 1 + retries)
             assert rows[0]["error"].startswith("the answer does not have the requested type")

@@ -22,7 +22,7 @@ def test_the_command_writes_answers_and_resumes(tmp_path: Path, monkeypatch: pyt
     write_rows(tmp_path / "rows.jsonl", 40)
     with mock_provider() as url:
         command = ["bulk", str(tmp_path / "rows.jsonl"), "-m", "anthropic:claude-haiku-4-5", "--base-url", url]
-        command += ["--max-tokens", "20", "--system", "for row {id}"]
+        command += ["--max-output-tokens", "20", "--system", "for row {id}"]
         poor = CliRunner().invoke(app, [*command, "--budget", "0.001"])
         assert poor.exit_code == 3, poor.output
         assert "not finished" in poor.output
@@ -53,7 +53,8 @@ def test_answers_obey_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         command = ["bulk", str(tmp_path / "rows.jsonl"), "-m", "anthropic:claude-haiku-4-5", "--base-url", url]
         command += ["--schema", str(tmp_path / "schema.json"), "--output-retries", "2"]
         done = CliRunner().invoke(app, command)
-    assert "1 errors" in done.output
+    assert "1 error:" in done.output
+    assert done.exit_code == 4
     (line,) = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
     assert json.loads(line)["error"].startswith("the answer does not have the requested type")
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dragoman import Budget, Client, WireResponse
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
-from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError, RequestError
+from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError
 from dragoman.runtime.governance import Governance
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
@@ -48,7 +48,7 @@ def test_a_file_is_embedded_in_order(provider: Provider, tmp_path: Path) -> None
     """Every row with its own vector, as 32-bit floats; nothing else stays in the folder."""
     rows, output = write_csv(tmp_path / "rows.csv", 250), tmp_path / "vectors.parquet"
     seen: list[int] = []
-    found = embed_rows(rows, MODEL, output=output, progress=seen.append, **settings(provider.url))
+    found = embed_rows(rows, MODEL, to=output, progress=seen.append, **settings(provider.url))
     assert (found.rows, found.tokens, found.output) == (250, 250 * TOKENS, output)
     assert found.cost_usd is not None
     table = duckdb.sql(f"SELECT id, embedding, typeof(embedding) FROM '{output}'").fetchall()
@@ -66,7 +66,7 @@ def test_json_lines_keep_their_types(provider: Provider, tmp_path: Path) -> None
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"a": 1, "b": "one"}\n{"a": 2.5, "b": null}\n'.replace("null", '"two"'), encoding="utf-8")
     for name in ("out.jsonl", "out.parquet"):
-        embed_rows(rows, MODEL, output=tmp_path / name, template="{a}: {b}", **settings(provider.url))
+        embed_rows(rows, MODEL, to=tmp_path / name, template="{a}: {b}", **settings(provider.url))
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(line["a"], line["b"], line["embedding"][0]) for line in lines] == [(1, "one", 6.0), (2.5, "two", 8.0)]
     assert duckdb.sql(f"SELECT a, b FROM '{tmp_path / 'out.parquet'}'").fetchall() == [(1.0, "one"), (2.5, "two")]
@@ -84,12 +84,12 @@ def test_an_interrupted_run_pays_no_row_twice(tmp_path: Path) -> None:
     rows, output = write_csv(tmp_path / "rows.csv", 250), tmp_path / "vectors.parquet"
     with FaultyServer(reply) as server:
         with pytest.raises(AuthenticationError):
-            embed_rows(rows, MODEL, output=output, concurrency=1, **settings(server.url))
+            embed_rows(rows, MODEL, to=output, concurrency=1, **settings(server.url))
         assert not output.exists()
         broken.clear()
         with pytest.raises(ConfigurationError, match="another run"):
-            embed_rows(rows, MODEL, output=output, dimensions=256, **settings(server.url))
-        found = embed_rows(rows, MODEL, output=output, concurrency=1, **settings(server.url))
+            embed_rows(rows, MODEL, to=output, dimensions=256, **settings(server.url))
+        found = embed_rows(rows, MODEL, to=output, concurrency=1, **settings(server.url))
     assert [len(body["texts"]) for body in behind.bodies] == [96, 4, 96, 4, 50]
     assert found.tokens == 250 * TOKENS
     assert duckdb.sql(f"SELECT count(*), sum(embedding[1]) FROM '{output}'").fetchall() == [
@@ -107,7 +107,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     for number, parts in enumerate((2, 2, 12)):  # the first one loads modules
         rows = write_csv(tmp_path / f"{number}.csv", parts * size)
         tracemalloc.start()
-        embed_rows(rows, MODEL, output=tmp_path / f"{number}.jsonl", dimensions=length, api_key="k")
+        embed_rows(rows, MODEL, to=tmp_path / f"{number}.jsonl", dimensions=length, api_key="k")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] - peaks[1] < 5 * size * length * array("f").itemsize
@@ -117,7 +117,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     ("text", "output", "error", "words"),
     [
         ("id,text\n", "v.parquet", ConfigurationError, "no rows"),
-        ("id,name\n1,a\n", "v.parquet", RequestError, "text"),
+        ("id,name\n1,a\n", "v.parquet", ConfigurationError, "text"),
         ("text,embedding\na,b\n", "v.parquet", ConfigurationError, "already have a column"),
         ("text\na\n", "v.csv", ConfigurationError, "written to .parquet or .jsonl"),
     ],
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_embedded(
     rows = tmp_path / "rows.csv"
     rows.write_text(text, encoding="utf-8")
     with pytest.raises(error, match=words):
-        embed_rows(rows, MODEL, output=tmp_path / output, **settings(provider.url))
+        embed_rows(rows, MODEL, to=tmp_path / output, **settings(provider.url))
     assert provider.requests == []
 
 
@@ -154,7 +154,7 @@ def test_a_budget_of_a_user_holds_for_a_file(provider: Provider, tmp_path: Path)
         embed_rows(
             write_csv(tmp_path / "rows.csv", 3),
             MODEL,
-            output=tmp_path / "v.jsonl",
+            to=tmp_path / "v.jsonl",
             client=client,
             user_id="one",
             **settings(provider.url),

@@ -124,10 +124,10 @@ def test_an_invalid_answer_that_cannot_be_asked_again_is_counted(redis: LosableR
         return "seven"
 
     with pytest.raises(LimitsUnavailableError):
-        run(Provider(answer), ROWS[:1], output_type=int, **settings)
+        run(Provider(answer), ROWS[:1], output=int, **settings)
     redis.find()
     provider = Provider(lambda prompt, _: '{"answer": 7}')
-    with run_bulk(ROWS[:1], providers=provider.settings, output_type=int, **settings) as report:
+    with run_bulk(ROWS[:1], providers=provider.settings, output=int, **settings) as report:
         assert [row["answer_value"] for row in report] == [7]
         assert (report.lost.usd, report.cost_usd) == (PRICE, PRICE)
 

@@ -16,7 +16,7 @@ from tests.bulk.provider import HAIKU, SONNET, Provider
 
 
 def run(rows: Any, output: Path, model: Any = HAIKU, provider: Provider | None = None, **settings: Any) -> None:
-    bulk(rows, model, output=output, providers=(provider or Provider()).settings, **settings).close()
+    bulk(rows, model, to=output, providers=(provider or Provider()).settings, **settings).close()
 
 
 def test_json_lines_keep_their_values(tmp_path: Path) -> None:
@@ -149,5 +149,5 @@ def test_an_output_of_an_unknown_format_is_refused_at_once(tmp_path: Path) -> No
     """Before anything is sent."""
     provider = Provider()
     with pytest.raises(ConfigurationError, match=r"answers\.txt"):
-        bulk(["a 1"], HAIKU, output=tmp_path / "answers.txt", providers=provider.settings)
+        bulk(["a 1"], HAIKU, to=tmp_path / "answers.txt", providers=provider.settings)
     assert provider.requests == 0

@@ -424,12 +424,3 @@ def test_a_surplus_of_rows_in_flight_is_never_asked() -> None:
     provider = Provider()
     run(provider, prompts(50), concurrency=3)
     assert provider.max_in_flight <= 3
-
-
-def test_bulk_inside_an_event_loop_names_bulk_async() -> None:
-
-    async def call_bulk() -> None:
-        with pytest.raises(ConfigurationError, match="bulk_async"):
-            bulk(prompts(1), HAIKU)
-
-    asyncio.run(call_bulk())

@@ -96,7 +96,7 @@ def test_nothing_that_is_written_holds_a_key(tmp_path: Path, caplog: pytest.LogC
                 except ProviderError as error:
                     shown += [*traceback.format_exception(error), repr(error), repr(vars(error))]
                 shown += [repr(session), str(session.attempts), session.dump().decode(), repr(session.messages)]
-        with bulk(["Hi", "refuse"], MODEL, client=client, output=tmp_path / "answers.jsonl") as report:
+        with bulk(["Hi", "refuse"], MODEL, client=client, to=tmp_path / "answers.jsonl") as report:
             shown += [repr(report), str(report), repr(client), repr(client.config)]
         shown += [line for each in store.list().sessions for line in store.export(each.id)]
         store.close()

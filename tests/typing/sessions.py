@@ -182,6 +182,8 @@ def events(session: Session) -> None:
 
 def sessions(session: Session) -> None:
     assert_type(ask(MODEL, "Hi", system="Be brief.", user_id="u"), Reply[str])
+    assert_type(ask(MODEL, "Hi", max_output_tokens=1, budgets=[Budget(usd=1)]), Reply[str])
+    assert_type(ask(MODEL, messages=[Message.user("Hi")]), Reply[str])
     assert_type(session.ask("Hi", max_output_tokens=1, tool_choice="none"), Reply[str])
     assert_type(session.stream("Hi"), ReplyStream[str])
     assert_type(list(session.stream("Hi")), list[SessionEvent])
@@ -201,6 +203,7 @@ def sessions(session: Session) -> None:
         assert_type(opened, Session)
 
     session.ask("Hi", max_tokens=1)  # type: ignore[call-overload]
+    ask(MODEL, "Hi", max_tokens=1)  # type: ignore[call-overload]
     session.ask("Hi", tool_choice="always")  # type: ignore[call-overload]
     session.ask("Hi", prompt_cache="2h")  # type: ignore[call-overload]
     session.messages = ()  # type: ignore[misc]
@@ -219,6 +222,8 @@ async def asynchronous(session: AsyncSession) -> None:
 
     assert_type(await look("a.txt"), str)
     assert_type(await session.ask("Hi", temperature=0.5), Reply[str])
+    assert_type(await AsyncClient().ask(MODEL, "Hi", temperature=0.5, system="Be brief."), Reply[str])
+    assert_type(AsyncClient().stream(MODEL, "Hi", max_output_tokens=1), AsyncReplyStream[str])
     assert_type(session.stream("Hi"), AsyncReplyStream[str])
     assert_type(session.swap("openai:gpt-6.1-sol"), Preview)
     async with AsyncSession(MODEL) as opened:

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
@@ -122,8 +123,10 @@ class RequestContext:
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> Self:
-        """Return the context of a fresh session, with an empty id map and the bundled prices. Raises
-        UnknownProviderError on a malformed model id, as `get_adapter` does."""
+        """Return the context of a fresh session, with an empty id map and the bundled prices. The model may be a
+        bundled alias. Raises UnknownProviderError on a malformed model id, as `get_adapter` does."""
+        if isinstance(model, str):
+            model = full_name(model)
         try:
             ModelId.parse(model)
         except ValueError as error:

@@ -328,6 +328,9 @@ class ProviderError(DragomanError):
         details of Anthropic and Google. Keys in them are masked."""
         self.attempts: tuple[Any, ...] = ()
         """One record for each try."""
+        self.hint: str | None = None
+        """The full address that was asked and the likely mistake in it, if the error may be one of the address. It is
+        for the program: a gateway does not show it to its clients."""
         self.partial: Any = None
         """The message as far as it had arrived, if a stream broke."""
         super().__init__(self.message)
@@ -345,7 +348,10 @@ class ProviderError(DragomanError):
         known = ", ".join(f"{name} {value}" for name, value in facts if value is not None)
         # A provider's words stay on this line of a log. ``message`` has them as they came.
         return one_line(
-            (f"{self.provider}: " if self.provider else "") + self.message + (f" ({known})" if known else "")
+            (f"{self.provider}: " if self.provider else "")
+            + self.message
+            + (f" ({known})" if known else "")
+            + (f"; {self.hint}" if self.hint else "")
         )
 
 

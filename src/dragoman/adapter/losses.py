@@ -64,9 +64,20 @@ class Loss:
     path: str = ""
 
 
-def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str) -> None:
-    """Write one log record for each loss, with five fields: a warning if content is lost, else information."""
+_printed: set[tuple[str, LossKind]] = set()
+"""The losses that this process has printed without any logging set up, by model and kind."""
+_MAX_PRINTED = 1_000
+
+
+def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str, model: str = "") -> None:
+    """Write one log record for each loss, with five fields: a warning if content is lost, else information.
+
+    In a program that has not set up logging, Python prints warnings to stderr: there, each model and kind is one line.
+    """
+    prints = bool(losses) and not logger.hasHandlers()
     for loss in losses:
+        if prints and _is_printed(model or adapter, loss):
+            continue
         logger.log(
             logging.WARNING if loss.severity is Severity.WARNING else logging.INFO,
             "%s: %s",
@@ -81,3 +92,13 @@ def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str) -> No
                 "loss_kind": str(loss.kind),
             },
         )
+
+
+def _is_printed(origin: str, loss: Loss) -> bool:
+    """Whether a loss of that kind was printed before. This one then counts as printed."""
+    key = (origin, loss.kind)
+    if key in _printed:
+        return True
+    if loss.severity is Severity.WARNING and len(_printed) < _MAX_PRINTED:
+        _printed.add(key)
+    return False

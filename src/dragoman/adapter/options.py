@@ -94,7 +94,9 @@ class AdapterOptions:
         for name, (classes, words) in _CLASSES.items():
             value = given[name]
             if value is not None and type(value) not in classes and not _is_one_of(value, classes):
-                raise RequestError(f"{name} is {words}, and not a value of the class {type(value).__name__}")
+                raise RequestError(
+                    f"{name} is {words}, and not a value of the class {type(value).__name__}{_hint(name, value)}"
+                )
         if self.max_output_tokens is not None and self.max_output_tokens < 0:
             raise RequestError(f"max_output_tokens is at least 0, and not {self.max_output_tokens!r:.40}")
         if self.stop_sequences and not all(isinstance(each, str) for each in self.stop_sequences):
@@ -194,6 +196,13 @@ _CLASSES: Mapping[str, tuple[tuple[type, ...], str]] = {
 _CHOICES = ("auto", "none", "required")
 
 
+def _hint(name: str, value: Any) -> str:
+    """Return what to write in place of a value that another library takes."""
+    from dragoman.adapter.names import foreign_value  # it needs this module
+
+    return foreign_value(name, value, AdapterOptions.__dataclass_fields__)
+
+
 def _is_one_of(value: Any, classes: tuple[type, ...]) -> bool:
     """Whether the value has one of the classes or a subclass. A bool counts as no number."""
     return isinstance(value, classes) and (not isinstance(value, bool) or bool in classes)
@@ -206,7 +215,7 @@ def _check_tool_choice(choice: Any) -> None:
     elif not isinstance(choice, str) or choice not in _CHOICES:
         raise RequestError(
             "tool_choice is 'auto', 'none', 'required' or NamedTool('name_of_a_tool') from dragoman.tools, and not "
-            f"{choice!r:.40}"
+            f"{choice!r:.40}{_hint('tool_choice', choice)}"
         )
 
 

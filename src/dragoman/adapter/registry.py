@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.server_tools.availability import register_lookup
@@ -28,15 +29,32 @@ _registered: dict[str, AdapterKind] = {}
 
 
 def get_adapter(model: str) -> Adapter:
-    """Return the adapter for ``provider:model``.
+    """Return the adapter for ``provider:model``, or for an alias such as ``sonnet``.
 
-    Raises UnknownProviderError, with the nearest names, if the provider is not installed or the id is malformed.
+    Raises UnknownProviderError, with what to write, if the provider is not installed or the id is malformed.
     """
+    provider, name = parse_model(model)
     try:
-        provider, name = ModelId.parse(model)
+        return adapter_class(provider)(name)
+    except UnknownProviderError as error:
+        raise _with_model(error, model) from None
+
+
+def parse_model(model: str, aliases: Mapping[str, str] | None = None) -> ModelId:
+    """Return the id of a model, which may be given by an alias: one of ``aliases``, in lower case, or a bundled one.
+
+    Raises UnknownProviderError, with what to write, if the text is neither.
+    """
+    if isinstance(model, str) and ":" not in model:
+        short = model.lower()
+        known = bundled_aliases() if aliases is None else {**bundled_aliases(), **aliases}
+        if short in known:
+            return ModelId.parse(known[short])
+        raise _with_model(UnknownProviderError(_unknown_model_message(model, known)), model)
+    try:
+        return ModelId.parse(model)
     except ValueError as error:
         raise UnknownProviderError(str(error)) from None
-    return adapter_class(provider)(name)
 
 
 def providers() -> tuple[str, ...]:
@@ -112,6 +130,22 @@ def _load_sources() -> tuple[AdapterSource, ...]:
         except Exception as error:
             raise ConfigurationError(f"the adapters of {entry.value} cannot be loaded: {error}") from error
     return tuple(found)
+
+
+def _unknown_model_message(name: str, aliases: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name.lower()[:64], sorted(aliases), n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "write it as 'provider:model'"
+    return f"{name!r:.80} is neither a model id nor an alias of one: {hint}"
+
+
+def _with_model(error: UnknownProviderError, model: str) -> UnknownProviderError:
+    """Return the error with the model id to write, if the name is that of another library."""
+    from dragoman.adapter.foreign_names import model_instead
+
+    written = model_instead(model)
+    if written is None:
+        return error
+    return UnknownProviderError(f"{model!r:.80} is not a model id: write {written!r:.200}")
 
 
 def _unknown_provider_message(provider: str, known: Iterable[str]) -> str:

@@ -309,7 +309,9 @@ class ProviderRequest:
             raise
         if request.losses:
             new = tuple(loss for loss in request.losses if loss not in self.losses)
-            log_losses(new, session_id=self._session_id, adapter=self._adapter.provider)
+            log_losses(
+                new, session_id=self._session_id, adapter=self._adapter.provider, model=str(self._adapter.model_id)
+            )
             self.losses += new
         return request
 

@@ -4,16 +4,19 @@ They need the extra ``dragoman[store]``, and ``dragoman[report]`` for Parquet.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.adapter.names import nearest_name
+from dragoman.adapter.names import check_names, foreign_value
 from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config
 from dragoman.runtime.validation import check_settings
+from dragoman.session.config import TurnOptions, merge_options
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.transport.settings import Providers, seal_keys
 
@@ -36,14 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["BulkReport", "EmbeddedRows", "LostRequests", "ModelSummary", "Progress", "bulk", "bulk_async", "embed_rows"]
 
 
-class BulkSettings(TypedDict, total=False):
-    """The settings of a bulk run; `bulk` documents each."""
+class BulkSettings(TurnOptions, total=False):
+    """The settings of a bulk run, which `bulk` documents, and the options of each request."""
 
     template: str | None
     system: str | None
-    output: str | Path | None
-    output_type: Any
-    output_retries: int
+    to: str | Path | None
+    output: Any
     manifest: str | Path | None
     name: str
     options: AdapterOptions | None
@@ -72,18 +74,19 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
     ``prompts`` is a file (.jsonl, .csv, .parquet), a list of texts or of rows, or a function that returns the same rows
     on every call. ``template`` is the prompt, with {column} for a column of the row; the default is the column
-    ``prompt``. ``system`` is a template, too. ``output`` is a file of one of these kinds: the rows in their order with
+    ``prompt``. ``system`` is a template, too. ``to`` is a file of one of these kinds: the rows in their order with
     the columns ``answer``, ``model``, ``cost`` (US dollars), ``tokens``, ``error`` and ``seconds``, each after
     ``prefix``.
 
-    ``output_type`` is the type of each answer, as ``output`` of `Session.ask`. Its fields are columns, such as
+    Options of a turn, such as ``max_output_tokens``, hold for each request; ``options`` has several as one object.
+    ``output`` is the type of each answer, as in `Session.ask`. Its fields are columns, such as
     ``answer_name`` for a field ``name``; a type without fields has one, ``answer_value``. If an answer is not valid, or
-    does not obey the ``output_schema`` of the ``options``, the model is asked again, with every problem, at most
+    does not obey the ``output_schema``, the model is asked again, with every problem, at most
     ``output_retries`` times (1). Then the row is an error. Its cost is that of all its answers. A batch cannot ask
     again by itself, so such rows make another batch.
 
     ``manifest`` is an SQLite file or a database URL; the run in it has the name ``name``. The default is a file next to
-    the output, or memory if there is no output. The same call resumes an interrupted run: rows with an outcome in the
+    that of ``to``, or memory without one. The same call resumes an interrupted run: rows with an outcome in the
     manifest are not sent again, except errors with ``retry_errors``. Requests in flight when a process was killed are
     sent again; the report's ``lost`` counts them with their estimated cost.
 
@@ -111,26 +114,51 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(bulk_async(prompts, model, **settings))
-    raise ConfigurationError("an event loop is running here: await bulk_async(...)")
+    return _run_in_thread(lambda: bulk_async(prompts, model, **settings))
+
+
+def _run_in_thread(start: Callable[[], Coroutine[Any, Any, BulkReport]]) -> BulkReport:
+    """Run it on an event loop of its own: the caller's loop, such as that of a notebook, waits as for any sync call.
+
+    An interrupt of the caller cancels the run, which waits for what is in flight.
+    """
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+
+    async def run() -> BulkReport:
+        if (task := asyncio.current_task()) is not None:
+            begun.append((asyncio.get_running_loop(), task))
+        return await start()
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(copy_context().run, asyncio.run, run())
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            for loop, task in begun:
+                loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
     """`bulk`, async. If cancelled, it sends nothing more, waits for requests in flight, and keeps their outcomes."""
     settings = seal_keys(settings)  # type: ignore[assignment]  # as in bulk
     arguments: dict[str, Any] = dict(settings)
-    _check_names(arguments)
+    _check_arguments(arguments, model)
     client = client_config(arguments.pop("client", None)) or ClientConfig()
     given = {name: arguments.get(name) for name in _SHARED}
     check_settings(given)
     shared = client.session_settings(given)
     arguments |= {name: shared[name] for name in _SHARED}
-    output = None if arguments.get("output") is None else Path(arguments["output"])
+    to = None if arguments.get("to") is None else Path(arguments["to"])
     manifest = arguments.get("manifest")
     if manifest is None:
-        manifest = "sqlite://" if output is None else output.with_name(output.name + ".manifest")
+        manifest = "sqlite://" if to is None else to.with_name(to.name + ".manifest")
+    retries = {name: arguments[name] for name in ("output_retries",) if name in arguments}
+    turn: Any = {name: arguments.pop(name) for name in TurnOptions.__annotations__ if name in arguments}
+    options = merge_options(arguments["options"] or AdapterOptions(), turn)
     named = (arguments.pop("user_id", None), arguments.pop("team_id", None), arguments.pop("pseudonyms", None))
     arguments["identity"] = resolve_identity(*named)
-    arguments |= {"options": arguments["options"] or AdapterOptions(), "output": output, "manifest": manifest}
+    arguments |= {"options": options, "to": to, "manifest": manifest, **retries}
     models = (model,) if isinstance(model, str) else tuple(model)
     config = RunConfig(source=open_source(prompts), models=models, client=client, **arguments)
     return await run_bulk(config)
@@ -140,11 +168,13 @@ _SHARED = ("options", "limits", "prices")
 """The settings that a client has as well."""
 
 
-def _check_names(names: Iterable[str]) -> None:
-    """Raise ConfigurationError for an unknown setting."""
-    for name in names:
-        if name in ClientSettings.__annotations__ and name not in BulkSettings.__annotations__:
+def _check_arguments(arguments: Mapping[str, Any], model: str | Sequence[str]) -> None:
+    """Raise ConfigurationError for an unknown setting, and for a file in place of the type of an answer."""
+    known = BulkSettings.__annotations__
+    for name in arguments:
+        if name in ClientSettings.__annotations__ and name not in known:
             raise ConfigurationError(f"{name} belongs to a client: bulk(..., client=Client({name}=...))")
-        if name not in BulkSettings.__annotations__:
-            known = BulkSettings.__annotations__
-            raise ConfigurationError(f"unknown setting of a bulk run: {name!r:.60}{nearest_name(name, known)}")
+    first = model if isinstance(model, str) else next(iter(model), "")
+    check_names(arguments, known, "setting of a bulk run", provider=first.partition(":")[0] if ":" in first else None)
+    if hint := isinstance(arguments.get("output"), (str, Path)) and foreign_value("output", arguments["output"], known):
+        raise ConfigurationError(f"output is the type of the answers, and not a file{hint}")

@@ -134,7 +134,8 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, labels, row_error, None)
             elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
                 raise ConfigurationError(
-                    f"row {row_no + 1:,} has changed since this run sent it: use a new run for changed rows"
+                    f"row {row_no + 1:,} has changed since this run sent it: start another run, with another file (to=,"
+                    " or -o of the command) or another name (name=, --name)"
                 )
             elif previous.state is State.INVALID:
                 yield PendingRow(row_no, texts, labels, row_error, previous)

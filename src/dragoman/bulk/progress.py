@@ -31,6 +31,8 @@ class Progress:
     """An estimate: the rest costs what an answer of the same model cost on average."""
     seconds_left: float | None
     stopped: str | None
+    resumed: int = 0
+    """Those of ``done`` that an earlier process has left in the manifest."""
 
 
 ProgressCallback = Callable[[Progress], Any]
@@ -46,7 +48,7 @@ class ProgressTracker:
         """Rows in flight that wait for the budget."""
         self._total = total
         self._callback = callback
-        self._done = self._errors = 0
+        self._done = self._errors = self._resumed = 0
         self._costs: dict[str, tuple[int, Decimal]] = {}
         self._remaining: dict[str, int] = {}
         self._lost_usd: Decimal | None = None
@@ -61,6 +63,13 @@ class ProgressTracker:
         self._remaining[model] = rows - done
         if usd is not None:
             self._costs[model] = (priced, usd)
+
+    def begin(self) -> int:
+        """Return what earlier processes did, and show it."""
+        self._resumed = self._done
+        if self._resumed:
+            self.notify()
+        return self._resumed
 
     def add_lost_cost(self, usd: Decimal | None) -> None:
         """Add money that was, or may have been, spent without an answer."""
@@ -116,6 +125,7 @@ class ProgressTracker:
             projected_cost_usd=self._projected_cost(cost),
             seconds_left=remaining / rate if rate else None,
             stopped=self.stopped,
+            resumed=self._resumed,
         )
 
     def notify(self) -> None:

@@ -7,6 +7,7 @@ from string import Formatter
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.names import nearest_name
 from dragoman.bulk.rows import PROMPT, Row
 from dragoman.canonical.message import Message
 
@@ -32,6 +33,10 @@ class Template:
                 )
         self._parts = [(before, column) for before, column, _, _ in parts]
 
+    @property
+    def columns(self) -> set[str]:
+        return {column for _, column in self._parts if column is not None}
+
     def fill(self, row: Row) -> str:
         """Return the text for a row. Raises RequestError if the row lacks the column, or has null there."""
         return "".join(before + ("" if column is None else _column_text(row, column)) for before, column in self._parts)
@@ -44,10 +49,24 @@ Labels = str | Callable[[Row], Iterable[str]]
 class RowReader:
     """Reads the prompt, an optional system prompt, and the labels of each row."""
 
-    def __init__(self, template: str | None, system: str | None, labels: Labels | None = None) -> None:
-        self._prompt = Template(f"{{{PROMPT}}}" if template is None else template)
+    def __init__(self, template: str | Template | None, system: str | None, labels: Labels | None = None) -> None:
+        given = f"{{{PROMPT}}}" if template is None else template
+        self._prompt = given if isinstance(given, Template) else Template(given)
         self._system = None if system is None else Template(system)
         self._labels = labels
+
+    def check(self, rows: Iterable[Row]) -> None:
+        """Raise ConfigurationError for a column that no row has. All rows are read only if the first one lacks it."""
+        missing = self._prompt.columns | (set() if self._system is None else self._system.columns)
+        known: tuple[str, ...] = ()
+        for row in rows:
+            known = known or tuple(row)
+            missing -= row.keys()
+            if not missing:
+                return
+        if known:
+            name = min(missing)
+            raise ConfigurationError(f"no row has the column {name!r:.80}{nearest_name(name, known)}")
 
     def render(self, row: Row) -> tuple[str, ...]:
         """Return the prompt, followed by the system prompt if there is one. Raises RequestError."""

@@ -62,6 +62,8 @@ class BulkReport:
     stopped: str | None
     cost_usd: Decimal | None
     """The known cost of all answers and errors."""
+    resumed: int
+    """The answers and errors that earlier calls had left in the manifest, of all models."""
     _manifest: Manifest = field(repr=False)
     _source: Source = field(repr=False)
     _models: Mapping[str, int] = field(repr=False)
@@ -109,6 +111,7 @@ def build_report(
     rows: int,
     stopped: str | None,
     columns: AnswerColumns,
+    resumed: int,
 ) -> BulkReport:
     pairs = {pair: _count_agreement(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
     lines = tuple(_summarize(manifest, model, number, pairs) for model, number in models.items())
@@ -119,6 +122,7 @@ def build_report(
         agreement={pair: _ratio(*counts) for pair, counts in pairs.items()},
         stopped=stopped,
         cost_usd=sum_known(*(line.cost_usd for line in lines)),
+        resumed=resumed,
         _manifest=manifest,
         _source=source,
         _models=models,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.registry import parse_model
 from dragoman.batch.results import BatchPrices
 from dragoman.bulk.batch_runner import BatchRunner
 from dragoman.bulk.budget import CostEstimator, read_budget
@@ -60,8 +61,8 @@ class RunConfig:
     labels: Labels | None = None
     identity: tuple[str | None, str | None] = (None, None)
     """The ids of the user and the team whose budgets pay."""
-    output: Path | None = None
-    output_type: Any = None
+    to: Path | None = None
+    output: Any = None
     output_retries: int = 1
     manifest: str | Path = "sqlite://"
     name: str = "bulk"
@@ -97,7 +98,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
     kept, and the same call resumes from there.
     """
     _check_config(config)
-    form = None if config.output_type is None else AnswerType[Any](config.output_type)
+    form = None if config.output is None else AnswerType[Any](config.output)
     if form is not None:
         config = replace(config, options=replace(config.options, output_schema=form.schema))
     row_reader = RowReader(config.template, config.system, config.labels)
@@ -121,6 +122,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
         try:
             numbers = manifest.open_run(config.fingerprint(), models)
             rows = await asyncio.to_thread(config.source.count)
+            await asyncio.to_thread(row_reader.check, config.source)
             estimator = CostEstimator(prices)
             tracker = ProgressTracker(rows * len(models), config.progress)
             lost_usd = sum_lost(manifest).usd
@@ -129,6 +131,8 @@ async def run_bulk(config: RunConfig) -> BulkReport:
             spent = Spend(lost_usd or Decimal(0))
             for model, number in zip(models, numbers, strict=True):
                 spent += _restore(tracker, estimator, model, rows, count_outcomes(manifest, number))
+
+            resumed = tracker.begin()
 
             def new_budgets() -> Budgets:
                 of_row = accounts.for_turn(*config.identity, lambda: spent)
@@ -170,13 +174,13 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 await _run_all(runners, config.source, tracker)
             except StoreError as error:
                 raise write_batcher.explain(error) from error.__cause__
-            tracker.notify()
+            finally:
+                tracker.notify()
             columns = AnswerColumns(config.prefix, form)
-            result = build_report(
-                manifest, config.source, dict(zip(models, numbers, strict=True)), rows, tracker.stopped, columns
-            )
-            if config.output is not None:
-                await asyncio.to_thread(write_rows, config.output, result, config.source, columns)
+            by_model = dict(zip(models, numbers, strict=True))
+            result = build_report(manifest, config.source, by_model, rows, tracker.stopped, columns, resumed)
+            if config.to is not None:
+                await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:
             await stack.aclose()
             manifest.close()
@@ -219,8 +223,8 @@ def _row_turns(config: RunConfig, prices: Prices) -> "RowTurns | None":
 
 def _model_configs(config: RunConfig) -> list[ModelConfig]:
     providers = merge_providers(config.client.providers or {}, read_providers(config.providers))
-    aliases = None if config.client.router is None else config.client.router.aliases
-    models = [model if aliases is None else aliases.resolve(model) for model in config.models]
+    aliases = None if config.client.router is None else config.client.router.aliases.custom
+    models = [str(parse_model(model, aliases)) for model in config.models]
     return [ModelConfig(model, config.options, providers.get(model.partition(":")[0], {})) for model in models]
 
 
@@ -256,8 +260,8 @@ def _check_config(config: RunConfig) -> None:
     if not config.models:
         raise ConfigurationError("a bulk run needs at least one model")
     check_output_retries(config.output_retries)
-    if config.output is not None:
-        validate_suffix(config.output)
+    if config.to is not None:
+        validate_suffix(config.to)
     if config.ray is not None and config.batch:
         raise ConfigurationError("batch and ray cannot be combined: this process submits the batches itself")
     if config.ray is None and config.workers is not None:

@@ -20,7 +20,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
 from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet
-from dragoman.bulk.prompt import Template
+from dragoman.bulk.prompt import RowReader, Template
 from dragoman.bulk.rows import JSON_LINES, Row, open_source, validate_suffix
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
@@ -52,7 +52,7 @@ def embed_rows(
     rows: str | Path,
     model: str,
     *,
-    output: str | Path,
+    to: str | Path,
     template: str | None = None,
     dimensions: int | None = None,
     purpose: Purpose | None = "document",
@@ -64,20 +64,21 @@ def embed_rows(
 ) -> EmbeddedRows:
     """Write the rows of a file in their order, with the vector of each in a column of 32-bit floats.
 
-    ``rows`` is a file (.jsonl, .csv, .parquet), ``output`` one of .parquet or .jsonl. ``template`` is the text to
+    ``rows`` is a file (.jsonl, .csv, .parquet), ``to`` one of .parquet or .jsonl. ``template`` is the text to
     embed, with {column} for a column of the row; the default is the column ``text``. ``progress`` is called with the
     number of rows that are done. The other options are those of `dragoman.embeddings.embed`.
 
     The same call resumes an interrupted run. Raises what `embed` raises, ConfigurationError for a file that cannot be
-    read or written and for parts of another run, and RequestError for a row without the text.
+    read or written, for parts of another run and if no row has the text, and RequestError for a row without the text.
     """
-    source_path, output_path = Path(rows), Path(output)
+    source_path, output_path = Path(rows), Path(to)
     if validate_suffix(output_path) == ".csv":
         raise ConfigurationError("vectors are written to .parquet or .jsonl")
     source = open_source(source_path)
     text = Template(f"{{{TEXT}}}" if template is None else template)
     options: dict[str, Any] = {"dimensions": dimensions, "purpose": purpose, "truncate": truncate}
     run = {"model": model, "template": template, "column": column, **options, "source": _fingerprint(source_path)}
+    RowReader(text, None).check(source)
     parts = _Parts(output_path, run)
     done = 0
     remaining = iter(source)

@@ -115,7 +115,8 @@ class ModelId(NamedTuple):
         """Parse a model id. Raises ValueError if it is not ``provider:model`` or has an unprintable character."""
         provider, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not (provider and name and text.isprintable()):
-            raise ValueError(f"{text!r:.200} is not a model id: write it as 'provider:model', e.g. 'openai:gpt-6.1'")
+            example = "write it as 'provider:model', e.g. 'openai:gpt-6.1-sol'"
+            raise ValueError(f"{text!r:.200} is not a model id: {example}")
         return cls(provider, name)
 
     def __str__(self) -> str:

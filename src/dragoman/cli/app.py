@@ -24,6 +24,7 @@ COMMANDS = {
     "cost": "Adds up what replies cost.",
     "doctor": "Checks what Dragoman finds on this computer, and says what to do. It changes nothing.",
     "demo": "Runs one conversation over four models and shows what happens at each swap.",
+    "history": "Lists the kept conversations.",
     "embed": "Writes the rows of a file in their order, each with its vector: a list of 32-bit floats.",
     "keys": "Store, list and remove API keys.",
     "models": "Lists models and their capabilities.",

@@ -18,7 +18,7 @@ from dragoman.cli.io.conversations.start import describe, describe_unfinished, o
 from dragoman.cli.io.loading import load_local
 from dragoman.cli.io.prompts import read_prompt
 from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
-from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
+from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.events import ToolAnswered
@@ -42,11 +42,18 @@ def ask(
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Text from standard input goes in front of it.")
     ] = None,
+    model_option: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
+    ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
     attachment: Annotated[
         list[str] | None,
         typer.Option(
-            "--attachment", "-a", metavar="FILE", help="A text, image, audio, video or PDF file; - is standard input."
+            "--attachment",
+            "-a",
+            metavar="FILE",
+            help="A text, image, audio, video or PDF file, or its https address; - is standard input.",
         ),
     ] = None,
     option: Annotated[
@@ -62,19 +69,26 @@ def ask(
     continued: Annotated[
         bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
     ] = False,
+    resumed: Resumed = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer with its tokens, cost and losses as JSON.")
     ] = False,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Write the answer as it arrives.")] = True,
-    max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
     base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Write only warnings and errors to stderr, no tokens, cost or calls.")
     ] = False,
 ) -> None:
     """Sends one prompt to a model. The answer goes to stdout, tokens, cost and warnings to stderr."""
+    if model_option is not None:
+        if prompt is not None:
+            raise typer.BadParameter("name the model once: as the first word, or with --model")
+        model, prompt = model_option, model
     notes = console(stderr=True)
-    options = read_options(option or (), max_tokens=max_tokens, schema=schema, output_retries=output_retries)
+    options = read_options(
+        option or (), max_output_tokens=max_output_tokens, schema=schema, output_retries=output_retries
+    )
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
     with ExitStack() as stack:
@@ -84,8 +98,8 @@ def ask(
             "ask",
             model,
             prompt,
-            takes_prompt=True,
-            continued=continued,
+            takes_prompt=model_option is None,
+            continued=continued_name(continued, resumed),
             system=system,
             tools=tool or (),
             base_url=base_url,
@@ -93,7 +107,7 @@ def ask(
         stack.callback(conversation.close, notes)
         content = read_prompt(conversation.prompt, attachment or ())
         session = conversation.session
-        if continued and not quiet:
+        if (continued or resumed) and not quiet:
             notes.print(f"[dim]{show_line(describe(session))}[/]", soft_wrap=True)
             for line in () if session.unfinished is None else describe_unfinished(session.unfinished):
                 notes.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)

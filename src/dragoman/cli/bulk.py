@@ -1,7 +1,7 @@
 """`dragoman bulk FILE`: one prompt for each row of a file, sent to one or several models."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.client import base_url_setting, command_client
-from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_retries, read_schema
+from dragoman.cli.io.console import console, counted, show_line
+from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
 
 if TYPE_CHECKING:
     from dragoman.bulk import BulkReport, Progress
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _WIDTH = 110
 _UNFINISHED = 3
 """The exit code if rows are left; the same command resumes the run."""
+_FAILED_ROWS = 4
+"""The exit code if every row has an outcome, and some of them are errors."""
+_INTERRUPTED = 130
 
 
 def bulk(
@@ -41,7 +44,11 @@ def bulk(
         ),
     ] = None,
     system: Annotated[str | None, typer.Option(help="A system prompt, with placeholders such as {column}.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in an answer.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of each request, e.g. top_p=0.9; -o is the output file."),
+    ] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in an answer.")] = None,
     temperature: Annotated[float | None, typer.Option(help="The sampling temperature.")] = None,
     schema: SchemaFile = None,
     output_retries: OutputRetries = None,
@@ -79,18 +86,15 @@ def bulk(
 
     The same command resumes an interrupted run, and pays for no answer twice.
     """
+    if output is not None and not output.suffix and "=" in output.name:
+        raise ConfigurationError(f"-o is the output file here: write --option {output.name:.80}")
     output_path = output or file.with_name(f"{file.stem}.answers{file.suffix}")
     client = command_client(base_url_setting(model[0], base_url))
-    retries = read_retries(output_retries, schema)
-    given: dict[str, Any] = {
-        "max_output_tokens": max_tokens,
-        "temperature": temperature,
-        "output_schema": None if schema is None else read_schema(schema),
-    }
-    options = replace(
-        client.config.options or AdapterOptions(),
-        **{option: value for option, value in given.items() if value is not None},
+    options = read_options(
+        option or (), max_output_tokens=max_output_tokens, schema=schema, output_retries=output_retries
     )
+    if temperature is not None:
+        options["temperature"] = temperature
     out = console(stderr=True)
     with _show_progress(out, quiet) as progress:
         report = client.bulk(
@@ -98,11 +102,9 @@ def bulk(
             model,
             template=template,
             system=system,
-            output=output_path,
+            to=output_path,
             manifest=manifest,
             name=name,
-            options=options,
-            output_retries=1 if retries is None else retries,
             labels=labels,
             concurrency=concurrency,
             budget=budget,
@@ -113,28 +115,45 @@ def bulk(
             workers=workers,
             prefix=prefix,
             progress=progress,
+            **options,
         )
     with report:
         _print_report(report, output_path)
         if not report.finished:
             raise typer.Exit(_UNFINISHED)
+        if report.errors:
+            raise typer.Exit(_FAILED_ROWS)
 
 
 @contextmanager
 def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
-    """A progress line during the run."""
-    if quiet:
-        yield None
-        return
-    with out.status("reading the rows") as line:
-        yield lambda progress: line.update(show_line(progress_line(progress)))
+    """A progress line during the run. Says first what an earlier run has left, and where the run is if it is
+    interrupted."""
+    last: list[Progress] = []
+
+    def show(progress: "Progress") -> None:
+        if not last and progress.resumed and not quiet:
+            words = f"continues a run: {progress.resumed:,} of {progress.total:,} answers were there"
+            errors = f", {counted(progress.errors, 'error')} among them" if progress.errors else ""
+            out.print(f"[dim]{words}{errors}[/]", soft_wrap=True)
+        last[:] = [progress]
+        if line is not None:
+            line.update(show_line(progress_line(progress)))
+
+    with nullcontext() if quiet else out.status("reading the rows") as line:
+        try:
+            yield show
+        except KeyboardInterrupt:
+            where = progress_line(replace(last[0], rate=None)) if last else "nothing was answered"
+            out.print(f"[yellow]interrupted:[/] {show_line(where)}; the same command continues", soft_wrap=True)
+            raise typer.Exit(_INTERRUPTED) from None
 
 
 def progress_line(progress: "Progress") -> str:
     """The progress of a run as one line."""
     parts = [f"{progress.done:,} of {progress.total:,}"]
     if progress.errors:
-        parts.append(f"{progress.errors:,} errors")
+        parts.append(counted(progress.errors, "error"))
     if progress.rate is not None:
         parts.append(f"{progress.rate:,.1f} per second")
     if progress.cost_usd is not None:
@@ -159,9 +178,11 @@ def _print_report(report: "BulkReport", output_path: Path) -> None:
     lost = report.lost
     if count := lost.killed + lost.network + lost.failed:
         cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"
-        out.print(f"[yellow]{count:,} requests may have been billed without an answer[/], {cost}", soft_wrap=True)
+        out.print(
+            f"[yellow]{counted(count, 'request')} may have been billed without an answer[/], {cost}", soft_wrap=True
+        )
     if report.stopped is not None:
         out.print(f"[yellow]not finished:[/] {show_line(report.stopped)}", soft_wrap=True)
     elif report.errors:
-        out.print(f"[yellow]{report.errors:,} errors[/]: --retry-errors asks those rows again", soft_wrap=True)
+        out.print(f"[yellow]{counted(report.errors, 'error')}[/]: --retry-errors asks those rows again", soft_wrap=True)
     out.print(f"[dim]written to {show_line(str(output_path))}[/]", soft_wrap=True)

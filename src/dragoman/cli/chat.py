@@ -3,10 +3,13 @@
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+from platformdirs import user_data_path
 from rich.console import Console
 
 from dragoman.adapter.errors import DragomanError, RequestError
@@ -22,7 +25,8 @@ from dragoman.cli.io.prompts import attach
 from dragoman.cli.io.regular_files import read_regular
 from dragoman.cli.io.standard_input import read_line
 from dragoman.cli.io.terminal import EventPrinter, show_losses, show_preview, usage_line
-from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
+from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
+from dragoman.cli.io.typed_lines import TypedLines
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.replies.stream import ReplyStream
@@ -31,7 +35,9 @@ from dragoman.tools.calls import DECLINED
 
 HELP = """/model MODEL     switch to another model; /swap does the same
 /preview MODEL   show what that switch would lose and cost
-/attach FILE     send a file with the next message
+/attach FILE     send a file, or what is at an https address, with the next message
+!multi           write several lines, up to !end; several pasted lines are one message anyway
+!edit            write the message in your editor
 /answer RESULT   give the first tool call that waits its result; /decline REASON gives it an error
 /continue        go on with a turn that was interrupted
 /compact         replace the older part of the conversation by a summary; /compact WORDS instructs its writer
@@ -40,6 +46,10 @@ HELP = """/model MODEL     switch to another model; /swap does the same
 /help            show this list
 /quit            leave; so does Ctrl-D. Ctrl-C cancels the answer and keeps the session"""
 _PROMPT = "[bold blue]> [/]"
+_END = "!end"
+_LONG_TEXTS = ("!multi", "!edit")
+_HISTORY = "chat_history.jsonl"
+"""What was typed, in the folder of the kept conversations."""
 _MAX_SESSION_BYTES = 1 << 30
 
 
@@ -51,6 +61,10 @@ def chat(
             " sets default_model.",
             autocompletion=complete_model,
         ),
+    ] = None,
+    model_option: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
     ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
     option: Annotated[
@@ -66,18 +80,22 @@ def chat(
     continued: Annotated[
         bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
     ] = False,
+    resumed: Resumed = None,
     load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
     base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
 ) -> None:
     """Chats with a model; /help lists the other commands."""
-    if continued and load is not None:
-        raise typer.BadParameter("--continue and --load exclude each other")
+    name = continued_name(continued, resumed)
+    if name is not None and load is not None:
+        raise typer.BadParameter("--continue, --resume and --load exclude each other")
+    if model is not None and model_option is not None:
+        raise typer.BadParameter("name the model once: as the first word, or with --model")
     out = console()
     options = read_options(option or (), schema=schema, output_retries=output_retries)
     conversation = open_conversation(
         "chat",
-        model,
-        continued=continued,
+        model or model_option,
+        continued=name,
         dumped=None if load is None else read_regular(load, _MAX_SESSION_BYTES),
         system=system,
         tools=tool or (),
@@ -85,9 +103,9 @@ def chat(
         mentions=True,  # whoever types here may choose the model of a message
     )
     try:
-        if continued:
+        if name is not None:
             out.print(f"[dim]{show_line(describe(conversation.session))}[/]", soft_wrap=True)
-        _Chat(out, conversation.session, options).run()
+        _Chat(out, conversation.session, options, keeps=conversation.log is not None).run()
     finally:
         conversation.close(console(stderr=True))
 
@@ -95,11 +113,16 @@ def chat(
 class _Chat:
     """Reads lines, and answers them. ``attached`` goes with the next message."""
 
-    def __init__(self, out: Console, session: Session, options: TurnOptions) -> None:
+    def __init__(self, out: Console, session: Session, options: TurnOptions, *, keeps: bool) -> None:
         self._out = out
         self._session = session
         self._options = options
         self._attached: list[ContentBlock] = []
+        self._typed: TypedLines | None = None
+        if sys.stdin is not None and sys.stdin.isatty():
+            file = user_data_path("dragoman", appauthor=False) / _HISTORY if keeps else None
+            coloured = out.is_terminal and out.color_system is not None
+            self._typed = TypedLines(file, coloured=coloured, unkept=_LONG_TEXTS)
 
     def run(self) -> None:
         self._out.print(f"[bold]{show_line(str(self._session.model))}[/] [dim]/help lists the commands[/]")
@@ -108,7 +131,7 @@ class _Chat:
         else:
             self._show_unfinished(self._session.unfinished)
         while (line := self._read_line()) is not None:
-            if line.startswith("/"):
+            if "\n" not in line and line.startswith(("/", *_LONG_TEXTS)):
                 if not self._run_command(line):
                     return
             elif line:
@@ -116,8 +139,8 @@ class _Chat:
 
     def _read_line(self) -> str | None:
         try:
-            if sys.stdin is not None and sys.stdin.isatty():
-                return self._out.input(_PROMPT).strip()
+            if self._typed is not None:
+                return self._typed.read("> ")
             self._out.print(_PROMPT, end="")
             return read_line().strip()
         except EOFError:
@@ -191,6 +214,8 @@ class _Chat:
             "swap": lambda: show_preview(out, session.swap(argument)),
             "preview": lambda: show_preview(out, session.preview(argument)),
             "attach": lambda: self._attach(argument),
+            "multi": self._read_lines,
+            "edit": self._edit,
             "answer": lambda: self._answer_call(argument),
             "decline": lambda: self._answer_call(RequestError(argument or DECLINED)),
             "continue": self._continue,
@@ -215,9 +240,31 @@ class _Chat:
         if not name:
             self._out.print("[yellow]/attach needs a file name[/]")
             return
-        path = Path(name).expanduser()
-        self._attached.append(attach(path))
-        self._out.print(show_line(f"{path.name} goes with the next message"))
+        self._attached.append(attach(name))
+        self._out.print(show_line(f"{name.rpartition('/')[2] or name} goes with the next message"))
+
+    def _read_lines(self) -> None:
+        """Answer the lines up to ``!end`` as one text."""
+        if self._typed is not None:
+            self._out.print(f"[dim]{_END} ends the message[/]")
+            text = self._typed.read_until(_END)
+        else:
+            lines: list[str] = []
+            with suppress(EOFError):
+                while (line := read_line().rstrip("\r\n")).strip() != _END:
+                    lines.append(line)
+            text = "\n".join(lines).strip()
+        if text:
+            self._answer(text)
+
+    def _edit(self) -> None:
+        """Answer a text that is written in the editor of VISUAL or EDITOR."""
+        text = (click.edit(extension=".md") or "").strip()
+        if text:
+            self._out.print(text, style="dim", markup=False, soft_wrap=True)
+            self._answer(text)
+        else:
+            self._out.print("[yellow]nothing was written[/]")
 
     def _compact(self, words: str) -> None:
         summary = self._session.compact(instructions=words or None)

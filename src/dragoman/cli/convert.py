@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.cli.io.collector import pause_collector
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.convert.files import (
     Report,
     check_writable,
@@ -107,7 +107,9 @@ def _to_files(
         conversion = convert_history(history, to, model)
         write_file(conversion, path, overwrite=overwrite)
         report.losses.add(conversion.losses)
-        console().print(f"{show_line(name)} → {show_line(str(path))}, {len(history)} messages", soft_wrap=True)
+        console().print(
+            f"{show_line(name)} → {show_line(str(path))}, {counted(len(history), 'message')}", soft_wrap=True
+        )
 
 
 def _to_lines(

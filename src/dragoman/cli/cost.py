@@ -10,7 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from dragoman.adapter.aliases import full_name
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import CostStatus
+from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.cost.plot import write_plot
 from dragoman.cli.io.cost.sources import Repricing, Span, open_sources
@@ -37,12 +40,12 @@ class By(StrEnum):
 
 def cost(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="Sessions (.json), messages (.jsonl), stores (a file or URL), folders exported from them, or usages"
-            " (.parquet, .csv, .jsonl)."
+            " (.parquet, .csv, .jsonl). The default is what ask and chat have kept, by day."
         ),
-    ],
+    ] = None,
     by: Annotated[list[By] | None, typer.Option(help="Group by this; repeat the option for a finer report.")] = None,
     since: Annotated[datetime | None, typer.Option(help="Only replies from this moment on, in UTC.")] = None,
     until: Annotated[datetime | None, typer.Option(help="Only replies before this moment, in UTC.")] = None,
@@ -62,14 +65,18 @@ def cost(
 
     Days are in UTC. Unknown costs are counted and named, never taken for zero.
     """
-    groups = [each.value for each in by or [By.MODEL]]
+    groups = [each.value for each in by or [By.MODEL if files else By.DAY]]
     table = None
     if again or overlay or version:
         table = price_table(version, kept)
         if overlay:
             check_regular(overlay)
             table = table.with_overlay(overlay)
-    prices = Repricing(table, _to_utc(at), as_model)
+    prices = Repricing(table, _to_utc(at), as_model and full_name(as_model))
+    if not files and (store := own_store()) is not None:
+        files = [store]
+    if not files:
+        raise ConfigurationError("no conversation is kept yet: name files or a store")
     opened = open_sources(files, Span(_to_utc(since), _to_utc(until)), attach=attach)
     lines = sum_by_key(line for source in opened for line in source.lines(groups, prices))
     priced_by = sorted({source.describe_prices(prices) for source in opened})

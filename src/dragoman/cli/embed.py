@@ -7,7 +7,7 @@ import typer
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.client import base_url_setting, command_client
-from dragoman.cli.io.console import console
+from dragoman.cli.io.console import console, counted
 
 
 def embed(
@@ -46,18 +46,20 @@ def embed(
         found = embed_rows(
             file,
             model,
-            output=output or file.with_name(f"{file.stem}.vectors.parquet"),
+            to=output or file.with_name(f"{file.stem}.vectors.parquet"),
             template=template,
             dimensions=dimensions,
             column=column,
             concurrency=concurrency,
             client=command_client(base_url_setting(model, base_url)),
-            progress=None if quiet else lambda done: line.update(f"{done:,} rows"),
+            progress=None if quiet else lambda done: line.update(counted(done, "row")),
             **options,
         )
     if not quiet:
         cost = "at an unknown cost" if found.cost_usd is None else f"for ${found.cost_usd:.6f}"
-        out.print(f"{found.rows:,} rows, {found.tokens:,} tokens {cost}: {found.output}", soft_wrap=True)
+        out.print(
+            f"{counted(found.rows, 'row')}, {counted(found.tokens, 'token')} {cost}: {found.output}", soft_wrap=True
+        )
 
 
 def _choice(option: str, value: str, allowed: tuple[str, ...]) -> str | None:

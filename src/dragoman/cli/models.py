@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from dragoman.adapter.aliases import full_name
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.cli.io.console import console, show_line
@@ -30,7 +31,7 @@ def models(
     ] = None,
 ) -> None:
     """Lists models and their capabilities. Other model names work as well, by the rules of their family."""
-    if name is not None and ":" in name:
+    if name is not None and ":" in (name := full_name(name)):
         _show_model(name)
         return
     table = Table("model", "context", "output", *(title for title, _ in _COLUMNS), box=None, pad_edge=False)

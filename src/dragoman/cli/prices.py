@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io import price_updates
 from dragoman.cli.io.console import console, show_line
@@ -58,7 +59,7 @@ def prices(
             out.print(show_line(str(save_table(table, kept))), soft_wrap=True)
             return
     moment = (at or datetime.now(UTC)).replace(tzinfo=UTC) if at is None or at.tzinfo is None else at
-    if ":" not in model:
+    if ":" not in (model := full_name(model)):
         raise ConfigurationError(_ask_for_provider(table, model, moment))
     row = table.find(model, moment)
     if row is None:

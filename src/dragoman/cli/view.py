@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.console import console, show_line
+from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.conversations.sources import load_conversation
 
 
@@ -48,6 +48,6 @@ def view(
     if output is None and path.exists():
         raise ConfigurationError(f"{path} exists already: name another file with --output")
     path.write_text(text, encoding="utf-8", newline="")
-    console().print(f"{show_line(str(path))}, {len(loaded.messages):,} messages", soft_wrap=True)
+    console().print(f"{show_line(str(path))}, {counted(len(loaded.messages), 'message')}", soft_wrap=True)
     if open_browser:
         typer.launch(str(path))

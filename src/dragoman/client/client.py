@@ -9,7 +9,14 @@ from typing_extensions import TypeForm
 from dragoman.client.shared import ClientBase
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session import Reply, ReplyStream, Session
-from dragoman.session.config import NewSessionSettings, OutputT, SessionSettings, UserInput
+from dragoman.session.config import (
+    NewSessionSettings,
+    OutputT,
+    QuestionSettings,
+    SessionSettings,
+    UserInput,
+    split_question,
+)
 from dragoman.transport import close_idle_connections
 
 if TYPE_CHECKING:  # bulk runs, batches, embeddings and services are loaded when they are first used
@@ -58,64 +65,61 @@ class Client(ClientBase):
         return Session.load(data, model=model, **settings)
 
     @overload
-    def ask(self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]) -> Reply[str]: ...
+    def ask(
+        self, model: str | None, prompt: UserInput | None = None, **settings: Unpack[QuestionSettings]
+    ) -> Reply[str]: ...
 
     @overload
     def ask(
         self,
         model: str | None,
-        prompt: UserInput,
+        prompt: UserInput | None = None,
         *,
         output: TypeForm[OutputT],
-        output_retries: int = 1,
-        **settings: Unpack[NewSessionSettings],
+        **settings: Unpack[QuestionSettings],
     ) -> Reply[OutputT]: ...
 
     def ask(
         self,
         model: str | None,
-        prompt: UserInput,
+        prompt: UserInput | None = None,
         *,
         output: Any = None,
-        output_retries: int = 1,
-        **settings: Unpack[NewSessionSettings],
+        **settings: Unpack[QuestionSettings],
     ) -> Reply[Any]:
-        """Return the answer to one question, in a session of its own. ``output`` is as in `Session.ask`."""
+        """Return the answer to one question, in a session of its own. The arguments are those of `dragoman.ask`."""
         settings = self._own(settings)
-        with Session(model, **settings) as session:
-            return session.ask(prompt, output=output, output_retries=output_retries)
+        given, options = split_question(model, settings)
+        with Session(model, **given) as session:
+            return session.ask(prompt, output=output, **options)
 
     @overload
     def stream(
-        self, model: str | None, prompt: UserInput, **settings: Unpack[NewSessionSettings]
+        self, model: str | None, prompt: UserInput | None = None, **settings: Unpack[QuestionSettings]
     ) -> ReplyStream[str]: ...
 
     @overload
     def stream(
         self,
         model: str | None,
-        prompt: UserInput,
+        prompt: UserInput | None = None,
         *,
         output: TypeForm[OutputT],
-        output_retries: int = 1,
-        partial_strings: bool = False,
-        **settings: Unpack[NewSessionSettings],
+        **settings: Unpack[QuestionSettings],
     ) -> ReplyStream[OutputT]: ...
 
     def stream(
         self,
         model: str | None,
-        prompt: UserInput,
+        prompt: UserInput | None = None,
         *,
         output: Any = None,
-        output_retries: int = 1,
-        partial_strings: bool = False,
-        **settings: Unpack[NewSessionSettings],
+        **settings: Unpack[QuestionSettings],
     ) -> ReplyStream[Any]:
         """Return the answer to one question as a stream, in a session of its own."""
         settings = self._own(settings)
-        session = Session(model, **settings)
-        return session.stream(prompt, output=output, output_retries=output_retries, partial_strings=partial_strings)
+        given, options = split_question(model, settings)
+        return Session(model, **given).stream(prompt, output=output, **options)
 
     def bulk(self, prompts: "Prompts", model: str | Sequence[str], **settings: Unpack["BulkSettings"]) -> "BulkReport":
         """Run many prompts under the settings of the client; see `dragoman.bulk.bulk`. It needs ``dragoman[store]``."""

@@ -1,5 +1,6 @@
 """Finds the base URL and key of a request. A key is sent only to the origin that it was given for."""
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.credentials.api_key import ApiKey, validate_key
 from dragoman.credentials.clouds import (
     CLOUDS,
@@ -32,6 +34,8 @@ _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.
 _BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
 """Brackets only around an IPv6 address. Text next to them would be ignored, and change the host."""
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
+HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?")
+"""What is probably a host, with a port or a path, and no secret."""
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on; people also use them as addresses to call."""
 
@@ -47,6 +51,8 @@ class Target(NamedTuple):
     credentials: "CachedCredentials | None" = None
     is_bearer: bool = False
     """Whether the key is a token, which is sent as such and not in the endpoint's header for keys."""
+    setting: str = ""
+    """What the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
 
 
 _Found = tuple[ApiKey | None, "CachedCredentials | None", bool]
@@ -90,8 +96,9 @@ class TargetFinder:
         """
         endpoint = adapter.endpoint
         self._bind(endpoint, adapter.provider)
+        setting = self._address_setting(endpoint)
         if keyless:
-            return Target(self._find_base_url(endpoint, adapter.provider), None)
+            return Target(self._find_base_url(endpoint, adapter.provider), None, setting=setting)
         credentials: CachedCredentials | None
         if self._credentials is not None:
             credentials = self._credentials.for_scope(endpoint.scope)
@@ -100,8 +107,9 @@ class TargetFinder:
         else:
             key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
             if credentials is None:
-                return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer)
-        return Target(self._find_base_url(endpoint, adapter.provider, credentials), None, credentials)
+                return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer, setting)
+        base_url = self._find_base_url(endpoint, adapter.provider, credentials)
+        return Target(base_url, None, credentials, setting=setting)
 
     def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
         """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
@@ -111,7 +119,7 @@ class TargetFinder:
         """Return the error of credentials that were not found. If nothing says which to use, a key is an answer too."""
         if self._credentials is not None or not IDENTITY_SETTINGS.isdisjoint(self._cloud):
             return MissingKeyError(f"{adapter.provider}: {error}")
-        return missing_key(adapter.endpoint, adapter.provider, str(error))
+        return missing_key(adapter.endpoint, adapter.provider, str(error), is_own=self._environ is os.environ)
 
     def _find_cloud(self, endpoint: Endpoint, provider: str) -> "CachedCredentials":
         if endpoint.credentials is None:
@@ -149,8 +157,15 @@ class TargetFinder:
         if is_own and kind is not None and is_configured(kind):
             return None, cloud_credentials(kind, self._scope(endpoint), self._cloud), False
         if endpoint.key_required:
-            raise missing_key(endpoint, provider)
+            raise missing_key(endpoint, provider, is_own=is_own)
         return None, None, False
+
+    def _address_setting(self, endpoint: Endpoint) -> str:
+        """Return what the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
+        if self._base_url is not None:
+            return "base_url"
+        variable = endpoint.base_url_variable or ""
+        return variable if self._environ.get(variable, "").strip() else ""
 
     def _find_base_url(
         self,
@@ -164,6 +179,7 @@ class TargetFinder:
             return validate_base_url(self._base_url, endpoint.base_url)
         variable = endpoint.base_url_variable
         if variable and (value := self._environ.get(variable, "").strip()):
+            check_scheme(value, endpoint.base_url, variable)
             return validate_base_url(value, endpoint.base_url)
         if not endpoint.base_url:
             hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
@@ -185,19 +201,53 @@ class TargetFinder:
         return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template))
 
 
-def missing_key(endpoint: Endpoint, provider: str, without: str = "") -> MissingKeyError:
-    """Return the error of a request without a key. ``without`` says why there are no other credentials."""
+def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own: bool = True) -> MissingKeyError:
+    """Return the error of a request without a key. ``without`` says why there are no other credentials, ``is_own``
+    whether stored keys count."""
     names = " or ".join((*endpoint.key_variables, *endpoint.token_variables))
     hint = f"set {names}, or pass api_key=" if names else "pass api_key="
     kind = endpoint.credentials
     if not without and kind is not None and not is_installed(kind):
         without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
-    stored = f"store one with: dragoman keys set {provider}"
+    siblings = stored_siblings(endpoint, provider) if is_own else ()
+    elsewhere = f" (one is stored for {siblings[0]}, and used for that name only)" if siblings else ""
+    stored = f"store one with: dragoman keys set {provider}{elsewhere}"
     return MissingKeyError(f"no API key for {provider}: {hint}, or {stored}{f'; {without}' if without else ''}")
 
 
 def _setting_of(variable: str) -> str:
     return {"AWS_REGION": "region", "GOOGLE_CLOUD_PROJECT": "project"}.get(variable, "base_url")
+
+
+def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:
+    """Return the providers with a stored key whose variables are those of the endpoint, such as openai for
+    openai-chat."""
+    if not endpoint.key_variables:
+        return []
+    return [
+        name
+        for name in StoredKeys().places()
+        if name != provider
+        and is_provider(name)
+        and adapter_class(name).endpoint.key_variables == endpoint.key_variables
+    ]
+
+
+def check_scheme(value: str, default: str, setting: str) -> None:
+    """Raise ConfigurationError for an address without a scheme, if it would become https: a server such as
+    ``localhost:4111/v1`` hardly ever speaks TLS."""
+    if "://" in value or not default.startswith("https://") or not HOST_AND_PATH.fullmatch(value):
+        return
+    raise ConfigurationError(f"{setting} has no scheme: write {setting}={likely_scheme(value)}://{value}")
+
+
+def likely_scheme(address: str) -> str:
+    """Return http for the addresses of this machine and of private networks, else https."""
+    try:
+        host = urlsplit(f"//{address}").hostname or ""
+        return "http" if ipaddress.ip_address(host).is_private else "https"
+    except ValueError:
+        return "http" if host == "localhost" or "." not in host else "https"
 
 
 def takes_key(endpoint: Endpoint) -> bool:

@@ -6,7 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
+from types import TracebackType
 from typing import Any, TypeVar
+
+from dragoman.adapter.errors import DragomanError
 
 EffectT = TypeVar("EffectT")
 ResultT = TypeVar("ResultT")
@@ -26,6 +29,25 @@ Work = Generator[Perform, Any, ResultT]
 
 class CallerLeft(BaseException):  # it is not an error, as GeneratorExit is not
     """Raised in the work of `iterate` where it yielded a value, if the caller wants no more of them."""
+
+
+def shorten(error: DragomanError) -> DragomanError:
+    """Return the error with a traceback that leaves out the frames between a program's call and where it was raised:
+    they are ours, and say nothing about the call. Frames of the program's own functions stay."""
+    kept: list[TracebackType] = []
+    step = error.__traceback__
+    while step is not None:
+        module = step.tb_frame.f_globals.get("__name__", "")
+        if step.tb_next is None or not module.startswith(_OWN_MODULES):
+            kept.append(step)
+        step = step.tb_next
+    shortened: TracebackType | None = None
+    for each in reversed(kept):
+        shortened = TracebackType(shortened, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return error.with_traceback(shortened)
+
+
+_OWN_MODULES = ("dragoman.", "dragoman_adapters.")
 
 
 def call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Perform:
@@ -104,6 +126,8 @@ def drive(
     except StopIteration as done:
         result: ResultT = done.value
         return result
+    except DragomanError as error:
+        raise shorten(error)  # noqa: B904  # the same error
 
 
 async def drive_async(
@@ -124,6 +148,8 @@ async def drive_async(
     except StopIteration as done:
         result: ResultT = done.value
         return result
+    except DragomanError as error:
+        raise shorten(error)  # noqa: B904  # the same error
 
 
 def iterate(work: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
@@ -144,6 +170,8 @@ def iterate(work: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
                 yielded = work.send(outcome)
     except (StopIteration, CallerLeft):
         return
+    except DragomanError as error:
+        raise shorten(error)  # noqa: B904  # the same error
 
 
 async def iterate_async(work: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
@@ -161,6 +189,8 @@ async def iterate_async(work: Generator[Any, Any, Any]) -> AsyncGenerator[Any, N
                 yielded = work.send(outcome)
     except (StopIteration, CallerLeft):
         return
+    except DragomanError as error:
+        raise shorten(error)  # noqa: B904  # the same error
 
 
 def perform_all(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple, overload
 
+from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage, Usage
@@ -62,7 +63,7 @@ def reprice(
     """
     if table is not None and version is not None:
         raise RequestError("pass a table or a version, not both")
-    return _iter_repriced(items, table or price_table(version), at, as_model)
+    return _iter_repriced(items, table or price_table(version), at, as_model and full_name(as_model))
 
 
 def _iter_repriced(

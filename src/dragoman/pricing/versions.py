@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
 
+from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.usage import TokenUsage, Usage
@@ -44,7 +45,7 @@ def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: Price
     """
     if not isinstance(usage, TokenUsage):
         raise TypeError(f"the first argument of cost must be a usage, not a {type(usage).__name__}")
-    return (table or price_table()).price(model, usage, at or datetime.now(UTC))
+    return (table or price_table()).price(full_name(model), usage, at or datetime.now(UTC))
 
 
 def save_table(table: PriceTable, folder: Path) -> Path:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dragoman.adapter.names import check_names
 from dragoman.runtime.config import ClientConfig, client_config, is_client
 from dragoman.runtime.providers import merge_providers, read_providers
-from dragoman.transport.settings import Providers, seal_keys
+from dragoman.transport import registered_setting_names
+from dragoman.transport.settings import Providers, ProviderSettings, seal_keys
 
 
 def read_call_settings(
@@ -17,6 +19,9 @@ def read_call_settings(
     ``settings`` are those of the provider. Raises ConfigurationError.
     """
     sealed = seal_keys(settings)
+    if (registered := registered_setting_names()) is not None:
+        known = {*ProviderSettings.__annotations__, *registered, "options"}
+        check_names(sealed, known, "argument", provider=provider)
     if client is not None and not is_client(client):
         sealed["client"], client = client, None
     config = client_config(client) or ClientConfig()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.names import nearest_name
+from dragoman.adapter.names import check_names
 from dragoman.limits.budget import Budget
 from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
@@ -187,10 +187,7 @@ def _without_hook(providers: Mapping[str, Mapping[str, Any]], hook: "ExchangeHoo
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    known = ClientSettings.__annotations__
-    for name in settings:
-        if name not in known:
-            raise ConfigurationError(f"unknown setting of a client: {name!r:.60}{nearest_name(name, known)}")
+    check_names(settings, ClientSettings.__annotations__, "setting of a client")
 
 
 _ARTICLES = {"policy": "a policy", "limits": "limits", "events": "an event bus", "store": "a store"}

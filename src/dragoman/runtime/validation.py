@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import foreign_value
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools.base import ServerTool
 from dragoman.limits.budget import Budget, Per
@@ -104,7 +105,7 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
         if not isinstance(message, Message):
             raise ConfigurationError(
                 f"messages[{index}]: {_describe(message)} is not a Message: dragoman.formats reads those of "
-                "other libraries"
+                f"other libraries{foreign_value('messages', found)}"
             )
     return found
 

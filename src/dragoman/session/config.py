@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Union
 
+from typing_extensions import TypeAliasType
+
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.names import nearest_name
+from dragoman.adapter.names import check_names
+from dragoman.adapter.registry import parse_model
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 OutputT = TypeVar("OutputT")
 """The type of a turn's answer."""
 
-UserInput = Union[str, ContentBlock, Iterable[ContentBlock], Message, "MessageBody"]
+UserInput = TypeAliasType("UserInput", Union[str, ContentBlock, Iterable[ContentBlock], Message, "MessageBody"])
 """A prompt: a text, a block, several blocks, a whole message, or a message body."""
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
@@ -206,10 +209,10 @@ class SessionConfig:
             object.__setattr__(self, "tools", tuple(self.tools))
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], *, provider: str | None = None) -> Self:
-        """Return the configuration. ``provider`` is that of the session's model.
+    def from_settings(cls, settings: Mapping[str, Any], *, model: str | None = None) -> Self:
+        """Return the configuration. ``model`` is that of the session, or an alias of it.
 
-        Raises ConfigurationError for an unknown name, with the nearest known one.
+        Raises ConfigurationError for an unknown name, with what to write or the nearest known one.
         """
         client = client_config(settings.get("client"))
         if client is not None and settings.keys() <= _PLAIN_NAMES and settings.get("store") is None:
@@ -218,13 +221,16 @@ class SessionConfig:
                 plain = cls(**client.session_settings({}), client=client)
                 object.__setattr__(client, "plain_session", plain)
             return plain
-        check_names(settings, _NAMES, "setting of a session")
+        provider = None if model is None or ":" not in model else model.partition(":")[0]
+        check_names(settings, _NAMES, "setting of a session", provider=provider)
         merged = dict(settings) if client is None else client.session_settings(settings)
         given: dict[str, Any] = {name: merged.pop(name, None) for name in ("api_key", "base_url")}
         own = {name: value for name, value in given.items() if value is not None}
         if own:
-            if provider is None:
+            if model is None:
                 raise ConfigurationError(f"{' and '.join(own)}: a session without a model needs providers={{...}}")
+            aliases = getattr(merged.get("router"), "aliases", None)
+            provider = parse_model(model, getattr(aliases, "custom", None)).provider
             merged["providers"] = merge_providers(read_providers(merged.get("providers")), {provider: own})
         return cls(**{**merged, "client": client})
 
@@ -282,14 +288,28 @@ class TurnOptions(TypedDict, total=False):
     partial_strings: bool
 
 
+_TURN_NAMES = dict.fromkeys((*TurnOptions.__annotations__, "output"))
 _OUTPUT_OPTIONS = ("output_retries", "partial_strings")
 
 
-def check_names(names: Iterable[str], known: Mapping[str, object], kind: str) -> None:
-    """Raise ConfigurationError for an unknown name."""
-    for name in names:
-        if name not in known:
-            raise ConfigurationError(f"unknown {kind}: {name!r:.60}{nearest_name(name, known)}")
+class QuestionSettings(NewSessionSettings, TurnOptions, total=False):
+    """What one question takes: the settings of its session, and the options of its turn."""
+
+
+_QUESTION_NAMES = dict.fromkeys((*QuestionSettings.__annotations__, "output"))
+
+
+def split_question(model: str | None, settings: Mapping[str, Any]) -> tuple[Any, TurnOptions]:
+    """Return the settings of a question's session, and the options of its turn. API keys are sealed before.
+
+    Raises ConfigurationError for an unknown name, with what to write.
+    """
+    given, options = dict(settings), {}
+    if given.keys() - _PLAIN_NAMES:
+        provider = None if model is None or ":" not in model else model.partition(":")[0]
+        check_names(given, _QUESTION_NAMES, "argument of a question", provider=provider)
+        options = {name: given.pop(name) for name in TurnOptions.__annotations__ if name in given}
+    return given, options  # type: ignore[return-value]  # the names were checked
 
 
 def merge_options(
@@ -299,7 +319,7 @@ def merge_options(
     ConfigurationError for an unknown option."""
     changes: dict[str, Any] = {**(overrides or {})}
     if changes:
-        check_names(changes, TurnOptions.__annotations__, "option of a turn")
+        check_names(changes, _TURN_NAMES, "option of a turn")
         for name in _OUTPUT_OPTIONS:
             changes.pop(name, None)
     merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options

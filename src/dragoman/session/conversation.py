@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
-from dragoman.adapter.errors import CompactionError, ConfigurationError, SwapRefusedError
+from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
@@ -76,7 +76,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         store: SessionStore | None = None,
         **settings: Unpack[SessionSettings],
     ) -> None:
-        """``model`` is ``provider:name``; with a router it may be an alias or None. ``system`` precedes ``messages``, a
+        """``model`` is ``provider:name`` or an alias; with a router it may be None. ``system`` precedes ``messages``, a
         history to continue. `SessionConfig` describes the other settings.
 
         Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
@@ -84,8 +84,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
         if model is not None and not isinstance(model, str):
             raise ConfigurationError(f"a model is a text such as anthropic:claude-opus-5-5, not {type(model).__name__}")
-        provider = None if model is None or ":" not in model else model.partition(":")[0]
-        self.config = config = SessionConfig.from_settings({**settings, "store": store}, provider=provider)
+        self.config = config = SessionConfig.from_settings({**settings, "store": store}, model=model)
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
         self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
@@ -182,7 +181,8 @@ class Conversation(StoredConversation, Generic[TransportT]):
 
     def cost_on(self, model: str) -> Cost:
         """Return what the same replies would have cost on another model, token for token, at current prices."""
-        return cost.cost_on(self._history.billed, model, self.prices, self.config.clock())
+        target = str(self._routes.find(model).model_id)
+        return cost.cost_on(self._history.billed, target, self.prices, self.config.clock())
 
     def preview(self, model: str) -> Preview:
         """Return what a swap to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``.
@@ -310,6 +310,8 @@ class Conversation(StoredConversation, Generic[TransportT]):
             asked = (self._factory.user_message(prompt),)
         elif results is not None:
             answers = partial(read_answers, results, messages, open_turn)
+        elif open_turn is None and not messages:
+            raise RequestError("there is nothing to answer yet: give a prompt, or messages that end with the user's")
         elif open_turn is not None:
             asked = waiting_prompt(open_turn, self._history)
             answers = partial(continue_calls, messages, open_turn) if pending_calls(messages) else None

@@ -1,13 +1,14 @@
 """Makes the messages of a session: with its id, its clock, and the ids of user and team."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from dragoman.adapter.errors import RequestError
+from dragoman.adapter.names import foreign_value
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
@@ -53,6 +54,9 @@ class MessageFactory:
 
     def new_message(self, role: Role, content: Any, **fields: Any) -> Message:
         """Return a message of this session. Raises RequestError if it cannot have this content."""
+        if isinstance(content, list) and content and isinstance(content[0], Mapping) and "role" in content[0]:
+            hint = foreign_value("prompt", content)
+            raise RequestError(f"a prompt is a text or blocks, and not a list of another library's messages{hint}")
         if not isinstance(content, (str, Iterable)):
             raise RequestError(f"a message is a text or blocks, not a value of the class {type(content).__name__}")
         if self.user_id is not None or self.team_id is not None:

@@ -110,11 +110,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
             item.add_report_section("call", MARK, str(miss))
         raise
     if recorder.misses:
-        pytest.fail(str(recorder.misses[0]), pytrace=False)
+        pytest.fail(_with_advice(recorder, str(recorder.misses[0])), pytrace=False)
     if recorder.unplayed and not recorder.recording and not recorder.allow_repeats:
         total = len(recorder.cassette.exchanges)
-        pytest.fail(f"{recorder.path.name}: {recorder.unplayed} of {total} recorded exchanges were not played", False)
+        unplayed = f"{recorder.path.name}: {recorder.unplayed} of {total} recorded exchanges were not played"
+        pytest.fail(_with_advice(recorder, unplayed), False)
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Begin the line of the short summary with what to do, if a request was not recorded."""
+    report = yield
+    recorder = item.stash.get(_recorder, None)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if report.when == "call" and recorder is not None and recorder.misses and crash is not None:
+        crash.message = _with_advice(recorder, str(recorder.misses[0]))
+    return report
+
+
+def _with_advice(recorder: Any, problem: str) -> str:
+    """Put the way to record again before a problem: the line is short, and its end is cut off."""
+    return f"--record-mode=rewrite records it again: {problem}" if recorder.path.exists() else problem
 
 
 @pytest.hookimpl(tryfirst=True)

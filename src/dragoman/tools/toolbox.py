@@ -1,12 +1,13 @@
 """The tools of a session, and the check of a call before it runs."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
+from dragoman.adapter.names import foreign_value
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
@@ -52,6 +53,8 @@ class Toolbox:
     def add(self, item: AnyTool) -> None:
         """Register a tool, a plain function as one, a tool that the provider runs or defines, or a definition whose
         calls wait for `Session.answer`."""
+        if isinstance(item, Mapping):
+            raise ConfigurationError(f"a tool must be a function, not a mapping{foreign_value('tools', [item])}")
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
         if isinstance(item, ToolDefinition) and _is_read(item):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.errors import AuthenticationError, MissingKeyError
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.contract import Authorization, SignableRequest
-from dragoman.credentials.target import TargetFinder
+from dragoman.credentials.target import Target, TargetFinder
 from dragoman.transport.request_validation import full_url, validate_headers
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ class Access:
     def _apply(self, call: "Call", authorization: Authorization) -> None:
         prepared, endpoint = call.prepared, call.adapter.endpoint
         if prepared.url is None:
-            prepared.set_url(full_url(self._finder.complete(call.adapter, authorization), self._path))
+            base_url = self._finder.complete(call.adapter, authorization)
+            prepared.set_url(full_url(base_url, self._path))
+            prepared.target = Target(base_url, None)
         headers = dict(self._headers)
         if authorization.key is not None:
             headers[endpoint.key_header.lower()] = endpoint.key_prefix + authorization.key.reveal()

@@ -27,6 +27,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import Target
 from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
 from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from dragoman.transport.authorization import Access
     from dragoman.transport.exchanges import ExchangeRecorder
 
+MISSED = frozenset({400, 404, 405, 501})
+"""Statuses of a server that may be another one than the caller means."""
 ERROR_BODY_CAP = 256 * 1024
 """Bytes read of a failing reply; error messages are shorter."""
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
@@ -108,6 +111,9 @@ class PreparedRequest:
     key: ApiKey | None = None
     server: str = ""
     """Host and port, for errors."""
+    target: Target | None = None
+    """What ``url`` was made from, with ``path``, for errors; None if a client of the caller has the address."""
+    path: str = ""
     access: "Access | None" = None
     """Fetches what proves who asks, before each attempt. Headers, key and perhaps the address follow from it."""
     terms: dict[str, str] | None = None
@@ -236,18 +242,28 @@ class Call:
             )
         error = self.adapter.error(status, body, self.headers)
         error.provider = error.provider or self.adapter.provider
+        return self._with_hint(error)
+
+    def _with_hint(self, error: ProviderError) -> ProviderError:
+        """Add the full address and the likely mistake in it, if the error is of the address."""
+        if error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError):
+            from dragoman.transport.address_hints import explain
+
+            error.hint = explain(error, self)
         return error
 
-    def _page_error(self, status: int, body: bytes) -> NetworkError:
+    def _page_error(self, status: int, body: bytes) -> ProviderError:
         """Return the error of a page that came in place of a reply, from a proxy, a login or a wrong path."""
-        url, kind = self.prepared.url, self.headers["content-type"]
+        target, path, kind = self.prepared.target, self.prepared.path.partition("?")[0], self.headers["content-type"]
+        address = self.prepared.server if target is None else f"{target.base_url}{path}"
         words = " ".join(_PAGE_MARKUP.sub(" ", body[:_MAX_PAGE].decode("utf-8", "replace")).split())
-        return UnexpectedPageError(
-            f"{url.scheme}://{self.prepared.server}{url.path} answered with a page ({kind:.80}), "
+        error = UnexpectedPageError(
+            f"{address} answered with a page ({kind:.80}), "
             f"not with a reply: check base_url, the proxy and the network. The page begins: {words[:_MAX_TEXT]}",
             provider=self.adapter.provider,
             status=status,
         )
+        return self._with_hint(error)
 
     def to_error(self, exception: Exception) -> DragomanError:
         """Return the error that an exception during an attempt means. Bugs are raised unchanged."""
@@ -261,6 +277,8 @@ class Call:
             error.provider = error.provider or self.adapter.provider
             if self.headers:
                 error.sent = True
+            if isinstance(error, NetworkError) and not self.headers:
+                self._with_hint(error)
         return error
 
     def retry_delay(self, error: DragomanError) -> float:

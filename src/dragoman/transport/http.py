@@ -279,6 +279,8 @@ def _prepare_request(
         stream=request.stream,
         key=target.key,
         server=server,
+        target=target,
+        path=request.path,
     )
 
 
@@ -296,6 +298,8 @@ def _prepare_later(
         body=request.body,
         stream=request.stream,
         access=Access(credentials, finder, headers, validate_path(request.path)),
+        target=target,
+        path=request.path,
         terms=request.terms,
         priced_hosts=adapter.endpoint.priced_hosts,
     )

@@ -1,14 +1,11 @@
 """The settings of a provider: their names, types and checks. docs/client.md has them as a table."""
 
-import ipaddress
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
-from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
-from dragoman.adapter.names import nearest_name
+from dragoman.adapter.names import check_names, nearest_name
 from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.credentials.clouds import is_place
 from dragoman.transport.retry import RetryPolicy, Timing
@@ -17,10 +14,6 @@ if TYPE_CHECKING:
     import ssl
 
     from dragoman.transport.exchanges import ExchangeHook
-
-
-_HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?")
-"""What is probably a host, with a port or a path, and no secret."""
 
 
 class ProviderSettings(TypedDict, total=False):
@@ -120,9 +113,7 @@ def read_provider_settings(
         if name in _CHECKS:
             _check(provider, name, value)
         elif extra_names is not None and name not in extra_names:
-            raise ConfigurationError(
-                f"unknown setting in providers[{provider!r}]: {name!r:.60}{nearest_name(str(name), _CHECKS)}"
-            )
+            check_names({str(name): value}, _CHECKS, f"setting in providers[{provider!r}]", provider=provider)
         read[name] = value
     if callable(read.get("api_key")) and not isinstance(read["api_key"], ApiKey):
         if read.get("credentials") is not None:
@@ -240,9 +231,11 @@ def _address(value: Any) -> str | None:
     text = value.strip()
     if "://" in text:
         return _base_url(text)
-    if not _HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
+    from dragoman.credentials.target import HOST_AND_PATH, likely_scheme  # as in _base_url
+
+    if not HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
         return "must be a URL such as https://host/v1"
-    return f"has no scheme: did you mean {_likely_scheme(text)}://{text}?"
+    return f"has no scheme: write {likely_scheme(text)}://{text}"
 
 
 def _base_url(text: str) -> str | None:
@@ -296,15 +289,6 @@ def _client(value: Any) -> str | None:
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "aiohttp"})
 _CLIENT_ATTRIBUTES = ("send", "request", "_client")
 """Each client of HTTP has the first or the second, and each official one that can be used the third."""
-
-
-def _likely_scheme(address: str) -> str:
-    """Return http for the addresses of this machine and of private networks, else https."""
-    try:
-        host = urlsplit(f"//{address}").hostname or ""
-        return "http" if ipaddress.ip_address(host).is_private else "https"
-    except ValueError:
-        return "http" if host == "localhost" or "." not in host else "https"
 
 
 def _mapping(value: Any) -> str | None:

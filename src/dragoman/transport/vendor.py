@@ -16,6 +16,7 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
 from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
@@ -99,7 +100,9 @@ def _prepare_request(request: WireRequest, sender: "_StainlessSender | _OllamaSe
         **validate_headers(request.headers),
     }
     path = validate_path(request.path)
-    return PreparedRequest("POST", path, headers, request.body, request.stream, sender.key, sender.server)
+    return PreparedRequest(
+        "POST", path, headers, request.body, request.stream, sender.key, sender.server, sender.target, path
+    )
 
 
 def _error_response(exception: Exception) -> Any:
@@ -121,7 +124,7 @@ class _StainlessSender:
         self._client = client
         key = getattr(client, "api_key", None)
         self.key = ApiKey(key) if isinstance(key, str) and key else None
-        self.server = _server(client)
+        self.server, self.target = _server(client), _target(client)
         self._http = importlib.import_module(_http_library(client._client))
         self._needs_parsed_body = any(".lib." in base.__module__ for base in type(client).__mro__) or bool(
             getattr(client, "_provider", None)
@@ -152,7 +155,7 @@ class _OllamaSender:
         self._http = client._client
         key = self._http.headers.get("authorization", "").removeprefix("Bearer ")
         self.key = ApiKey(key) if key else None
-        self.server = _server(self._http)
+        self.server, self.target = _server(self._http), _target(self._http)
 
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
@@ -183,6 +186,14 @@ def _server(client: Any) -> str:
     """Return host and port of a client's address; empty if it has none yet."""
     url = getattr(client, "base_url", None)
     return server_of(url) if getattr(url, "host", None) else ""
+
+
+def _target(client: Any) -> Target | None:
+    """Return the address of a client, for errors."""
+    url: Any = getattr(client, "base_url", None)
+    if not getattr(url, "host", None):
+        return None
+    return Target(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}", None, setting="base_url")
 
 
 def _http_library(client: Any) -> str:

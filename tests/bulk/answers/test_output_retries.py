@@ -39,7 +39,7 @@ def valid_after(wrong: int, row: int = 2) -> Provider:
 
 
 def run(provider: Provider, manifest: str | Path = "sqlite://", **settings: Any) -> tuple[BulkReport, list[Any]]:
-    given = {"output_type": City, **settings}
+    given = {"output": City, **settings}
     with bulk(ROWS, HAIKU, manifest=manifest, providers=provider.settings, **given) as report:
         return report, list(report)
 
@@ -149,7 +149,7 @@ def test_a_killed_process_loses_no_cost_of_earlier_answers(tmp_path: Path) -> No
     claim = Claim(model_no, 1, "", Decimal("0.5"), 7, paid, 1)
     manifest.save([claim])
     manifest.close()
-    report, _ = run(Provider(), tmp_path / "m", output_type=None)
+    report, _ = run(Provider(), tmp_path / "m", output=None)
     assert (report.lost.killed, report.lost.usd) == (1, Decimal("0.75"))
 
 
@@ -170,9 +170,7 @@ def test_a_run_that_is_cancelled_asks_no_row_again(tmp_path: Path) -> None:
         nonlocal task
         provider = Cancelling(lambda *_: city(0))
         task = asyncio.create_task(
-            bulk_async(
-                ROWS, HAIKU, manifest=tmp_path / "m", providers=provider.settings, output_type=City, concurrency=1
-            )
+            bulk_async(ROWS, HAIKU, manifest=tmp_path / "m", providers=provider.settings, output=City, concurrency=1)
         )
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -202,7 +200,7 @@ def test_a_row_that_is_refused_gets_the_place_of_one_that_waits_for_the_budget()
             error_reply(429, "rate_limit_error", {"retry-after": "0.01"}) if times == 1 else reply("fine", tokens_in=10)
         )
     )
-    report, _ = run(provider, output_type=None, options=LATER, budget="0.0009", concurrency=2)
+    report, _ = run(provider, output=None, options=LATER, budget="0.0009", concurrency=2)
     assert report.models[0].answered == 1
     assert report.stopped is not None
 

@@ -38,7 +38,7 @@ def run(provider: Provider, manifest: str | Path = "sqlite://", **settings: Any)
 def test_the_fields_of_the_answers_are_columns() -> None:
     """After the columns that every run has. An answer that is not valid is an error that was paid."""
     provider = Provider(city)
-    rows = run(provider, output_type=City, output_retries=0)
+    rows = run(provider, output=City, output_retries=0)
     assert "output_config" in provider.bodies[0]
     assert [(row["answer_name"], row["answer_population"], row["answer_tags"]) for row in rows] == [
         ("city 0", 0, ["a"]),
@@ -55,9 +55,9 @@ def test_the_fields_of_the_answers_are_columns() -> None:
 def test_rows_with_invalid_answers_are_asked_again_on_request(tmp_path: Path) -> None:
     """After a run has given them up. What they cost before is not forgotten."""
     provider = Provider(city)
-    run(provider, tmp_path / "m", output_type=City, output_retries=0)
+    run(provider, tmp_path / "m", output=City, output_retries=0)
     with bulk(
-        ROWS, HAIKU, manifest=tmp_path / "m", providers=provider.settings, output_type=City, retry_errors=True
+        ROWS, HAIKU, manifest=tmp_path / "m", providers=provider.settings, output=City, retry_errors=True
     ) as report:
         assert [row["answer_population"] for row in report] == [0, 1, 2, 3]
         assert report.lost.failed == 1
@@ -68,7 +68,7 @@ def test_rows_with_invalid_answers_are_asked_again_on_request(tmp_path: Path) ->
     ("output_type", "text", "value"), [(int, '{"answer": 7}', 7), (dict[str, int], '{"a": 1}', {"a": 1})]
 )
 def test_a_type_without_fields_is_one_column(output_type: Any, text: str, value: Any) -> None:
-    rows = run(Provider(lambda prompt, times: text), output_type=output_type, prefix="my_")
+    rows = run(Provider(lambda prompt, times: text), output=output_type, prefix="my_")
     assert [row["my_answer_value"] for row in rows] == [value] * 4
 
 
@@ -76,7 +76,7 @@ def test_a_type_without_fields_is_one_column(output_type: Any, text: str, value:
 def test_files_have_the_columns_too(suffix: str, tmp_path: Path) -> None:
     """A file of comma-separated values has lists as JSON."""
     file = tmp_path / f"out.{suffix}"
-    run(Provider(city), output_type=City, output=file)
+    run(Provider(city), output=City, to=file)
     text = file.read_text(encoding="utf-8")
     rows = (
         list(csv.DictReader(text.splitlines())) if suffix == "csv" else [json.loads(line) for line in text.splitlines()]
@@ -90,7 +90,7 @@ def test_rows_that_are_turns_are_checked_as_well() -> None:
     """Those of a client with events, a policy or a store."""
     provider = Provider(city)
     client = Client(events=EventBus())
-    rows = run(provider, output_type=City, output_retries=0, client=client)
+    rows = run(provider, output=City, output_retries=0, client=client)
     assert [row["answer_population"] for row in rows] == [0, 1, None, 3]
     assert rows[2]["tokens"] == 1100
     assert provider.requests == 4
@@ -107,5 +107,5 @@ def test_a_schema_among_the_options_is_checked() -> None:
 def test_a_type_without_a_schema_is_refused_before_anything_is_sent() -> None:
     provider = Provider(city)
     with pytest.raises(OutputTypeError):
-        run(provider, output_type=EventBus)
+        run(provider, output=EventBus)
     assert provider.requests == 0

@@ -125,6 +125,35 @@ def test_missing(): ask("q")
     done.stdout.fnmatch_lines([f"*there is no recording test_missing.yaml*{commands}*"])
 
 
+def test_the_short_summary_begins_with_what_to_do(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal of 80 columns, whether the code under test swallows the error or not."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for variable in ("CI", "BUILD_NUMBER"):  # pytest cuts no line there
+        monkeypatch.delenv(variable, raising=False)
+    suite(
+        pytester,
+        """
+@pytest.mark.cassette
+def test_raised(): ask("Q")
+
+@pytest.mark.cassette
+def test_swallowed():
+    try: ask("Q")
+    except Exception: pass
+
+@pytest.mark.cassette
+def test_half(): ask("q")
+""",
+        test_raised=[exchange("q", "a")],
+        test_swallowed=[exchange("q", "a")],
+        test_half=[exchange("q", "a"), exchange("r", "a")],
+    )
+    done = run(pytester)
+    done.assert_outcomes(failed=3)
+    for name in ("raised", "swallowed", "half"):
+        done.stdout.fnmatch_lines([f"FAILED *::test_{name} - *--record-mode=rewrite*"])
+
+
 def test_without_a_file_and_a_key_both_commands_are_named(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,7 @@ def bulk_runs() -> Iterator[str]:
     """
     with TemporaryDirectory() as folder:
         answers, manifest = Path(folder) / "answers.jsonl", Path(folder) / "manifest.db"
-        with bulk(["Hi"], HAIKU, manifest=manifest, output=answers, providers=Provider().settings):
+        with bulk(["Hi"], HAIKU, manifest=manifest, to=answers, providers=Provider().settings):
             pass
         yield from (f"answers: {path}" for path in of_value(json.loads(answers.read_text(encoding="utf-8"))))
         engine = create_engine(f"sqlite:///{manifest}")

@@ -56,6 +56,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "routing": RouterConfiguration,
 }
 
+_FOREIGN = frozenset({"foreign_names.toml"})
+"""Files whose keys are names of other libraries."""
 _NAMED_BY_DATA = frozenset({"endpoints.toml", "overlay.toml", "token_weights.toml"})
 """Files whose tables have names that are data: of endpoints, of providers, of tokenizers."""
 _OF_DATA = frozenset({"evidence", "factors", "unpriced", "same_prices"})
@@ -98,7 +100,7 @@ def toml() -> Iterator[str]:
     yield from (f"price table: model[].{key}" for key in _MODEL_KEYS)
     yield from (f"price table: model[].prices[].{key}" for key in _KEYS)
     yield from (f"price table: model[].prices[].window.days[] = {day}" for day in DAYS)
-    for file in (each for folder in folders() for each in folder.rglob("*.toml")):
+    for file in (each for folder in folders() for each in folder.rglob("*.toml") if each.name not in _FOREIGN):
         yield from _file(file, _KEPT_NAMES.get(f"{file.parent.name}/{file.name}", file.name))
     for file in bundled_path("pricing").glob("*.toml"):
         yield from _file(file, file.name if file.name in ("index.toml", "overlay.toml") else "price table")

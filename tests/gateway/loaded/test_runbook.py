@@ -1,4 +1,4 @@
-"""Cases of the runbook that no smaller test shows; `python -m tests.gateway.loaded.runbook` has all."""
+"""Cases of the runbook that no other test shows: `python -m tests.gateway.loaded.runbook` has all."""
 
 import os
 
@@ -11,7 +11,7 @@ from tests.unit.limits.redis_server import redis_url
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(os.name == "nt", reason="the system has no such signals")
-@pytest.mark.parametrize("case", ["database", "contention", "backlog", "backup", "drain"])
+@pytest.mark.parametrize("case", ["backup", "drain"])
 def test_a_case_of_the_runbook_looks_as_it_says(case: str) -> None:
     postgres = postgres_url()
     if postgres is None:

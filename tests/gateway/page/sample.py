@@ -70,6 +70,7 @@ def sample_report(name: str = "") -> Report:
             Running("req_01K", keys[1], "chat", MODELS[2], 0.6, False),
         ],
         dropped={},
+        workers={"4101": "9f2c41d07ab3", "4102": "9f2c41d07ab3"},
         spent={**activity_spend, f"team:research{name}": Spend(Decimal(21), 720_000, 620)},
         budgets={
             f"key:{keys[0]}": Statement(

@@ -123,7 +123,7 @@ class Money(RuleBasedStateMachine):
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
             Client(**self.world.settings, budgets=[self.budget]) as client,
             client.bulk(
-                ["Where is Bern?"], f"{PROVIDERS[behind]}:m", output=Path(folder) / "rows.jsonl",
+                ["Where is Bern?"], f"{PROVIDERS[behind]}:m", to=Path(folder) / "rows.jsonl",
                 options=AdapterOptions(max_output_tokens=MAX_WORDS),
             ) as report,
         ):  # fmt: skip

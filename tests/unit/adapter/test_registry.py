@@ -76,7 +76,7 @@ def test_an_unknown_provider_lists_near_names(model: str, hint: str) -> None:
     assert hint in str(caught.value)
 
 
-@pytest.mark.parametrize("model", ["", "gpt-6", "openai:", ":gpt-6", "openai:gpt\n6", "openai"])
+@pytest.mark.parametrize("model", ["", "nothing", "openai:", ":gpt-6", "openai:gpt\n6", "openai"])
 def test_a_malformed_id_names_the_format(model: str) -> None:
     """The same class of error as an unknown provider."""
     with pytest.raises(UnknownProviderError, match="write it as 'provider:model'"):

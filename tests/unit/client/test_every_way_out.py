@@ -177,7 +177,7 @@ WAYS: dict[str, Way] = {
     "AsyncClient.embed": lambda kit: kit.async_client.embed(EMBEDDING, HARMLESS),
     "embeddings.embed": lambda kit: embed(EMBEDDING, [HARMLESS], client=kit.client),
     "embeddings.embed_async": lambda kit: embed_async(EMBEDDING, [HARMLESS], client=kit.async_client),
-    "bulk.embed_rows": lambda kit: embed_rows(_texts(kit), EMBEDDING, output=kit.folder / "v.jsonl", client=kit.client),
+    "bulk.embed_rows": lambda kit: embed_rows(_texts(kit), EMBEDDING, to=kit.folder / "v.jsonl", client=kit.client),
     "command embed": lambda kit: kit.command("embed", str(_texts(kit)), "--model", EMBEDDING, "-o", _vectors(kit)),
 }
 """How each public function is called so that content would leave, if the policy let it."""
@@ -196,8 +196,8 @@ QUIET = {
     *(f"{kind}.{name}" for kind in ("Services", "AsyncServices")
       for name in ("files", "delete_file", "models", "close")),
     # Files and tables of this machine, and the library's own scripts.
-    *(f"command {name}" for name in ("config", "conform", "convert", "cassette", "cost", "demo", "doctor", "keys",
-                                     "models", "policy", "prices", "local", "store", "view")),
+    *(f"command {name}" for name in ("config", "conform", "convert", "cassette", "cost", "demo", "doctor", "history",
+                                     "keys", "models", "policy", "prices", "local", "store", "view")),
 }  # fmt: skip
 """Public functions that send no content. `preview` and `swap` may fetch media: see the test below."""
 

@@ -149,7 +149,7 @@ def test_the_output_of_a_bulk_run_holds_nothing_forbidden(
     """The columns that the run adds are judged; a row's own columns are the caller's."""
     rows = [{"prompt": prompt} for prompt in PROMPTS if prompt != NAMED]
     with Client(**settings, **policy) as client:
-        client.bulk(rows, MODEL, output=tmp_path / "out.jsonl").close()
+        client.bulk(rows, MODEL, to=tmp_path / "out.jsonl").close()
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["prompt"] for line in lines] == [HARMLESS, LEAK, QUOTE]
     assert {path.name for path in tmp_path.iterdir()} >= {"all.log", "out.jsonl", "out.jsonl.manifest"}
@@ -219,7 +219,7 @@ def test_the_commands_write_nothing_forbidden(
         runner.invoke(app, ["ask", MODEL, NAMED, "-q"]),
         runner.invoke(app, ["chat", MODEL], input=f"{LEAK}\n{NAMED}\n/save {tmp_path}/saved.json\n/quit\n"),
     ]
-    assert [each.exit_code for each in done] == ([0, 1, 1, 0] if policy is DENY else [0, 0, 0, 0])
+    assert [each.exit_code for each in done] == ([4, 1, 1, 0] if policy is DENY else [4, 0, 0, 0])
     printed = "".join(each.output for each in done)
     # The chat echoes nothing, and an error names the reason alone.
     assert SECRET not in printed

@@ -5,11 +5,12 @@ from decimal import Decimal
 
 import pytest
 
+from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.ids import ModelId
 from dragoman.routing import Router, RouteRequest, Rule, When
-from dragoman.routing.aliases import Aliases, _bundled_aliases
+from dragoman.routing.aliases import Aliases
 from tests.unit.routing.models import find
 
 TEXT = """
@@ -71,7 +72,7 @@ def test_several_faults_are_named_at_once() -> None:
         Router.from_toml("mentions = 'perhaps'\n[[rule]]\nname = 'x'")
 
 
-@pytest.mark.parametrize(("name", "model"), sorted(_bundled_aliases().items()))
+@pytest.mark.parametrize(("name", "model"), sorted(bundled_aliases().items()))
 def test_a_bundled_alias_names_a_listed_model(name: str, model: str) -> None:
     """An alias that leads nowhere is worse than none."""
     adapter = get_adapter(model)

@@ -246,7 +246,7 @@ def test_a_recommender_is_asked_even_if_outranked() -> None:
         ({"rules": [Rule(model="a:b", name="rule 2"), Rule(model="a:c")]}, "two rules are named 'rule 2'"),
         ({"rules": [Rule(model="nothing")]}, "neither a model id nor an alias"),
         ({"global_default": "nothing"}, "neither a model id nor an alias"),
-        ({"workspace_default": ":x"}, "neither a model id nor an alias"),
+        ({"workspace_default": ":x"}, "is not a model id"),
         ({"aliases": {"a:b": "north:able"}}, "is not a valid alias"),
         ({"aliases": {"9": "north:able"}}, "is not a valid alias"),
         ({"aliases": {"x": "able"}}, "which is not a model id"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dragoman import get_adapter
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.credentials import stored_keys
 from dragoman.credentials.api_key import ApiKey
@@ -107,6 +108,15 @@ def test_the_environment_comes_first_and_the_stored_key_last(monkeypatch: pytest
     monkeypatch.setenv("PLAIN_KEY", "of-the-environment")
     assert reveal(TargetFinder().target(ADAPTER).key) == "of-the-environment"
     assert reveal(TargetFinder("given").target(ADAPTER).key) == "given"
+
+
+def test_a_key_that_is_stored_for_a_sibling_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both names have the same variable and the same key, but a stored key is used for its own name only."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    StoredKeys().set("openai", ApiKey(SECRET))
+    with pytest.raises(MissingKeyError, match=r"dragoman keys set openai-chat \(one is stored for openai, ") as caught:
+        TargetFinder().target(get_adapter("openai-chat:m"))
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize(

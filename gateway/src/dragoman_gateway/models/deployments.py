@@ -47,14 +47,13 @@ _ACCOUNT_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 2.0, 60.0
 
 def _check_model(model: str) -> str:
     try:
-        get_adapter(model)
+        return str(get_adapter(model).model_id)
     except DragomanError as error:
         raise ValueError(str(error)) from None
-    return model
 
 
 KnownModel = Annotated[str, AfterValidator(_check_model)]
-"""A model of a provider that is installed, as ``provider:model``."""
+"""A model of a provider that is installed: its id, of which an alias may be given."""
 
 
 class DeploymentSettings(BaseModel):

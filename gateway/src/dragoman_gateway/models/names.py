@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from dragoman import AsyncClient, get_adapter
@@ -93,11 +94,8 @@ class Models:
                 return pattern, model
         if own is not None:
             return "", own
-        if self._aliases is not None:
-            try:
-                return "", self._aliases.resolve(name)
-            except UnknownProviderError:
-                pass
+        with suppress(UnknownProviderError):
+            return "", str(get_adapter(name).model_id) if self._aliases is None else self._aliases.resolve(name)
         raise NotFoundError(reason or f"there is no model {name!r:.120}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:

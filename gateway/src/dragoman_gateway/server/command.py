@@ -44,8 +44,7 @@ def serve(
     if config is not None:
         os.environ["DRAGOMAN_CONFIG"] = str(config.resolve())  # each worker reads it
     if model is not None:
-        get_adapter(model)
-        os.environ[MODEL_VARIABLE] = model
+        os.environ[MODEL_VARIABLE] = str(get_adapter(model).model_id)
     changes = {"host": host, "port": port, "workers": workers}
     settings = read_settings()
     if keys := os.environ.get(VARIABLE):

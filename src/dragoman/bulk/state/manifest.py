@@ -223,7 +223,8 @@ class Manifest:
         if different := sorted(name for name in {*stored, *run_config} if stored.get(name) != run_config.get(name)):
             raise ConfigurationError(
                 f"the run {self.name!r} in {self.location} was started with different settings "
-                f"({', '.join(different)}): resume it with the same settings, or choose another name or manifest"
+                f"({', '.join(different)}): resume it with the same settings, or start another run with another file"
+                " (to=, or -o of the command) or another name (name=, --name)"
             )
 
     def _mark_lost(self, connection: Connection) -> None:

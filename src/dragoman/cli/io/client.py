@@ -1,8 +1,11 @@
 """The client of a command, which governs whatever the command asks a model."""
 
+from pathlib import Path
 from typing import Any
 
-from dragoman.adapter.registry import is_provider
+from dragoman.adapter.aliases import bundled_aliases
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.registry import is_provider, parse_model
 from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.client import Client
 from dragoman.runtime import ClientSettings, client_config
@@ -47,14 +50,29 @@ def _find_settings() -> tuple[dict[str, Any], bool | None]:
     return settings, file.tables.get("log", True)
 
 
+def own_store() -> str | None:
+    """Return the URL of the store of the kept conversations; None if none was kept yet. Raises ConfigurationError if
+    the configuration keeps none."""
+    settings, keeps_log = _find_settings()
+    if keeps_log is False:
+        raise ConfigurationError("conversations are not kept here: the configuration has log = false")
+    if isinstance(url := settings.get("store"), str):
+        return url
+    from dragoman.store.database import default_url  # most commands need no store
+
+    file = default_url(create_folder=False).database
+    return None if file is None or not Path(file).exists() else f"sqlite:///{file}"
+
+
 def base_url_setting(model: str, base_url: str | None) -> Providers:
     """Return the settings of the model's provider for the option --base-url."""
-    return {model.partition(":")[0]: {"base_url": base_url}} if base_url else {}
+    return {parse_model(model).provider: {"base_url": base_url}} if base_url else {}
 
 
 def names_model(client: Client, word: str) -> bool:
-    """Whether the word is a model id or an alias, and no prompt."""
+    """Whether the word is a model id or an alias, and not a prompt."""
     provider, separator, _ = word.partition(":")
     if separator:
         return is_provider(provider)
-    return client.config.router is not None and word in client.config.router.aliases
+    router = client.config.router
+    return word.lower() in bundled_aliases() or (router is not None and word in router.aliases)

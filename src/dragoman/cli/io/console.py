@@ -39,6 +39,11 @@ def write_foreign(file: IO[str], text: str) -> None:
     file.flush()
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number of things in words, such as ``1 error`` and ``2,000 errors``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 @cache
 def console(*, stderr: bool = False, min_width: int = 0) -> Console:
     """Return a console, with colours if the terminal has them. ``min_width`` is for tables: a narrower terminal would

@@ -2,7 +2,8 @@
 
 import base64
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import (
@@ -34,7 +35,7 @@ def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBl
     """
     is_named = words == STDIN or STDIN in attachments
     piped = standard_input.read_all() if is_named or not standard_input.is_terminal() else b""
-    blocks = [_to_block("standard input", piped) if name == STDIN else attach(Path(name)) for name in attachments]
+    blocks = [_to_block("standard input", piped) if name == STDIN else attach(name) for name in attachments]
     texts = [] if STDIN in attachments else [standard_input.decode(piped).strip("\r\n")]
     if words is not None and words != STDIN:
         texts.append(words)
@@ -44,9 +45,20 @@ def read_prompt(words: str | None, attachments: Sequence[str]) -> list[ContentBl
     return [*blocks, TextBlock(text=text)] if text else blocks
 
 
-def attach(path: Path) -> ContentBlock:
-    """Return the block of a file. Raises ConfigurationError if it is unreadable or of an unknown kind."""
+def attach(name: str) -> ContentBlock:
+    """Return the block of a file, or of what is at an address. Raises ConfigurationError if it is unreadable or of an
+    unknown kind, and FetchError."""
+    if name.startswith(("https://", "http://")):
+        return _to_block(PurePosixPath(urlsplit(name).path).name or name, _fetch(name))
+    path = Path(name).expanduser()
     return _to_block(path.name, read_regular(path, standard_input.MAX_BYTES))
+
+
+def _fetch(url: str) -> bytes:
+    """Return what is at a public address, which the user has named: every model can read it then."""
+    from dragoman.transport.fetch import Fetcher  # few prompts have an address
+
+    return Fetcher()(url).data
 
 
 def _to_block(name: str, content: bytes) -> ContentBlock:

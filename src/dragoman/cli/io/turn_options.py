@@ -26,6 +26,19 @@ OutputRetries = Annotated[
     ),
 ]
 
+Resumed = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", "-r", metavar="NUMBER", help="Continue a conversation by its number in dragoman history, or its id."
+    ),
+]
+
+
+def continued_name(continued: bool, resumed: str | None) -> str | None:
+    """Return the name of the conversation to continue; None starts a new one."""
+    return resumed or ("1" if continued else None)
+
+
 OPTIONS = tuple(
     each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
 )
@@ -38,12 +51,12 @@ _MAX_SCHEMA_BYTES = 1024 * 1024
 def read_options(
     words: Iterable[str],
     *,
-    max_tokens: int | None = None,
+    max_output_tokens: int | None = None,
     schema: Path | None = None,
     output_retries: int | None = None,
 ) -> TurnOptions:
     """Return the options of a turn. Raises ConfigurationError for an unknown name or a wrong value."""
-    given: dict[str, Any] = {} if max_tokens is None else {"max_output_tokens": max_tokens}
+    given: dict[str, Any] = {} if max_output_tokens is None else {"max_output_tokens": max_output_tokens}
     for word in words:
         name, separator, value = word.partition("=")
         if not separator:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.usage import CostStatus
 from dragoman.pricing.analytics.pricing_query import UNREAD, PricingQuery, kind_columns
@@ -155,6 +156,7 @@ class Usages:
         """Build the query; the kinds of replies are selected first."""
         if at is not None and at.tzinfo is None:
             raise RequestError("a time needs a time zone, because prices depend on it")
+        as_model = as_model and full_name(as_model)
         models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
         raw_fields = list_surcharge_fields(table, models)
         terms_map = self._columns.terms()

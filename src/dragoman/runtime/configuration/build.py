@@ -76,7 +76,9 @@ def build_settings(file: ConfigurationFile, *, trusted: bool) -> ClientSettings:
             f"{file.path}:{file.line_of(each.place)}: {'.'.join(map(str, each.place))}: {each.problem}"
             for each in mistakes
         )
-        raise ConfigurationError(f"the configuration has {len(mistakes)} mistakes:\n  {listed}")
+        raise ConfigurationError(
+            f"the configuration has {len(mistakes)} mistake{'s' * (len(mistakes) > 1)}:\n  {listed}"
+        )
     built: ClientSettings = settings  # type: ignore[assignment]  # the names are those of ClientSettings
     return built
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dragoman.adapter.errors import PendingCallsError, RequestError
 from dragoman.adapter.losses import Loss
+from dragoman.adapter.names import foreign_attribute
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.display import render_html
 from dragoman.canonical.events import MessageStart, TextDelta
@@ -66,6 +67,12 @@ class Reply(Generic[OutputT]):
         keep(self, "attempts", attempts)
         keep(self, "losses", losses)
         keep(self, "response", response)
+
+    if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+        def __getattr__(self, name: str) -> Any:
+            """Answer the attributes of other libraries' replies with ours."""
+            raise AttributeError(f"a Reply has no attribute {name!r:.60}{foreign_attribute(name)}")
 
     @property
     def output(self) -> OutputT:

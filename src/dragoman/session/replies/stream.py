@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import asyncio
 
 
+_BETWEEN_REPLIES = "\n\n"
+
+
 class _StreamState(Generic[OutputT]):
     """What both streams share: the text so far, and the reply at the end."""
 
@@ -69,9 +72,14 @@ class ReplyStream(_StreamState[OutputT]):
         return next(self._events)
 
     def text_deltas(self) -> Iterator[str]:
-        """Yield only the text of the replies, as it arrives."""
+        """Yield only the text of the replies, as it arrives. An empty line is between the texts of two rounds of
+        tools."""
+        last = ""
         for event in self:
             if isinstance(event, TextDelta):
+                if last not in ("", event.message_id):
+                    yield _BETWEEN_REPLIES
+                last = event.message_id
                 yield event.text
 
     def get_reply(self) -> Reply[OutputT]:
@@ -127,8 +135,12 @@ class AsyncReplyStream(_StreamState[OutputT]):
 
     async def text_deltas(self) -> AsyncIterator[str]:
         """As `ReplyStream.text_deltas`."""
+        last = ""
         async for event in self:
             if isinstance(event, TextDelta):
+                if last not in ("", event.message_id):
+                    yield _BETWEEN_REPLIES
+                last = event.message_id
                 yield event.text
 
     async def get_reply(self) -> Reply[OutputT]:

@@ -123,7 +123,8 @@ def encode(send: Send, record: TurnRecord) -> WireRequest:
     request = send.adapter.to_wire(send.messages, send.tools, send.options.with_context(send.context))
     new = tuple(loss for loss in request.losses if loss not in record.losses)
     if new:
-        log_losses(new, session_id=send.context.session_id, adapter=send.adapter.provider)
+        model = str(send.adapter.model_id)
+        log_losses(new, session_id=send.context.session_id, adapter=send.adapter.provider, model=model)
         record.losses.update(dict.fromkeys(new))
     return request
 

@@ -1,6 +1,6 @@
 """Keeps the conversations of the command line in a store, so that a later command can continue the last one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,14 @@ from dragoman.open_turns import TurnStep
 
 if TYPE_CHECKING:
     from dragoman.store import Store
+    from dragoman.store.records import SessionRecord
 
 COMMAND = "command"
 """The metadata of a session that a command of this name has started. A store may also hold those of programs."""
 _MAX_TITLE = 60
+_MIN_ID_END = 6
+"""Characters of an id that name a conversation; a shorter number is that of the list."""
+_MAX_HITS = 1_000
 
 
 class ConversationLog:
@@ -26,9 +30,10 @@ class ConversationLog:
 
     stores_steps = True
 
-    def __init__(self, url: str | None, command: str) -> None:
+    def __init__(self, url: str | None, command: str, *, read_only: bool = False) -> None:
         """``url`` is that of the store; None is the user's own store."""
         self._url = url
+        self._read_only = read_only
         self._command = command
         self.problem: str | None = None
 
@@ -36,21 +41,45 @@ class ConversationLog:
     def _store(self) -> "Store":
         from dragoman.store import Store  # the extra is needed only if a conversation is kept
 
-        return Store(self._url)
+        return Store(self._url, read_only=self._read_only)
 
-    def last(self) -> str:
-        """Return the id of the last used conversation of the command line. One whose only turn has failed is none.
+    def find(self, name: str = "1") -> str:
+        """Return the id of a conversation: by its number, 1 for the last used one, or by its id or the end of it.
 
         Raises ConfigurationError if there is none, and MissingExtraError and StoreError as `Store` does.
         """
+        for number, record in enumerate(self._all(), 1):
+            if (name == str(number)) if name.isdecimal() and len(name) < _MIN_ID_END else record.id.endswith(name):
+                return record.id
+        if name == "1":
+            raise ConfigurationError("there is no conversation to continue: dragoman ask MODEL PROMPT starts one")
+        raise ConfigurationError(f"there is no conversation {name!r:.60}: dragoman history lists them")
+
+    def find_all(self, words: str | None, most: int) -> "list[tuple[int, SessionRecord]]":
+        """Return conversations with their numbers, the last used first: those with that text in a message or the title.
+
+        Raises as `find` does.
+        """
+        having = None if words is None else {hit.session_id for hit in self._store.search(words, limit=_MAX_HITS)}
+        found: list[tuple[int, SessionRecord]] = []
+        for number, record in enumerate(self._all(), 1):
+            title = (record.title or "").casefold()
+            if having is None or record.id in having or (words or "").casefold() in title:
+                found.append((number, record))
+                if len(found) == most:
+                    break
+        return found
+
+    def _all(self) -> "Iterator[SessionRecord]":
+        """Yield the conversations of the command line. One whose only turn has failed is none."""
         cursor: str | None = None
         while True:
             page = self._store.list(cursor=cursor)
             for record in page.sessions:
                 if COMMAND in record.metadata and self._has_content(record.id):
-                    return record.id
+                    yield record
             if (cursor := page.cursor) is None:
-                raise ConfigurationError("there is no conversation to continue: dragoman ask MODEL PROMPT starts one")
+                return
 
     def _has_content(self, session_id: str) -> bool:
         found = self._store.load(session_id)

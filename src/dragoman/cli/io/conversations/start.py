@@ -10,7 +10,7 @@ from rich.console import Console
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import one_line
 from dragoman.cli.io.client import conversation_client, names_model
-from dragoman.cli.io.console import show_line
+from dragoman.cli.io.console import counted, show_line
 from dragoman.cli.io.conversations.log import ConversationLog
 from dragoman.cli.io.tool_names import load_tools
 from dragoman.session import Session
@@ -44,14 +44,14 @@ def open_conversation(
     prompt: str | None = None,
     *,
     takes_prompt: bool = False,
-    continued: bool = False,
+    continued: str | None = None,
     dumped: bytes | None = None,
     system: str | None = None,
     tools: Sequence[str] = (),
     base_url: str | None = None,
     mentions: bool = False,
 ) -> OpenConversation:
-    """Return a new conversation, the last one of the log if ``continued``, or the one that was ``dumped``.
+    """Return a new conversation, the one of the log that ``continued`` names, or the one that was ``dumped``.
 
     If a command ``takes_prompt`` and the model may be left out, its only argument is the model if it names one, else
     the prompt. With ``mentions``, the router reads those of the prompts. Raises ConfigurationError if there is no model
@@ -59,7 +59,9 @@ def open_conversation(
     """
     client, log = conversation_client(command)
     router = client.config.router
-    has_model = continued or dumped is not None or (router is not None and router.global_default is not None)
+    has_model = (
+        continued is not None or dumped is not None or (router is not None and router.global_default is not None)
+    )
     if takes_prompt and has_model and prompt is None and model is not None and not names_model(client, model):
         model, prompt = None, model
     if model is None and not has_model:
@@ -70,7 +72,7 @@ def open_conversation(
     if router is not None:  # a stored conversation may have no model of its own
         settings["router"] = router.with_mentions() if mentions else router
     session: Any
-    if not (continued or dumped is not None):
+    if continued is None and dumped is None:
         session = client.session(model, system=system, **settings)
     elif system is not None:
         raise ConfigurationError("a system prompt starts a conversation: leave it out to continue one")
@@ -79,14 +81,15 @@ def open_conversation(
     elif log is None:
         raise ConfigurationError("conversations are not kept here: the configuration has log = false")
     else:
-        session = client.resume(log.last(), model=model, **settings)
+        session = client.resume(log.find(continued or "1"), model=model, **settings)
     return OpenConversation(session, prompt, log)
 
 
 def describe(session: Session) -> str:
     """Return a line about the conversation that is continued."""
     return (
-        f"continues a conversation of {len(session.messages)} messages with {session.model or 'the model of the rules'}"
+        f"continues a conversation of {counted(len(session.messages), 'message')} with"
+        f" {session.model or 'the model of the rules'}"
     )
 
 

@@ -1,0 +1,1 @@
+"""What a newcomer types first, copied from the guides of other libraries."""

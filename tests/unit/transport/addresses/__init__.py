@@ -1,0 +1,1 @@
+"""Mistakes in addresses, at servers that nobody here wrote."""
