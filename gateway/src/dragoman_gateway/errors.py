@@ -10,6 +10,7 @@ from dragoman.errors import (
     PermissionDeniedError,
     ProviderError,
     RequestError,
+    ServerError,
 )
 
 RETRY_SECONDS = 2
@@ -20,6 +21,8 @@ class ClientError(RequestError):
     """The request cannot be read. Its message is for the client."""
 
     status: ClassVar[int] = 400
+    headers: ClassVar[Mapping[str, str]] = {}
+    """Further headers of the answer."""
     retry_after: int | None = None
 
     @property
@@ -98,11 +101,35 @@ class UnavailableError(ClientError):
         return OverloadedError(str(self), retry_after=self.retry_after)
 
 
-class EndedError(UnavailableError):
+class EndingError(UnavailableError):
+    """The gateway ends: another replica answers. The connection is closed, so that the next request takes another."""
+
+    headers: ClassVar[Mapping[str, str]] = {"connection": "close"}
+
+    def __init__(self, message: str = "the gateway is about to end: ask again") -> None:
+        super().__init__(message, retry_after=RETRY_SECONDS)
+
+
+class EndedError(EndingError):
     """The gateway has ended, and did not wait for the reply any longer."""
 
     def __init__(self) -> None:
-        super().__init__("the gateway ended before the reply was complete: ask again", retry_after=RETRY_SECONDS)
+        super().__init__("the gateway ended before the reply was complete: ask again")
+
+
+class ProviderAccessError(ClientError):
+    """A provider refused the credentials of the gateway itself. The client has other ones, which are right: its 401
+    would make it ask its user for a key."""
+
+    status = 502
+    headers: ClassVar[Mapping[str, str]] = {"x-should-retry": "false"}
+
+    def __init__(self, provider: str) -> None:
+        super().__init__(f"the provider {provider} refused the key of this gateway, which its operator has to mend")
+
+    @property
+    def provider_error(self) -> DragomanError:
+        return ServerError(str(self), status=self.status)
 
 
 class UncountedError(OverloadedError):

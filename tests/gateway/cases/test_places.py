@@ -45,7 +45,8 @@ def test_a_count_with_a_wrong_key_of_the_provider_is_an_error() -> None:
     refused = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
     with gateway_before(json_reply(refused, 401), models={"house": "anthropic:m"}) as (url, _):
         reply = httpx.post(f"{url}/v1/messages/count_tokens", json=question("messages", "house"))
-    assert reply.status_code == 401
+    assert reply.status_code == 502
+    assert "the provider anthropic refused the key" in reply.text
     assert "input_tokens" not in reply.json()
 
 

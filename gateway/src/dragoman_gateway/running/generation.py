@@ -17,7 +17,7 @@ from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.access import Access, Caller, OpenAccess, Prices
-from dragoman_gateway.errors import RETRY_SECONDS, ClientError, UnavailableError
+from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.activity import Activity
@@ -211,7 +211,7 @@ class Gateway:
         """Begin a request. Raises UnavailableError while the gateway ends, and without a store that it needs."""
         current = self.current
         if self.draining:
-            raise UnavailableError("the gateway is about to end: ask again", retry_after=RETRY_SECONDS)
+            raise EndingError
         if not current.may_store:
             raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=RETRY_SECONDS)
         current.in_flight += 1

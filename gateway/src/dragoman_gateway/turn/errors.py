@@ -1,12 +1,30 @@
 """Errors in the shape of a client's wire."""
 
 import re
+from copy import copy
 from typing import Any
 
 from dragoman import PolicyDeniedError, RequestContext, WireResponse
-from dragoman.errors import ConfigurationError, ContentFilterError, DragomanError, ProviderError, ServerError
+from dragoman.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ContentFilterError,
+    DragomanError,
+    NetworkError,
+    ProviderError,
+    RequestTimeoutError,
+    ServerError,
+    StreamTruncatedError,
+    UnexpectedPageError,
+)
 from dragoman.logs import get_logger
-from dragoman_gateway.errors import ClientError, OwnCodeError, ServerStateError, ThreadNotFoundError
+from dragoman_gateway.errors import (
+    ClientError,
+    OwnCodeError,
+    ProviderAccessError,
+    ServerStateError,
+    ThreadNotFoundError,
+)
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import REQUEST_ID, Headers, Response
 from dragoman_gateway.wires import Wire
@@ -25,10 +43,30 @@ def to_known(error: Exception, model: str = "") -> DragomanError:
         return ContentFilterError(str(error))
     if isinstance(error, ConfigurationError):
         logger.error("a request for %s failed: %s", model or "an unknown model", error)
+    if isinstance(error, AuthenticationError) and error.provider:
+        logger.error("a request for %s failed: %s", model or "an unknown model", error)
+        return ProviderAccessError(error.provider)
+    if isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError):
+        return _without_address(error)
     if isinstance(error, DragomanError):
         return error
     logger.error("a request failed", exc_info=error)
     return ServerError(_HIDDEN)
+
+
+def _without_address(error: NetworkError) -> NetworkError:
+    """Return an error of the way to a provider as clients see it: where the operator's servers are is not theirs."""
+    logger.debug("a provider was not reached: %s", error)
+    provider, shown = error.provider or "the provider", copy(error)
+    if isinstance(error, UnexpectedPageError):
+        shown.message = f"{provider} answered with a page and not with a reply"
+    elif isinstance(error, RequestTimeoutError):
+        shown.message = f"{provider} did not answer in time"
+    elif error.sent is False:
+        shown.message = f"there is no connection to {provider}"
+    else:
+        shown.message = f"the connection to {provider} broke"
+    return shown
 
 
 def as_provider_error(known: DragomanError) -> DragomanError:
@@ -57,6 +95,8 @@ def error_response(wire: Wire, error: Exception, model: str, request_id: str) ->
     if isinstance(fields["error"], dict):  # Ollama's is a text
         _refine(fields["error"], known, wire)
     headers = [(wire.request_id_header, shown.encode()), (REQUEST_ID, request_id.encode())]
+    if isinstance(known, ClientError):
+        headers += [(name.encode(), value.encode()) for name, value in known.headers.items()]
     return Response(status, [*headers, *encoded_headers(written, headers)], dumps(fields))
 
 
