@@ -31,6 +31,10 @@ DISTRIBUTION = "genai-prices"
 NAMES = {"aws": "bedrock", "azure": "azure-openai", "x-ai": "xai"}
 # Providers with the prices of another one; models on the user's machine are free like the embedded model.
 SAME_PRICES = {
+    "anthropic-bedrock": "bedrock",
+    "anthropic-foundry": "anthropic",
+    "anthropic-vertex": "google",
+    "bedrock-openai": "bedrock",
     "google-interactions": "google",
     "google-openai": "google",
     "google-vertex": "google",

@@ -41,6 +41,17 @@ for _name, _examples in (("sample", 10), ("ci", 100)):
 settings.register_profile("nightly", deadline=None, max_examples=10_000, suppress_health_check=_PATIENT)
 
 
+_NO_CLOUD = {
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "{folder}/aws-config",
+    "AWS_SHARED_CREDENTIALS_FILE": "{folder}/aws-credentials",
+    "NO_GCE_CHECK": "true",
+    "CLOUDSDK_CONFIG": "{folder}/gcloud",
+    "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential",
+}
+"""Keeps the libraries of clouds from the files of whoever runs the tests, and from servers of machines in a cloud."""
+
+
 def _is_exhaustive(config: pytest.Config) -> bool:
     return config.getoption("markexpr") == "exhaustive"
 
@@ -92,6 +103,8 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("platformdirs.user_config_path", lambda name, *_, **__: folder / "configuration" / name)
         patch.setattr("platformdirs.user_data_path", own_data_path)
+        for variable, value in _NO_CLOUD.items():
+            patch.setenv(variable, value.format(folder=folder))
         yield
 
 

@@ -47,7 +47,8 @@ DragomanError
 ├── ScriptError                     a conversation left the script of a `ScriptedProvider`
 └── ProviderError                   the provider failed, or the connection to it
     ├── AuthenticationError         401: the key is wrong or missing
-    │   └── PermissionDeniedError   403: the key lacks the permission
+    │   ├── PermissionDeniedError   403: the key lacks the permission
+    │   └── CredentialsError        the credentials for the request could not be had; nothing was sent
     ├── BillingError                402: the account has no credit
     ├── RateLimitError              429: too many requests
     │   ├── OverloadedError         529, 503: the provider has no capacity
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
         ConfigurationError,
         ContentFilterError,
         ContextOverflowError,
+        CredentialsError,
         CriticalLossError,
         DragomanError,
         EventError,
@@ -155,6 +157,7 @@ __all__ = [
     "ConflictError",
     "ContentFilterError",
     "ContextOverflowError",
+    "CredentialsError",
     "CriticalLossError",
     "DeclassificationError",
     "DragomanError",
@@ -224,6 +227,7 @@ _EXPORTS = {
         "ConfigurationError",
         "ContentFilterError",
         "ContextOverflowError",
+        "CredentialsError",
         "CriticalLossError",
         "DragomanError",
         "EventError",

@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.app import app
+from dragoman.credentials import stored_keys
 from dragoman.store import Store
 from dragoman.testing.faults.server import FaultyServer, HttpReply
-from dragoman.transport.keys import stored_keys
 from tests.cli.conftest import ScriptedProvider
 
 SECRET = "canary-key-of-a-user"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.cli.app import app
-from dragoman.transport.keys import stored_keys
+from dragoman.credentials import stored_keys
 
 SECRET = "canary-key-of-a-user"
 
@@ -77,7 +77,7 @@ def test_wrong_keys_and_providers_are_refused(
 def test_a_terminal_does_not_show_the_key(tmp_path: Path) -> None:
     """In a real one."""
     program = (
-        "import platformdirs, pathlib; from dragoman.transport.keys import stored_keys;"
+        "import platformdirs, pathlib; from dragoman.credentials import stored_keys;"
         f"platformdirs.user_config_path = lambda name: pathlib.Path({str(tmp_path)!r}) / name;"
         "stored_keys.find_spec = lambda name: None;"
         "from dragoman.cli import main; main()"

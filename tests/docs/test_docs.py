@@ -29,8 +29,8 @@ from tests.unit.local.live.wording import reword_within
 from tests.unit.services.handwritten_provider import running_provider
 
 SERVED = (
-    "index.md", "answers.md", "batches.md", "bulk.md", "client.md", "configuration.md", "embeddings.md", "migrating.md",
-    "services.md",
+    "index.md", "answers.md", "batches.md", "bulk.md", "client.md", "configuration.md", "credentials.md",
+    "embeddings.md", "migrating.md", "services.md",
 )  # fmt: skip
 """Pages whose snippets send requests to providers. They run against hand-written replies."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
@@ -273,7 +273,7 @@ def test_the_page_on_clients_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with GovernedProvider().serve() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         eval_example.set_config(line_length=120)
-        for name in ("client.md", "configuration.md"):
+        for name in ("client.md", "configuration.md", "credentials.md"):
             for example in snippets(ROOT / "docs" / name):
                 eval_example.run_print_check(example)
 

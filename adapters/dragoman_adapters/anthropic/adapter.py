@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
 from dragoman.adapter.errors import DragomanError, ProviderError
-from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
+_VERTEX_VERSION = "vertex-2023-10-16"
+
+
 class AnthropicAdapter(WireAdapter):
     """Anthropic's Messages API; see https://docs.claude.com/en/api/messages."""
 
@@ -39,6 +42,8 @@ class AnthropicAdapter(WireAdapter):
         key_header="x-api-key",
         key_prefix="",
         base_url_variable="ANTHROPIC_BASE_URL",
+        token_variables=("ANTHROPIC_AUTH_TOKEN",),
+        credentials="anthropic",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic")
     client_wire: ClassVar[str] = "messages"
@@ -49,7 +54,7 @@ class AnthropicAdapter(WireAdapter):
     cites_documents: ClassVar[bool] = True
 
     @property
-    def batch_api(self) -> "BatchApi":
+    def batch_api(self) -> "BatchApi | None":
         from dragoman_adapters.anthropic.batch import AnthropicBatchApi  # imported late: few programs submit batches
 
         return AnthropicBatchApi(self.provider, self.model)
@@ -115,6 +120,95 @@ class AnthropicAdapter(WireAdapter):
         from dragoman_adapters.anthropic.encode_stream import MessagesStreamEncoder
 
         return MessagesStreamEncoder(ReplyWriter.for_stream(self.provider, self.model, context))
+
+
+class _CloudAdapter(AnthropicAdapter):
+    """The same wire in the clouds of others: batches, files and lists of models are Anthropic's own alone."""
+
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.anthropic", "models.toml", "clouds.toml")
+    client_wire: ClassVar[str] = ""
+
+    @property
+    def batch_api(self) -> "BatchApi | None":
+        return None
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.anthropic.services import CloudServiceApi  # imported late: few programs use them
+
+        return CloudServiceApi(self.provider, self.model)
+
+
+class AnthropicVertexAdapter(_CloudAdapter):
+    """Claude on Vertex AI: the path holds the model, and the body the version."""
+
+    provider: ClassVar[str] = "anthropic-vertex"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://{VERTEX_HOST}/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/{GOOGLE_CLOUD_LOCATION}",
+        key_variables=("GOOGLE_VERTEX_TOKEN",),
+        credentials="google",
+    )
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of(
+        "dragoman_adapters.anthropic", "server_tools_clouds.toml", ("vertex",)
+    )
+    telemetry_name: ClassVar[str] = "gcp.vertex_ai"
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.anthropic.services import VertexServiceApi  # imported late: few programs use them
+
+        return VertexServiceApi(self.provider, self.model)
+
+    def request_path(self, options: AdapterOptions) -> str:
+        operation = "streamRawPredict" if options.stream else "rawPredict"
+        return f"/publishers/anthropic/models/{self.model}:{operation}"
+
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        body = super().encode_body(request, tools)
+        del body["model"]
+        return {"anthropic_version": _VERTEX_VERSION, **body}
+
+    def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
+        headers = dict(super().request_headers(request, body))
+        del headers["anthropic-version"]
+        return headers
+
+
+class AnthropicBedrockAdapter(_CloudAdapter):
+    """Claude on Bedrock's endpoint for the Messages API; the adapter of Bedrock has Converse and InvokeModel."""
+
+    provider: ClassVar[str] = "anthropic-bedrock"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://bedrock-mantle.{AWS_REGION}.api.aws/anthropic",
+        key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+        base_url_variable="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+        credentials="aws",
+        scope="bedrock-mantle",
+    )
+    server_tools: ClassVar[ServerToolTable] = ServerToolTable.of(
+        "dragoman_adapters.anthropic", "server_tools_clouds.toml", ("bedrock",)
+    )
+    telemetry_name: ClassVar[str] = "aws.bedrock"
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        """A model is anthropic.claude-..., with a place before it or a version behind it."""
+        return self.models.capabilities(self.model.rpartition("anthropic.")[2])
+
+
+class AnthropicFoundryAdapter(_CloudAdapter):
+    """Claude in Microsoft Foundry. The model is the name of a deployment."""
+
+    provider: ClassVar[str] = "anthropic-foundry"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://{ANTHROPIC_FOUNDRY_RESOURCE}.services.ai.azure.com/anthropic",
+        key_variables=("ANTHROPIC_FOUNDRY_API_KEY",),
+        key_header="x-api-key",
+        key_prefix="",
+        base_url_variable="ANTHROPIC_FOUNDRY_BASE_URL",
+        credentials="azure",
+    )
+    telemetry_name: ClassVar[str] = "azure.ai.inference"
 
 
 @cache

@@ -20,6 +20,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman_adapters.anthropic import encode
 
 _COUNT_PATH = "/v1/messages/count_tokens"
+_VERTEX_COUNT_PATH = "/publishers/anthropic/models/count-tokens:rawPredict"
 _FILES = "/v1/files"
 _MODELS = "/v1/models"
 _PAGE_SIZE = 1_000
@@ -74,6 +75,19 @@ class AnthropicServiceApi(ServiceApi):
             max_output_tokens=read_integer(native, "max_tokens"),
             raw=native,
         )
+
+
+class CloudServiceApi(AnthropicServiceApi):
+    """In the clouds of others, of these services there are token counts alone."""
+
+    offers: ClassVar[frozenset[str]] = frozenset({"count_tokens"})
+
+
+class VertexServiceApi(CloudServiceApi):
+    def count_tokens(self, request: WireRequest) -> Operation[int]:
+        body = {name: value for name, value in wirejson.loads_object(request.body).items() if name in _COUNTED_FIELDS}
+        reply = yield post_request(_VERTEX_COUNT_PATH, wirejson.dumps({"model": self.model, **body}), request.headers)
+        return self.require_count(self.parse(reply), "input_tokens")
 
 
 def _next_query(page: Mapping[str, Any]) -> str:

@@ -55,6 +55,8 @@ class BedrockAdapter(WireAdapter):
         base_url="https://bedrock-runtime.{AWS_REGION}.amazonaws.com",
         key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
         base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        credentials="aws",
+        scope="bedrock",
     )
     models: ClassVar[ModelTable] = _MODELS
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.bedrock")

@@ -42,6 +42,9 @@ class EndpointRow(FrozenModel):
     key_prefix: str = "Bearer "
     key_required: bool = True
     priced_hosts: str | None = None
+    token_variables: tuple[str, ...] = ()
+    credentials: Literal["aws", "google", "azure"] | None = None
+    scope: str = ""
     apis: tuple[Api, ...] = Field(default=("chat",), min_length=1)
     families: Literal["open", "openai"] = "open"
     telemetry_name: str = ""
@@ -59,6 +62,9 @@ class EndpointRow(FrozenModel):
             key_required=self.key_required,
             base_url_variable=self.base_url_variable,
             priced_hosts=self.priced_hosts,
+            token_variables=self.token_variables,
+            credentials=self.credentials,
+            scope=self.scope,
         )
 
     @property

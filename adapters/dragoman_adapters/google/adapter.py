@@ -173,6 +173,8 @@ class VertexAdapter(GoogleAdapter):
         key_variables=("GOOGLE_VERTEX_TOKEN",),
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
         credential_headers=("authorization", "x-goog-api-key"),
+        credentials="google",
+        cloud_base_url=("https://{VERTEX_HOST}/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/{GOOGLE_CLOUD_LOCATION}"),
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.google", "models.toml", "vertex.toml")
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.google", keys=("vertex",))

@@ -5,8 +5,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dragoman import AsyncClient
-from dragoman.runtime.configuration import ConfigurationFile, find_configuration, load_configuration, read_configuration
+from dragoman import AsyncClient, ConfigurationError
+from dragoman.runtime.configuration import (
+    ConfigurationFile,
+    find_configuration,
+    is_trusted,
+    load_configuration,
+    read_configuration,
+    untrusted_settings,
+)
 from dragoman_gateway.database.database import default_url
 from dragoman_gateway.running.generation import Generation
 from dragoman_gateway.running.state_keys import state_keys
@@ -38,7 +45,20 @@ def check(file: ConfigurationFile) -> None:
 
 
 def _read_table(file: ConfigurationFile) -> GatewaySettings:
-    return GatewaySettings.from_table(file.tables.get("gateway", {}), file.path, file.line_of)
+    settings = GatewaySettings.from_table(file.tables.get("gateway", {}), file.path, file.line_of)
+    if not is_trusted(file):
+        _check_trust(file, settings)
+    return settings
+
+
+def _check_trust(file: ConfigurationFile, settings: GatewaySettings) -> None:
+    """Raise ConfigurationError if a file that is not trusted decides where keys are sent, or what runs."""
+    deployments = [each for places in settings.models.values() if not isinstance(places, str) for each in places]
+    if names := sorted({name for each in deployments for name in untrusted_settings(each.provider)}):
+        raise ConfigurationError(
+            f"{file.path} sets {', '.join(names)} of deployments, which decide where keys are sent and what runs: read "
+            f"the file, and then run: dragoman config trust {file.path}"
+        )
 
 
 def _with_defaults(settings: GatewaySettings) -> GatewaySettings:

@@ -71,6 +71,10 @@ class Endpoint:
     Without any of them, nothing is sent to an endpoint with ``key_required``. ``base_url_variable`` overrides
     ``base_url``, which may hold names of environment variables in braces, e.g. ``{AZURE_OPENAI_ENDPOINT}/openai/v1``.
     ``priced_hosts`` is the end of the names of hosts with prices of their own, such as ``.api.openai.com``.
+
+    ``token_variables`` hold bearer tokens in place of keys. ``credentials`` is the kind that is used without a key:
+    ``aws``, ``google``, ``azure`` or ``anthropic``; ``scope`` is its scope, or the service that AWS signs for, and
+    ``cloud_base_url`` the address with them, if it differs.
     """
 
     base_url: str
@@ -81,6 +85,10 @@ class Endpoint:
     base_url_variable: str | None = None
     credential_headers: tuple[str, ...] = ("authorization",)
     priced_hosts: str | None = None
+    token_variables: tuple[str, ...] = ()
+    credentials: str | None = None
+    scope: str = ""
+    cloud_base_url: str | None = None
 
 
 class Adapter(ABC):

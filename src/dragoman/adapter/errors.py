@@ -26,7 +26,8 @@ DragomanError
 │   └── UnpricedModelError      a budget in dollars, and a model without a known price
 └── ProviderError               the provider failed, or the connection to it
     ├── AuthenticationError     401: the key is wrong or missing
-    │   └── PermissionDeniedError   403: the key lacks the permission
+    │   ├── PermissionDeniedError   403: the key lacks the permission
+    │   └── CredentialsError        the credentials for the request could not be had; nothing was sent
     ├── BillingError            402: the account has no credit
     ├── RateLimitError          429: too many requests
     │   └── OverloadedError     529, 503: the provider has no capacity
@@ -360,6 +361,13 @@ class AuthenticationError(ProviderError):
 
 class PermissionDeniedError(AuthenticationError):
     pass
+
+
+class CredentialsError(AuthenticationError):
+    """What proves to the provider who asks could not be had: a token was refused or has expired, or a function failed.
+    Nothing was sent. The message says what to run or to check."""
+
+    sent = False
 
 
 class BillingError(ProviderError):

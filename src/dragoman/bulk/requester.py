@@ -10,8 +10,8 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, NetworkError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.credentials.api_key import ApiKey
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
-from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import seal_keys
 
 _RUN_RETRY = RetryPolicy(max_retries=4, max_retry_after=600.0)

@@ -46,7 +46,7 @@ def show(path: _PATH = None) -> None:
         f"[bold]{show_line(str(file.path))}[/] {show_line(f'({_ORIGINS[file.origin]}, {trusted})')}", soft_wrap=True
     )
     for place, value in _flatten((), file.tables):
-        shown = "***" if place[-1] in _HIDDEN else mask_secrets(repr(value))
+        shown = "***" if place[-1] in _HIDDEN or "headers" in place[:-1] else mask_secrets(repr(value))
         out.print(
             f"{show_line('.'.join(map(str, place)))} = {show_line(shown)} [dim]line {file.line_of(place)}[/]",
             soft_wrap=True,
@@ -74,7 +74,7 @@ def check(path: _PATH = None) -> None:
 
 @app.command()
 def trust(path: Annotated[Path, typer.Argument(help="The file to trust, as it is now.")]) -> None:
-    """Lets a project's file set addresses, proxies, certificates and plugins, until it changes."""
+    """Lets a project's file set addresses, proxies, certificates, credentials and plugins, until it changes."""
     file = read_configuration(path, Origin.PROJECT)
     build_settings(file, trusted=True)
     trust_file(file)

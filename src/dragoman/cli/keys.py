@@ -13,9 +13,9 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.standard_input import read_line
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import takes_key
-from dragoman.transport.keys.stored_keys import StoredKeys
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.stored_keys import StoredKeys
+from dragoman.credentials.target import takes_key
 
 app = typer.Typer(help="Store, list and remove API keys.", no_args_is_help=True)
 

@@ -6,8 +6,11 @@ from typing import Any
 from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
+from dragoman.credentials.clouds import IDENTITY_SETTINGS
 from dragoman.transport import registered_setting_names
 from dragoman.transport.settings import read_provider_settings
+
+_IDENTITY = IDENTITY_SETTINGS | {"api_key", "credentials"}
 
 
 def read_providers(providers: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
@@ -39,5 +42,12 @@ def check_provider_names(setting: str, names: Iterable[str]) -> None:
 def merge_providers(
     providers: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return both; where both set the same, the changes win."""
-    return {name: {**providers.get(name, {}), **changes.get(name, {})} for name in {**providers, **changes}}
+    """Return both; where both set the same, the changes win. Whatever says who asks (a key, credentials, a profile)
+    takes the place of all that said so before."""
+    return {name: _merge(providers.get(name, {}), changes.get(name, {})) for name in {**providers, **changes}}
+
+
+def _merge(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    if any(changes.get(name) is not None for name in _IDENTITY):
+        settings = {name: value for name, value in settings.items() if name not in _IDENTITY}
+    return {**settings, **changes}

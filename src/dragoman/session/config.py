@@ -17,6 +17,7 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.credentials.api_key import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
 from dragoman.runtime import ClientConfig, HasConfig, client_config
@@ -29,7 +30,6 @@ from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Later
 from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.fetch import FetchedMedia
-from dragoman.transport.keys.api_key import ApiKey
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SessionSettings(TypedDict, total=False):
     max_parallel_tools: int
     options: AdapterOptions | None
     client: ClientConfig | HasConfig | None
-    api_key: str | ApiKey | None
+    api_key: str | ApiKey | Callable[[], Any] | None
     base_url: str | None
     providers: Providers | None
     workspace: str | Path | None

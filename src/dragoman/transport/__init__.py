@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import AttemptRecord
+from dragoman.credentials.clouds import CLOUD_SETTINGS, check_kind
 from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
 from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
@@ -113,9 +114,17 @@ def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> T
         raise ConfigurationError(
             f"{adapter!r} needs the transport {adapter.transport!r}, but only http and local exist"
         )
+    if not CLOUD_SETTINGS.isdisjoint(settings):
+        settings = _pack_cloud(adapter, settings)
     if vendor_of(settings.get("client")) is not None:
         return AsyncVendorTransport(**settings) if asynchronous else VendorTransport(**settings)
     return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
+
+
+def _pack_cloud(adapter: Adapter, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with those of a cloud in one mapping. Raises ConfigurationError for those of another one."""
+    given = check_kind(adapter.provider, adapter.endpoint.credentials, settings)
+    return {name: value for name, value in settings.items() if name not in CLOUD_SETTINGS} | {"cloud": given}
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dragoman.adapter.errors import ProviderError, UnexpectedPageError
-from dragoman.transport.keys.credentials import Target
+from dragoman.credentials.target import Target
 
 if TYPE_CHECKING:
     from dragoman.transport.call import Call

@@ -1,26 +1,20 @@
-"""Bedrock without an API key: requests signed with AWS credentials (Signature Version 4). Needs the extra ``bedrock``.
+"""Bedrock without an API key, through a client of the caller's own that signs. Needs the extra ``bedrock``.
 
-The signer is botocore's own, and so are the places where it looks for credentials: environment, shared files, SSO,
-containers, instances. It is given to the transport as the auth of a client of the caller's own::
+Without a client, Dragoman finds the credentials itself; see `dragoman.credentials.aws`::
 
     client = httpx.Client(auth=SigV4Auth("eu-central-1"))
     Session("bedrock:eu.anthropic.claude-sonnet-4-6", providers={"bedrock": {"client": client}})
 """
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import httpx
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-
-SERVICE = "bedrock"
-
-_HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
-_SIGNED_HEADERS = ("content-type",)
-"""Headers that are signed besides host, date and session token. A proxy may change others."""
+from dragoman.credentials.aws import DEFAULT_SERVICE, region_of, sign
+from dragoman.credentials.contract import SignableRequest
 
 
 class SigV4Auth(httpx.Auth):
@@ -56,25 +50,13 @@ class SigV4Auth(httpx.Auth):
         return credentials.get_frozen_credentials()
 
     def _sign(self, request: httpx.Request, credentials: Any) -> httpx.Request:
-        from botocore.auth import SigV4Auth as Signer
-        from botocore.awsrequest import AWSRequest
-
-        aws_request = AWSRequest(
-            method=request.method,
-            url=str(request.url),
-            data=request.content,
-            headers={name: request.headers[name] for name in _SIGNED_HEADERS if name in request.headers},
-        )
-        Signer(credentials, SERVICE, self._find_region(request)).add_auth(aws_request)
-        request.headers.update(dict(aws_request.headers.items()))
+        region = self._region or region_of(str(request.url))
+        if region is None:
+            raise ConfigurationError(f"the address {request.url.host} names no AWS region: pass one to SigV4Auth")
+        signable = SignableRequest(request.method, str(request.url), request.headers, request.content)
+        keys = (credentials.access_key, credentials.secret_key, credentials.token)
+        request.headers.update(sign(*keys, DEFAULT_SERVICE, region, signable))
         return request
-
-    def _find_region(self, request: httpx.Request) -> str:
-        if self._region is not None:
-            return self._region
-        if match := _HOST.fullmatch(request.url.host):
-            return match[1]
-        raise ConfigurationError(f"the address {request.url.host} names no AWS region: pass one to SigV4Auth")
 
 
 def _new_session() -> Any:

@@ -26,13 +26,14 @@ from dragoman.adapter.errors import (
     mask_secrets,
 )
 from dragoman.adapter.wire import Headers, WireResponse
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import Target
 from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Target
 from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
 
 if TYPE_CHECKING:
+    from dragoman.transport.authorization import Access
     from dragoman.transport.exchanges import ExchangeRecorder
 
 MISSED = frozenset({400, 404, 405, 501})
@@ -113,6 +114,17 @@ class PreparedRequest:
     target: Target | None = None
     """What ``url`` was made from, with ``path``, for errors; None if a client of the caller has the address."""
     path: str = ""
+    access: "Access | None" = None
+    """Fetches what proves who asks, before each attempt. Headers, key and perhaps the address follow from it."""
+    terms: dict[str, str] | None = None
+    """Receives the host of the address, if its prices differ."""
+    priced_hosts: str | None = None
+
+    def set_url(self, url: Any) -> None:
+        """Set an address that was not known before."""
+        self.url, self.server = url, server_of(url)
+        if self.terms is not None and self.priced_hosts and url.host.endswith(self.priced_hosts):
+            self.terms["host"] = url.host
 
 
 @dataclass(slots=True)
@@ -137,6 +149,7 @@ class Call:
     proxy: str = ""
     """Host and port of the proxy of the current attempt, for errors."""
     recorder: "ExchangeRecorder | None" = None
+    is_recording: bool = False
 
     def new_attempt(self) -> None:
         """Reset the last reply."""
@@ -148,12 +161,24 @@ class Call:
 
     def begin_recording(self) -> None:
         if self.recorder is not None:
+            self.is_recording = True
             self.recorder.begin(len(self.retry_state.attempts) + 1)
 
     def end_recording(self, outcome: object = None) -> None:
         """Report the attempt to the program's hook, with the error that it failed with."""
-        if self.recorder is not None:
+        if self.recorder is not None and self.is_recording:
+            self.is_recording = False
             self.recorder.end(outcome)
+
+    def may_renew(self, outcome: object) -> bool:
+        """Whether to send the request again at once: the provider refused its credentials, and others may help.
+
+        It belongs to the same attempt, which has reserved once: a refused request costs nothing."""
+        access = self.prepared.access
+        if access is None:
+            return False
+        access.name_skew(outcome, self.headers)
+        return access.may_renew(outcome)
 
     def time_limits(self) -> dict[str, float | None]:
         """Return the attempt's time limits in seconds, under httpx's names."""

@@ -2,13 +2,16 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.wire import WireRequest
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import Target, TargetFinder
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.engines.engine import (
     AsyncClient,
@@ -19,10 +22,14 @@ from dragoman.transport.engines.engine import (
 )
 from dragoman.transport.engines.pool import Pool, Slot, acquire
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Credentials
 from dragoman.transport.process_check import ProcessCheck
-from dragoman.transport.request_validation import full_url, has_own_credential, http_headers, validate_method
+from dragoman.transport.request_validation import (
+    full_url,
+    has_own_credential,
+    http_headers,
+    validate_method,
+    validate_path,
+)
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
 from dragoman.transport.settings import check_transport_settings
 
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from dragoman.credentials.cached import CachedCredentials
+
 MAX_CONNECTIONS = 512
 
 
@@ -38,9 +47,10 @@ class HttpTransport(RetryingTransport):
     """Sends requests over httpx. Its connections are those of the process: all transports with the same settings share
     them, they are kept for `IDLE_SECONDS` after a call, and `close_idle_connections` closes them earlier.
 
-    ``api_key`` and ``base_url`` override the environment and the adapter; a transport with one of them serves one
-    service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are
-    used, and it is not closed here. If it has auth or a credential in its headers, no key is looked up.
+    ``api_key``, ``credentials`` and ``base_url`` override the environment and the adapter; a transport with one of them
+    serves one service only. ``cloud`` are settings such as a profile or a region; see `ProviderSettings`. ``client`` is
+    the caller's own `httpx.Client`: its proxies, certificates, hooks and transport are used, and it is not closed here.
+    If it has auth or a credential in its headers, no key is looked up.
 
     ``engine`` is ``"httpx"`` or ``"httpx2"``; see `choose_sync_engine`. `ConnectionSettings` documents ``proxy``,
     ``verify`` and ``http2``, and `TransportSettings` the others. ``max_connections`` is for each origin.
@@ -49,8 +59,10 @@ class HttpTransport(RetryingTransport):
     def __init__(
         self,
         *,
-        api_key: str | ApiKey | None = None,
+        api_key: str | ApiKey | Callable[[], Any] | None = None,
+        credentials: Any = None,
         base_url: str | None = None,
+        cloud: Mapping[str, Any] = MappingProxyType({}),
         client: "httpx.Client | None" = None,
         engine: str | None = None,
         proxy: str | None = None,
@@ -66,6 +78,7 @@ class HttpTransport(RetryingTransport):
         check_transport_settings(
             {
                 "api_key": api_key,
+                "credentials": credentials,
                 "base_url": base_url,
                 "client": client,
                 "engine": engine,
@@ -75,8 +88,8 @@ class HttpTransport(RetryingTransport):
                 "environ": environ,
             }
         )
-        self._credentials = Credentials(api_key, base_url, environ)
-        self._own_client = client if api_key is None else None
+        self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
+        self._own_client = client if api_key is None and credentials is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_sync_engine(client, engine, connection_settings, environ)
         self._callers_client = None if client is None else self._engine.wrap_client(client)
@@ -84,7 +97,7 @@ class HttpTransport(RetryingTransport):
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(self._credentials, adapter, request, self._own_client)
+        return _prepare_request(self._target_finder, adapter, request, self._own_client)
 
     def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
         if self._callers_client is None:
@@ -108,8 +121,10 @@ class AsyncHttpTransport(AsyncRetryingTransport):
     def __init__(
         self,
         *,
-        api_key: str | ApiKey | None = None,
+        api_key: str | ApiKey | Callable[[], Any] | None = None,
+        credentials: Any = None,
         base_url: str | None = None,
+        cloud: Mapping[str, Any] = MappingProxyType({}),
         client: Any = None,
         engine: str | None = None,
         proxy: str | None = None,
@@ -125,6 +140,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         check_transport_settings(
             {
                 "api_key": api_key,
+                "credentials": credentials,
                 "base_url": base_url,
                 "client": client,
                 "engine": engine,
@@ -134,8 +150,8 @@ class AsyncHttpTransport(AsyncRetryingTransport):
                 "environ": environ,
             }
         )
-        self._credentials = Credentials(api_key, base_url, environ)
-        self._own_client = client if api_key is None else None
+        self._target_finder = _new_finder(api_key, credentials, base_url, environ, cloud)
+        self._own_client = client if api_key is None and credentials is None else None
         connection_settings = ConnectionSettings(proxy, verify, http2)
         self._engine = choose_async_engine(client, engine, connection_settings, environ)
         self._callers_client = None if client is None else self._engine.wrap_async_client(client)
@@ -143,7 +159,7 @@ class AsyncHttpTransport(AsyncRetryingTransport):
         self._pools = shared_pools(self._engine, connection_settings, max_connections)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
-        return _prepare_request(self._credentials, adapter, request, self._own_client)
+        return _prepare_request(self._target_finder, adapter, request, self._own_client)
 
     def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
         if self._callers_client is None:
@@ -231,13 +247,27 @@ async def _callers_attempt(client: AsyncClient, call: Call) -> AsyncIterator[Asy
         yield response
 
 
+def _new_finder(
+    api_key: Any, credentials: Any, base_url: str | None, environ: Mapping[str, str], cloud: Mapping[str, Any]
+) -> TargetFinder:
+    if callable(api_key) and not isinstance(api_key, ApiKey):
+        api_key, credentials = None, api_key if credentials is None else credentials
+    if credentials is not None:
+        from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
+
+        credentials = GivenCredentials.wrap(credentials)
+    return TargetFinder(api_key, base_url, environ, credentials=credentials, cloud=cloud)
+
+
 def _prepare_request(
-    credentials: Credentials, adapter: Adapter, request: WireRequest, own_client: object
+    finder: TargetFinder, adapter: Adapter, request: WireRequest, own_client: object
 ) -> PreparedRequest:
     """Return the request with its address and its credential. Raises MissingKeyError if it needs one and has none."""
     endpoint = adapter.endpoint
     keyless = has_own_credential(request.headers, endpoint) or (own_client is not None and _signs(own_client, endpoint))
-    target = credentials.target(adapter, keyless=keyless)
+    target = finder.target(adapter, keyless=keyless)
+    if target.credentials is not None:
+        return _prepare_later(finder, target, target.credentials, adapter, request)
     url, server = _address(target.base_url, request.path)
     if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
         request.terms["host"] = url.host
@@ -252,6 +282,30 @@ def _prepare_request(
         target=target,
         path=request.path,
     )
+
+
+def _prepare_later(
+    finder: TargetFinder, target: Target, credentials: "CachedCredentials", adapter: Adapter, request: WireRequest
+) -> PreparedRequest:
+    """Return the request with credentials that are fetched before each attempt, and perhaps its address with them."""
+    from dragoman.transport.authorization import Access  # imported late: most programs have a key
+
+    headers = http_headers(request, adapter.endpoint, target)
+    prepared = PreparedRequest(
+        method=validate_method(request.method),
+        url=None,
+        headers=headers,
+        body=request.body,
+        stream=request.stream,
+        access=Access(credentials, finder, headers, validate_path(request.path)),
+        target=target,
+        path=request.path,
+        terms=request.terms,
+        priced_hosts=adapter.endpoint.priced_hosts,
+    )
+    if target.base_url:
+        prepared.set_url(_address(target.base_url, request.path)[0])
+    return prepared
 
 
 @lru_cache(maxsize=256)

@@ -13,8 +13,9 @@ from urllib.parse import unquote_to_bytes
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.known_keys import remember_key
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.keys.credentials import Target
+from dragoman.credentials.target import Target
 
 if TYPE_CHECKING:
     import httpx
@@ -94,10 +95,23 @@ def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> di
         "content-type": "application/json",
         **validate_headers(request.headers),
     }
-    name = endpoint.key_header.lower()
+    name, prefix = endpoint.key_header.lower(), endpoint.key_prefix
+    if target.is_bearer:
+        name, prefix = "authorization", "Bearer "
     if target.key is not None and not headers.get(name):
-        headers[name] = endpoint.key_prefix + target.key.reveal()
+        headers[name] = prefix + target.key.reveal()
     return headers
+
+
+def remember_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers of a caller's settings, by lower-case names. Values that may be secret are masked in errors."""
+    from dragoman.canonical.extensions.headers import is_sensitive  # imported late: few programs set headers
+
+    checked = validate_headers(headers)
+    for name, value in checked.items():
+        if is_sensitive(name):
+            remember_key(value)
+    return checked
 
 
 @cache

@@ -4,7 +4,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -18,6 +18,7 @@ from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedReq
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.drain import drain, drain_async
 from dragoman.transport.inflate import Inflater
+from dragoman.transport.request_validation import remember_headers
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
 from dragoman.transport.task_headers import TASK_HEADERS
@@ -34,7 +35,7 @@ class TransportSettings(TypedDict, total=False):
     ``timeout``: seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
     maximum of silence. None leaves time limits to the client. ``connect_timeout``: seconds to open one connection.
     ``body_cap``: the maximum of bytes, decompressed, of a whole reply. ``on_exchange`` receives each attempt as it went
-    over the wire, without secrets.
+    over the wire, without secrets. ``headers`` are sent with each request; those of the request itself win.
     """
 
     timeout: float | None
@@ -43,6 +44,7 @@ class TransportSettings(TypedDict, total=False):
     body_cap: int
     timing: Timing
     on_exchange: "ExchangeHook | None"
+    headers: Mapping[str, str] | None
 
 
 class _TransportBase(ABC):
@@ -57,6 +59,7 @@ class _TransportBase(ABC):
         body_cap: int = DEFAULT_BODY_CAP,
         timing: Timing | None = None,
         on_exchange: "ExchangeHook | None" = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         check_transport_settings(
             {
@@ -66,6 +69,7 @@ class _TransportBase(ABC):
                 "body_cap": body_cap,
                 "timing": timing,
                 "on_exchange": on_exchange,
+                "headers": headers,
             }
         )
         self._timeout = math.inf if timeout is None else timeout
@@ -74,6 +78,7 @@ class _TransportBase(ABC):
         self._body_cap = body_cap
         self._timing = timing or Timing()
         self._on_exchange = on_exchange
+        self._headers = None if headers is None else remember_headers(headers)
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
     @abstractmethod
@@ -91,8 +96,9 @@ class _TransportBase(ABC):
     def _new_call(
         self, adapter: Adapter, request: WireRequest, timeout: float | None, retries: RetryState | None
     ) -> Call:
-        if added := TASK_HEADERS.get():
-            request = replace(request, headers={**request.headers, **added})
+        added = TASK_HEADERS.get()
+        if added or self._headers:
+            request = replace(request, headers={**(self._headers or {}), **request.headers, **added})
         prepared = self._prepare(adapter, request)
         state = retries or self.new_retries(adapter, timeout)
         call = Call(adapter, prepared, state, self._connect_timeout, self._body_cap, one_attempt=retries is not None)
@@ -134,8 +140,10 @@ class RetryingTransport(_TransportBase):
         """
         call = self._new_call(adapter, request, timeout, retries)
         while True:
-            call.begin_recording()
             try:
+                if call.prepared.access is not None:
+                    call.prepared.access.authorize(call)
+                call.begin_recording()
                 with self._open(call) as response:
                     call.set_headers(response)
                     body = self._read_body(call, response)
@@ -145,7 +153,8 @@ class RetryingTransport(_TransportBase):
             call.end_recording(outcome)
             if isinstance(outcome, WireResponse):
                 return outcome
-            self._timing.sleep(call.retry_delay(outcome))
+            if not call.may_renew(outcome):
+                self._timing.sleep(call.retry_delay(outcome))
 
     @contextlib.contextmanager
     def stream(
@@ -159,9 +168,11 @@ class RetryingTransport(_TransportBase):
         """A reply whose first bytes have arrived. Raises as `send` does, and while its chunks are read."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
-            call.begin_recording()
             with contextlib.ExitStack() as stack:
                 try:
+                    if call.prepared.access is not None:
+                        call.prepared.access.authorize(call)
+                    call.begin_recording()
                     response = stack.enter_context(self._open(call))
                     outcome = self._start_stream(call, response)
                 except Exception as raised:
@@ -175,7 +186,8 @@ class RetryingTransport(_TransportBase):
                         call.end_recording()
                     return
             call.end_recording(outcome)
-            self._timing.sleep(call.retry_delay(outcome))
+            if not call.may_renew(outcome):
+                self._timing.sleep(call.retry_delay(outcome))
 
     def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
         headers = call.set_headers(response)
@@ -232,18 +244,22 @@ class AsyncRetryingTransport(_TransportBase):
         """The async twin of `RetryingTransport.send`."""
         call = self._new_call(adapter, request, timeout, retries)
         while True:
-            call.begin_recording()
             try:
-                async with _deadline(call), self._open(call) as response:
-                    call.set_headers(response)
-                    body = await self._read_body(call, response)
+                async with _deadline(call):
+                    if call.prepared.access is not None:
+                        await call.prepared.access.authorize_async(call)
+                    call.begin_recording()
+                    async with self._open(call) as response:
+                        call.set_headers(response)
+                        body = await self._read_body(call, response)
                 outcome = call.classify(response.status_code, body)
             except Exception as raised:
                 outcome = call.to_error(raised)
             call.end_recording(outcome)
             if isinstance(outcome, WireResponse):
                 return outcome
-            await self._timing.sleep_async(call.retry_delay(outcome))
+            if not call.may_renew(outcome):
+                await self._timing.sleep_async(call.retry_delay(outcome))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -258,10 +274,12 @@ class AsyncRetryingTransport(_TransportBase):
         call = self._new_call(adapter, request, timeout, retries)
         del request
         while True:
-            call.begin_recording()
             async with _LateContext() as attempt:
                 try:
                     async with _deadline(call):
+                        if call.prepared.access is not None:
+                            await call.prepared.access.authorize_async(call)
+                        call.begin_recording()
                         response = await attempt.enter(self._open(call))
                         outcome = await self._start_stream(call, response)
                 except Exception as raised:
@@ -276,7 +294,8 @@ class AsyncRetryingTransport(_TransportBase):
                         call.end_recording()
                     return
             call.end_recording(outcome)
-            await self._timing.sleep_async(call.retry_delay(outcome))
+            if not call.may_renew(outcome):
+                await self._timing.sleep_async(call.retry_delay(outcome))
 
     async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
         headers = call.set_headers(response)

@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names, nearest_name
-from dragoman.transport.keys.api_key import UNUSABLE_KEY, ApiKey
+from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
+from dragoman.credentials.clouds import is_place
 from dragoman.transport.retry import RetryPolicy, Timing
 
 if TYPE_CHECKING:
@@ -18,8 +19,33 @@ if TYPE_CHECKING:
 class ProviderSettings(TypedDict, total=False):
     """The settings of one provider, in ``providers={"anthropic": {...}}``."""
 
-    api_key: str | ApiKey | None
-    """The key; by default that of the provider's environment variable."""
+    api_key: str | ApiKey | Callable[[], Any] | None
+    """The key, or a function that returns it; by default that of the provider's environment variable."""
+    credentials: Any
+    """What proves to the provider who asks, in place of a key: a function, `dragoman.credentials.Credentials`, or an
+    object of azure-core, google-auth, botocore, boto3 or openai."""
+    profile: str | None
+    """AWS: the profile, in place of AWS_PROFILE."""
+    region: str | None
+    """AWS: the region, in place of AWS_REGION."""
+    role_arn: str | None
+    """AWS: a role to assume with the credentials that are found."""
+    project: str | None
+    """Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT."""
+    location: str | None
+    """Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``."""
+    credentials_file: str | None
+    """Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS."""
+    impersonate: str | None
+    """Google Cloud: the e-mail address of a service account to act as."""
+    tenant: str | None
+    """Microsoft Entra: the tenant, in place of AZURE_TENANT_ID."""
+    client_id: str | None
+    """Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID."""
+    managed_identity: bool | None
+    """Microsoft Entra: whether to use the managed identity of this machine and nothing else."""
+    headers: Mapping[str, str] | None
+    """Headers of each request; those of the request itself win."""
     base_url: str | None
     """The address, with its scheme; by default the provider's own, or that of its environment variable."""
     client: Any
@@ -89,12 +115,25 @@ def read_provider_settings(
         elif extra_names is not None and name not in extra_names:
             check_names({str(name): value}, _CHECKS, f"setting in providers[{provider!r}]", provider=provider)
         read[name] = value
+    if callable(read.get("api_key")) and not isinstance(read["api_key"], ApiKey):
+        if read.get("credentials") is not None:
+            raise ConfigurationError(f"providers[{provider!r}] has both api_key and credentials: keep one of them")
+        read["credentials"] = read.pop("api_key")
+    if read.get("credentials") is not None:
+        read["credentials"] = _share(read["credentials"])
     if "max_retries" in read:
         retries = read.pop("max_retries")
         if read.get("retry") is not None:
             raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
         read["retry"] = RetryPolicy(max_retries=retries)
     return read
+
+
+def _share(credentials: Any) -> Any:
+    """Return credentials that all transports with these settings ask once."""
+    from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
+
+    return GivenCredentials.wrap(credentials)
 
 
 def check_transport_settings(settings: Mapping[str, Any]) -> None:
@@ -138,8 +177,50 @@ def _key(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, (str, ApiKey)):
-        return f"must be a text, not {_describe(value)}"
+        is_function = callable(value) and not isinstance(value, type)
+        return None if is_function else f"must be a text or a function that returns it, not {_describe(value)}"
     return None if ApiKey.wrap(value).is_usable else UNUSABLE_KEY
+
+
+def _credentials(value: Any) -> str | None:
+    if value is None:
+        return None
+    from dragoman.credentials.given import ACCEPTED, GivenCredentials, is_accepted  # imported late, as above
+
+    if isinstance(value, GivenCredentials) or is_accepted(value):
+        return None
+    return f"must be {ACCEPTED}, not {_describe(value)}"
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, str) and value) else f"must be a text{_but(value)}"
+
+
+def _flag_or_none(value: Any) -> str | None:
+    return None if value is None else _flag(value)
+
+
+def _place(name: str) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if value is None or not isinstance(value, str):
+            return _text_or_none(value)
+        return None if is_place(name, value) else f"is not the name of a {name}"
+
+    return check
+
+
+def _headers(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        return f"must be a mapping{_but(value)}"
+    from dragoman.transport.request_validation import validate_headers  # imported late: few programs set headers
+
+    try:
+        validate_headers(value)
+    except RequestError as error:
+        return f"cannot be sent: {error}"
+    return None
 
 
 def _address(value: Any) -> str | None:
@@ -150,7 +231,7 @@ def _address(value: Any) -> str | None:
     text = value.strip()
     if "://" in text:
         return _base_url(text)
-    from dragoman.transport.keys.credentials import HOST_AND_PATH, likely_scheme  # as in _base_url
+    from dragoman.credentials.target import HOST_AND_PATH, likely_scheme  # as in _base_url
 
     if not HOST_AND_PATH.fullmatch(text):  # it may be a key in the wrong place
         return "must be a URL such as https://host/v1"
@@ -158,7 +239,7 @@ def _address(value: Any) -> str | None:
 
 
 def _base_url(text: str) -> str | None:
-    from dragoman.transport.keys.credentials import validate_base_url  # imported late: few programs give an address
+    from dragoman.credentials.target import validate_base_url  # imported late: few programs give an address
 
     try:
         validate_base_url(text)
@@ -195,7 +276,19 @@ def _client(value: Any) -> str | None:
     """Refuse what can be no client. Whether a client fits the calls is known with the first of them."""
     if isinstance(value, (type, str, bytes, int, float, Mapping, Sequence)):
         return f"must be a client such as httpx.Client(...), not {_describe(value)}"
-    return None
+    packages = {each.__module__.partition(".")[0] for each in type(value).__mro__}
+    if value is None or packages & _HTTP_LIBRARIES or any(hasattr(value, name) for name in _CLIENT_ATTRIBUTES):
+        return None
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return (
+        f"must be a client of httpx or aiohttp, or one of anthropic, openai or ollama, not {kind}: pass what it asks"
+        " with in 'api_key' or 'credentials'"
+    )
+
+
+_HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "aiohttp"})
+_CLIENT_ATTRIBUTES = ("send", "request", "_client")
+"""Each client of HTTP has the first or the second, and each official one that can be used the third."""
 
 
 def _mapping(value: Any) -> str | None:
@@ -228,6 +321,18 @@ def _describe(value: Any) -> str:
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "api_key": _key,
+    "credentials": _credentials,
+    "profile": _text_or_none,
+    "region": _place("region"),
+    "role_arn": _text_or_none,
+    "project": _place("project"),
+    "location": _place("location"),
+    "credentials_file": _text_or_none,
+    "impersonate": _text_or_none,
+    "tenant": _text_or_none,
+    "client_id": _text_or_none,
+    "managed_identity": _flag_or_none,
+    "headers": _headers,
     "base_url": _address,
     "client": _client,
     "timeout": _seconds_or_none,

@@ -15,9 +15,9 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Target
 from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
@@ -193,7 +193,7 @@ def _target(client: Any) -> Target | None:
     url: Any = getattr(client, "base_url", None)
     if not getattr(url, "host", None):
         return None
-    return Target(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}", None, "base_url")
+    return Target(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path.rstrip('/')}", None, setting="base_url")
 
 
 def _http_library(client: Any) -> str:

@@ -25,14 +25,14 @@ from dragoman.bulk.state.records import LossReason, State
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import Target
 from dragoman.events.umf import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body
 from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
 from dragoman.testing.cassettes.wires import request_target
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Target
 from dragoman.transport.request_validation import http_headers
 from dragoman.view import page
 from tests.bulk.provider import HAIKU, Provider

@@ -17,11 +17,11 @@ from dragoman.adapter.replies.error_context import Failure
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, read_message
+from dragoman.credentials.target import validate_base_url
 from dragoman.testing.faults.server import FaultyServer, ReceivedRequest, json_reply
 from dragoman.tools import calls
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport import HttpTransport
-from dragoman.transport.keys.credentials import validate_base_url
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from tests.laws.hardening.payloads import PAYLOADS
 from tests.sampling import sample

@@ -15,12 +15,12 @@ from starlette.testclient import TestClient
 from dragoman import Store
 from dragoman.bulk import bulk
 from dragoman.bulk.vector_file import _Parts
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.events.json_lines import JsonLines
 from dragoman.store.database import default_url
 from dragoman.testing.cassettes.recorder import cassette
 from dragoman.testing.faults.server import FaultyServer, json_reply
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.stored_keys import StoredKeys
 from dragoman_gateway.database.database import Database as GatewayDatabase
 from dragoman_gateway.server.recording import Recorder
 from tests.bulk.provider import HAIKU, Provider

@@ -17,11 +17,11 @@ from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
+from dragoman.credentials.target import TargetFinder
 from dragoman.session import AsyncSession, Session
 from dragoman.testing.cassettes import file, vcrpy
 from dragoman.testing.faults.server import FaultyServer, HttpReply
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from dragoman.transport.keys.credentials import Credentials
 from tests.unit.transport.drivers import ADAPTER, BODY
 
 CANARY = "sk-canary-7b1e0c5d9f3a4468"
@@ -134,9 +134,12 @@ def test_a_key_in_an_address(base_url: str, log_records: list[logging.LogRecord]
 
 def test_an_invalid_key() -> None:
     """A key with a line end is refused, naming its place."""
-    for credentials in (lambda: Credentials(f"{CANARY}\nx"), lambda: Credentials(environ={"PLAIN_KEY": f"{CANARY} x"})):
+    for find in (
+        lambda: TargetFinder(f"{CANARY}\nx"),
+        lambda: TargetFinder(environ={"PLAIN_KEY": f"{CANARY} x"}),
+    ):
         with pytest.raises(DragomanError) as caught:
-            credentials().target(ADAPTER)
+            find().target(ADAPTER)
         assert CANARY not in describe_error(caught.value)
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Credentials, validate_base_url
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.target import TargetFinder, validate_base_url
 from tests.tables import each_row
 from tests.unit.transport.drivers import ADAPTER, PlainAdapter
 
@@ -32,7 +32,7 @@ class NowhereAdapter(PlainAdapter):
     endpoint: ClassVar[Endpoint] = Endpoint("", (), base_url_variable="NOWHERE_URL")
 
 
-def key_of(credentials: Credentials, adapter: PlainAdapter = ADAPTER) -> str | None:
+def key_of(credentials: TargetFinder, adapter: PlainAdapter = ADAPTER) -> str | None:
     key = credentials.target(adapter).key
     return None if key is None else key.reveal()
 
@@ -51,28 +51,28 @@ def key_of(credentials: Credentials, adapter: PlainAdapter = ADAPTER) -> str | N
 )
 def test_the_first_key_found_is_used(given_key: str | None, environ: dict[str, str], expected: str) -> None:
     """Argument before environment, variables in the endpoint's order, empty ones skipped, ends trimmed."""
-    assert key_of(Credentials(given_key, environ=environ)) == expected
+    assert key_of(TargetFinder(given_key, environ=environ)) == expected
 
 
 def test_a_missing_key_names_what_to_set() -> None:
     """The variables and the argument."""
     hints = "set PLAIN_KEY or PLAIN_TOKEN, or pass api_key=, or store one with: dragoman keys set plain"
     with pytest.raises(MissingKeyError, match=f"^no API key for plain: {hints}$"):
-        Credentials(environ={"OTHER_KEY": "k"}).target(ADAPTER)
+        TargetFinder(environ={"OTHER_KEY": "k"}).target(ADAPTER)
 
 
 def test_a_key_may_be_optional_or_come_with_the_request() -> None:
     """If no key is required, or the request has its own, a missing one is no error."""
-    assert key_of(Credentials(environ={}), LocalhostAdapter("m")) is None
-    assert key_of(Credentials(environ={"NEARBY_KEY": "k"}), LocalhostAdapter("m")) == "k"
-    assert Credentials(environ={"PLAIN_KEY": "k"}).target(ADAPTER, keyless=True).key is None
+    assert key_of(TargetFinder(environ={}), LocalhostAdapter("m")) is None
+    assert key_of(TargetFinder(environ={"NEARBY_KEY": "k"}), LocalhostAdapter("m")) == "k"
+    assert TargetFinder(environ={"PLAIN_KEY": "k"}).target(ADAPTER, keyless=True).key is None
 
 
 @pytest.mark.parametrize("bad", ["", "  ", "a b", "a\r\nx-evil: 1", "a\0", "schlüssel", "a\u2028b"])
 def test_an_invalid_key_is_refused_without_showing_it(bad: str) -> None:
     """One with blanks, line ends or non-ASCII letters."""
     with pytest.raises(ConfigurationError) as caught:
-        Credentials(bad, environ={})
+        TargetFinder(bad, environ={})
     if bad.strip():
         assert bad not in str(caught.value)
 
@@ -80,7 +80,7 @@ def test_an_invalid_key_is_refused_without_showing_it(bad: str) -> None:
 def test_the_environment_is_read_at_the_call() -> None:
     """A key that is set after the transport was made is found."""
     environ: dict[str, str] = {}
-    credentials = Credentials(environ=environ)
+    credentials = TargetFinder(environ=environ)
     with pytest.raises(MissingKeyError):
         credentials.target(ADAPTER)
     environ["PLAIN_KEY"] = "late"
@@ -90,7 +90,7 @@ def test_the_environment_is_read_at_the_call() -> None:
 @pytest.mark.parametrize("arguments", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])
 def test_arguments_serve_one_service(arguments: dict[str, str]) -> None:
     """A key or an address given for one service is never used for another, which would reveal the key."""
-    credentials = Credentials(**arguments, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
+    credentials = TargetFinder(**arguments, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     credentials.target(ADAPTER)
     credentials.target(PlainAdapter("another model"))
     with pytest.raises(ConfigurationError, match="other is another service"):
@@ -99,7 +99,7 @@ def test_arguments_serve_one_service(arguments: dict[str, str]) -> None:
 
 def test_each_service_has_its_own_key_by_default() -> None:
     """Keys of the environment go to their own endpoint only, in any order of use."""
-    credentials = Credentials(environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
+    credentials = TargetFinder(environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     for _ in range(2):
         for adapter, base_url, key in (
             (ADAPTER, "https://api.plain.test/v1", "p"),
@@ -113,15 +113,17 @@ def test_each_service_has_its_own_key_by_default() -> None:
 def test_base_urls_are_found_in_order() -> None:
     """Argument, then the endpoint's variable, then the endpoint."""
     environ = {"PLAIN_KEY": "k", "PLAIN_URL": "https://env.test/"}
-    assert Credentials(base_url="https://arg.test/x/", environ=environ).target(ADAPTER).base_url == "https://arg.test/x"
-    assert Credentials(environ=environ).target(ADAPTER).base_url == "https://env.test"
-    assert Credentials(environ={**environ, "PLAIN_URL": ""}).target(ADAPTER).base_url == "https://api.plain.test/v1"
+    assert (
+        TargetFinder(base_url="https://arg.test/x/", environ=environ).target(ADAPTER).base_url == "https://arg.test/x"
+    )
+    assert TargetFinder(environ=environ).target(ADAPTER).base_url == "https://env.test"
+    assert TargetFinder(environ={**environ, "PLAIN_URL": ""}).target(ADAPTER).base_url == "https://api.plain.test/v1"
 
 
 def test_an_endpoint_without_an_address_names_what_to_set() -> None:
     """The address of a service that has no default comes from the caller."""
     with pytest.raises(ConfigurationError, match="no address for nowhere: set NOWHERE_URL, or pass base_url="):
-        Credentials("k", environ={}).target(NowhereAdapter("m"))
+        TargetFinder("k", environ={}).target(NowhereAdapter("m"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_an_endpoint_without_an_address_names_what_to_set() -> None:
 )
 def test_a_bare_host_takes_the_rest_from_the_endpoint(text: str, expected: str) -> None:
     """Scheme, port and path that it leaves out are the endpoint's own."""
-    target = Credentials(environ={"NEARBY_HOST": text}).target(LocalhostAdapter("m"))
+    target = TargetFinder(environ={"NEARBY_HOST": text}).target(LocalhostAdapter("m"))
     assert target.base_url == expected
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from dragoman import get_adapter
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.keys import stored_keys
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.credentials import Credentials
-from dragoman.transport.keys.stored_keys import StoredKeys
+from dragoman.credentials import stored_keys
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.stored_keys import StoredKeys
+from dragoman.credentials.target import TargetFinder
 from tests.unit.transport.drivers import ADAPTER
 
 SECRET = "canary-key-of-a-user"
@@ -100,14 +100,14 @@ def test_the_environment_comes_first_and_the_stored_key_last(monkeypatch: pytest
     for variable in ADAPTER.endpoint.key_variables:
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(MissingKeyError, match=r"PLAIN_KEY.*api_key=.*dragoman keys set plain"):
-        Credentials().target(ADAPTER)
+        TargetFinder().target(ADAPTER)
     StoredKeys().set("plain", ApiKey(SECRET))
-    assert reveal(Credentials().target(ADAPTER).key) == SECRET
+    assert reveal(TargetFinder().target(ADAPTER).key) == SECRET
     with pytest.raises(MissingKeyError):
-        Credentials(environ={}).target(ADAPTER)
+        TargetFinder(environ={}).target(ADAPTER)
     monkeypatch.setenv("PLAIN_KEY", "of-the-environment")
-    assert reveal(Credentials().target(ADAPTER).key) == "of-the-environment"
-    assert reveal(Credentials("given").target(ADAPTER).key) == "given"
+    assert reveal(TargetFinder().target(ADAPTER).key) == "of-the-environment"
+    assert reveal(TargetFinder("given").target(ADAPTER).key) == "given"
 
 
 def test_a_key_that_is_stored_for_a_sibling_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_key_that_is_stored_for_a_sibling_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     StoredKeys().set("openai", ApiKey(SECRET))
     with pytest.raises(MissingKeyError, match=r"dragoman keys set openai-chat \(one is stored for openai, ") as caught:
-        Credentials().target(get_adapter("openai-chat:m"))
+        TargetFinder().target(get_adapter("openai-chat:m"))
     assert SECRET not in str(caught.value)
 
 

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -24,6 +25,7 @@ from dragoman.errors import (
     RequestCancelledError,
     UnsupportedToolError,
 )
+from dragoman.runtime.configuration import ProviderTable, build_provider
 from dragoman.transport import RetryPolicy
 from dragoman_gateway.errors import ModelDeniedError, UncountedError
 
@@ -65,6 +67,9 @@ class DeploymentSettings(BaseModel):
     """Its share of the requests; 0 for one that is asked only if the others fail."""
     key_variable: str | None = None
     """The environment variable with its key, whose name begins as that of the provider's own variable."""
+    provider: ProviderTable = ProviderTable()
+    """Settings of its provider for this place alone, as in ``[providers.NAME]``: credentials, address, region, time
+    limits. Paths are relative to the working folder."""
 
 
 @dataclass(slots=True, eq=False)
@@ -182,8 +187,12 @@ def _build_one(
     settings: DeploymentSettings, client: AsyncClient, environ: dict[str, str], *, alone: bool
 ) -> Deployment:
     adapter = get_adapter(settings.model)
-    changes: dict[str, object] = {} if alone else {"retry": RetryPolicy(max_retries=0)}  # the next one is asked instead
+    changes = build_provider(adapter.provider, settings.provider, Path())
+    if not alone and "max_retries" not in changes:
+        changes["retry"] = RetryPolicy(max_retries=0)  # the next one is asked instead
     if settings.key_variable is not None:
+        if "credentials" in changes:
+            raise ConfigurationError("a deployment has both key_variable and a key of provider: keep one of them")
         changes["api_key"] = _find_key(settings.key_variable, adapter.endpoint.key_variables, environ)
     if changes:
         client = client.with_(providers={adapter.provider: changes})

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, Role, TextBlock, get_adapter
+from dragoman.credentials.target import TargetFinder
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.pricing import price_table
-from dragoman.transport.keys.credentials import Credentials
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.wires import WIRES
@@ -33,7 +33,7 @@ def missing_keys(places: Iterable[Deployment]) -> dict[str, list[str]]:
         if adapter.transport != "http" or "client" in settings:  # it has a way of its own to prove who asks
             continue
         try:
-            Credentials(settings.get("api_key"), settings.get("base_url")).target(adapter)
+            TargetFinder(settings.get("api_key"), settings.get("base_url")).target(adapter)
         except ConfigurationError as error:
             missing.setdefault(str(error), []).append(place.model)
     return missing

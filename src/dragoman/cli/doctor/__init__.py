@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli.doctor import local_checks, network_checks
+from dragoman.cli.doctor import credential_checks, local_checks, network_checks
 from dragoman.cli.doctor.findings import Finding, Findings, State, print_finding, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.runtime.configuration import (
@@ -24,7 +24,8 @@ def doctor(
         bool | None,
         typer.Option(
             "--connect/--no-connect",
-            help="Whether to connect to the addresses of providers and servers, without a key; asked by default.",
+            help="Whether to connect to the addresses of providers and servers, without a key, and to fetch "
+            "credentials; asked by default.",
         ),
     ] = None,
     redis: Annotated[
@@ -56,6 +57,8 @@ def doctor(
     report(local_checks.check_terminal)
     report(lambda: iter(wrong) if wrong else local_checks.check_configuration(file))
     report(local_checks.check_keys)
+    sources = credential_checks.find_sources(settings.get("providers", {}))
+    report(lambda: credential_checks.check_sources(sources))
     report(lambda: local_checks.check_proxies(file))
     report(local_checks.check_certificates)
     report(local_checks.check_clock)
@@ -66,13 +69,16 @@ def doctor(
     report(lambda: iter(misplaced))
     servers = [url for url in (store, redis) if url is not None and not url.startswith("sqlite")]
     addresses = sorted({show_address(each) for each in (*(place.base_url for place in places), *servers)})
-    if addresses and _may_connect(connect, addresses):
+    fetched = [f"for the credentials of {each.provider}" for each in sources]
+    if (addresses or sources) and _may_connect(connect, [*addresses, *fetched]):
         report(lambda: network_checks.check_places(places))
+        report(lambda: credential_checks.fetch_credentials(sources))
         if store in servers and store is not None:
             report(lambda: network_checks.check_server_store(store))
         if redis is not None:
             report(lambda: network_checks.check_redis(redis))
-    elif addresses:
+    elif addresses or sources:
+        addresses += fetched
         advice = "dragoman doctor --connect"
         print_finding(out, Finding(State.NOTE, "addresses", f"not checked: {', '.join(addresses)}", advice))
     if problems:
@@ -103,7 +109,7 @@ def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
     if not _is_interactive():
         return False
     console().print(f"[bold]connects to:[/] {show_line(', '.join(addresses))}", soft_wrap=True)
-    return typer.confirm("Connect to these addresses? No key is sent.", default=True)
+    return typer.confirm("Connect to these addresses? No key is sent to a provider.", default=True)
 
 
 def _is_interactive() -> bool:

@@ -14,13 +14,13 @@ from pathlib import Path
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
+from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.pricing import price_table
 from dragoman.private_files import is_shared
 from dragoman.runtime.configuration import ConfigurationFile, build_settings, is_trusted
 from dragoman.sqlite_files import database_files
 from dragoman.transport.engines.proxies import find_proxies
-from dragoman.transport.keys.api_key import ApiKey
-from dragoman.transport.keys.stored_keys import StoredKeys
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra == ['\"](?P<extra>[\w.-]+)")
 _CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -117,8 +117,9 @@ def check_keys() -> Findings:
 
 
 def set_variable(provider: str) -> str | None:
-    """Return the variable of the environment that holds the provider's key."""
-    variables = adapter_class(provider).endpoint.key_variables
+    """Return the variable of the environment that holds the provider's key or token."""
+    endpoint = adapter_class(provider).endpoint
+    variables = (*endpoint.key_variables, *endpoint.token_variables)
     return next((variable for variable in variables if os.environ.get(variable, "").strip()), None)
 
 

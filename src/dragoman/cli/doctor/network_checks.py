@@ -14,8 +14,8 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, mask_secr
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
 from dragoman.cli.doctor.local_checks import set_variable
-from dragoman.transport.keys.credentials import Credentials
-from dragoman.transport.keys.stored_keys import StoredKeys
+from dragoman.credentials.stored_keys import StoredKeys
+from dragoman.credentials.target import TargetFinder
 
 _TIMEOUT = 5.0
 """Seconds for one address."""
@@ -48,7 +48,7 @@ def find_places(settings: Mapping[str, Mapping[str, Any]]) -> tuple[list[Place],
             continue
         try:
             model = get_adapter(f"{provider}:{next(iter(adapter.listed_models), 'any')}")
-            target = Credentials(base_url=own.get("base_url")).target(model, keyless=True)
+            target = TargetFinder(base_url=own.get("base_url")).target(model, keyless=True)
         except DragomanError as error:
             wrong.append(Finding(State.PROBLEM, "address", f"{provider}: {error}", "set the address of the provider"))
         else:

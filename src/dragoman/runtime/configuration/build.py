@@ -1,6 +1,5 @@
 """Turns a configuration file into the settings of a client, and reports every mistake in it at once."""
 
-import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -18,9 +17,9 @@ from dragoman.limits import Budget, Limit, Limits
 from dragoman.routing import Router
 from dragoman.runtime.config import ClientSettings
 from dragoman.runtime.configuration.files import ConfigurationFile, find_configuration, read_configuration
-from dragoman.runtime.configuration.schema import TRUSTED_SETTINGS, Document, PluginTable, ProviderTable
+from dragoman.runtime.configuration.providers import ProviderTableError, build_provider, untrusted_settings
+from dragoman.runtime.configuration.schema import Document, PluginTable, ProviderTable
 from dragoman.runtime.configuration.trust import is_trusted
-from dragoman.transport.settings import read_provider_settings
 
 PLUGINS = "dragoman.plugins"
 """The entry-point group of plugins: a plugin, or a callable that takes the settings and returns one."""
@@ -97,7 +96,10 @@ def _describe(error: Any) -> str:
         return str(error["msg"])
     *table, name = error["loc"]
     if name == "api_key":
-        return "a key does not belong in this file: set the provider's environment variable, or run dragoman keys set"
+        return (
+            "a key does not belong in this file: set the provider's environment variable, run dragoman keys set, or"
+            " name its place in api_key_variable, api_key_file or api_key_command"
+        )
     known = ProviderTable.model_fields if table[:1] == ["providers"] else Document.model_fields
     return f"an unknown setting{nearest_name(str(name), known) if len(table) in (0, 2) else ''}"
 
@@ -106,8 +108,7 @@ def _untrusted_places(document: Document) -> list[str]:
     places = [
         f"providers.{name}.{setting}"
         for name, table in document.providers.items()
-        for setting in sorted(TRUSTED_SETTINGS)
-        if getattr(table, setting) is not None
+        for setting in untrusted_settings(table)
     ]
     return places + (["plugins"] if document.plugins else [])
 
@@ -146,16 +147,13 @@ def _build_providers(document: Document, mistakes: list[_Mistake], folder: Path)
             hint = nearest_name(name, registry.providers())
             mistakes.append(_Mistake(("providers", name), f"an unknown provider{hint}"))
             continue
-        settings = {key: value for key, value in table.model_dump(exclude={"ca_file"}).items() if value is not None}
-        ca_file = table.ca_file
-        if ca_file is not None:
-            settings["verify"] = _collect(
-                mistakes,
-                ("providers", name, "ca_file"),
-                partial(ssl.create_default_context, cafile=folder / ca_file),
-            )
-        _collect(mistakes, ("providers", name), partial(read_provider_settings, name, settings))
-        built[name] = settings
+        try:
+            built[name] = build_provider(name, table, folder)
+        except ProviderTableError as found:
+            mistakes += [
+                _Mistake(("providers", name, *([setting] if setting else [])), problem)
+                for setting, problem in found.problems
+            ]
     return built
 
 

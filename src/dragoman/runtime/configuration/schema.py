@@ -22,13 +22,44 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
+class Named(_Table):
+    """A value that a variable of the environment holds."""
+
+    variable: StrictStr
+
+
+Text = Annotated[StrictStr, Field(min_length=1)]
+
+
 class ProviderTable(_Table):
-    """``[providers.NAME]``. Keys do not belong here: see `dragoman keys`."""
+    """``[providers.NAME]``. Secrets do not belong here: a table names the variable, the file or the command that has
+    them. See `ProviderSettings` for settings of the same names."""
 
     base_url: StrictStr | None = None
     proxy: StrictStr | None = None
     ca_file: StrictStr | None = None
     """A file with the certificates to trust, in place of the system's."""
+    client_certificate: Text | None = None
+    """A file with the client's own certificate, for servers that ask for one (mTLS)."""
+    client_key: Text | None = None
+    """A file with its key, if the certificate's file does not hold it."""
+    headers: Mapping[StrictStr, StrictStr | Named] | None = None
+    api_key_variable: Text | None = None
+    """The environment variable with the key."""
+    api_key_file: Text | None = None
+    """A file with the key."""
+    api_key_command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
+    """A program and its arguments, which prints the key. It runs without a shell."""
+    profile: Text | None = None
+    region: Text | None = None
+    role_arn: Text | None = None
+    project: Text | None = None
+    location: Text | None = None
+    credentials_file: Text | None = None
+    impersonate: Text | None = None
+    tenant: Text | None = None
+    client_id: Text | None = None
+    managed_identity: StrictBool | None = None
     timeout: Seconds | None = None
     connect_timeout: Seconds | None = None
     max_retries: Annotated[StrictInt, Field(ge=0)] | None = None
@@ -36,10 +67,6 @@ class ProviderTable(_Table):
     http2: StrictBool | None = None
     engine: StrictStr | None = None
     body_cap: Annotated[StrictInt, Field(ge=1)] | None = None
-
-
-TRUSTED_SETTINGS = frozenset({"base_url", "proxy", "ca_file"})
-"""Settings of a provider that decide where a key is sent."""
 
 
 class LimitTable(_Table):

@@ -21,6 +21,7 @@ with warnings.catch_warnings():
     import vcr.cassette  # type: ignore[import-untyped]
     import vcr.filters  # type: ignore[import-untyped]
 
+from dragoman.credentials.cached import FETCHING
 from dragoman.private_files import create_private_folder
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
 from dragoman.testing.cassettes.file import Recording, dumps, loads, new_recording
@@ -154,6 +155,12 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
     def __init__(self, recorder: Recorder, **settings: Any) -> None:
         super().__init__(**settings)
         self._recorder = recorder
+        self._before_record_request = lambda request: None if self._is_left_out else request
+
+    @property
+    def _is_left_out(self) -> bool:
+        """Whether this is a request for credentials, which goes to its server and is not recorded."""
+        return FETCHING.get() and self._recorder.recording
 
     def _load(self) -> None:
         self.rewound = True
@@ -167,6 +174,8 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
 
     def can_play_response_for(self, request: Any) -> bool:
         """Some clients look up one request twice: it keeps its exchange."""
+        if self._is_left_out:
+            return False
         if not hasattr(request, "exchange"):
             body = getattr(request, "body_bytes", request.body)
             recorded = to_recorded_request(request.method, request.uri, body, flatten_headers(request.headers))
@@ -180,6 +189,8 @@ class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no 
         return to_vcr_response(self._recorder.cassette.exchanges[request.exchange].response)
 
     def append(self, request: Any, response: dict[str, Any]) -> None:
+        if self._is_left_out:
+            return
         headers = flatten_headers(request.headers)
         self._recorder.remember_keys(request.uri, headers)
         body = getattr(request, "body_bytes", request.body)

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import AdapterOptions, Message
-from dragoman.transport.keys.credentials import Credentials
+from dragoman.credentials.target import TargetFinder
 from dragoman_adapters.bedrock.adapter import BedrockAdapter
 from tests.unit.adapters.bedrock.wire import CLAUDE, NOVA, VERSION
 
@@ -33,7 +33,7 @@ def test_model_names_are_quoted_in_the_path(model: str, quoted: str) -> None:
 def test_the_region_is_part_of_the_address() -> None:
     """The key is an API key of Bedrock's, sent as a bearer token."""
     environ = {"AWS_REGION": "eu-central-1", "AWS_BEARER_TOKEN_BEDROCK": "bedrock-api-key-x"}
-    target = Credentials(environ=environ).target(BedrockAdapter(CLAUDE))
+    target = TargetFinder(environ=environ).target(BedrockAdapter(CLAUDE))
     assert target.base_url == "https://bedrock-runtime.eu-central-1.amazonaws.com"
     assert target.key is not None
     assert target.key.reveal() == "bedrock-api-key-x"

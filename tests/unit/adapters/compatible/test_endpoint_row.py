@@ -13,7 +13,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.transport.keys.credentials import Credentials
+from dragoman.credentials.target import TargetFinder
 from dragoman_adapters.compatible.endpoint_row import built_in_tables
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
@@ -90,10 +90,10 @@ def test_every_address_can_be_completed(name: str) -> None:
     variables = re.findall(r"\{(\w+)\}", endpoint.base_url)
     whole = "".join(endpoint.base_url.split("/")[:1]).startswith("{")
     environ = dict.fromkeys(variables, "https://host.test/" if whole else "value")
-    environ |= dict.fromkeys(endpoint.key_variables[:1], "a-key-of-mine")
+    environ |= {"AWS_REGION": "eu-central-1"} | dict.fromkeys(endpoint.key_variables[:1], "a-key-of-mine")
     if endpoint.base_url_variable and not endpoint.base_url:
         environ[endpoint.base_url_variable] = "https://host.test/v1"
-    target = Credentials(environ=environ).target(adapter(name))
+    target = TargetFinder(environ=environ).target(adapter(name))
     assert target.base_url.startswith("http")
     assert "{" not in target.base_url
     assert (target.key is not None) == bool(endpoint.key_variables)

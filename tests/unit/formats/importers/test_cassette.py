@@ -146,12 +146,13 @@ def test_a_reply_has_its_time() -> None:
 )
 def test_every_installed_provider_is_recognised_by_its_host(provider: str) -> None:
     """A new adapter needs its row."""
-    base = adapter_class(provider).endpoint.base_url.replace("{", "a-").replace("}", "")
+    base = adapter_class(provider).endpoint.base_url.lower().replace("{", "a-").replace("}", "")
     paths = {
         "anthropic": "/v1/messages", "openai": "/responses", "google": "/v1beta/models/m:generateContent",
         "google-vertex": "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent",
         "google-interactions": "/v1beta/interactions", "cohere": "/v2/chat", "ollama": "/api/chat",
-        "bedrock": "/model/m/converse",
+        "bedrock": "/model/m/converse", "anthropic-bedrock": "/v1/messages", "anthropic-foundry": "/v1/messages",
+        "anthropic-vertex": "/publishers/anthropic/models/m:rawPredict",
     }  # fmt: skip
     wire = wire_at(base + paths.get(provider, "/chat/completions"))
     assert wire is not None

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.credentials.api_key import ApiKey, validate_key
 from dragoman.private_files import create_private_folder, open_private
-from dragoman.transport.keys.api_key import ApiKey, validate_key
 
 _FORMAT = 1
 _MAX_SIZE = 1 << 20

@@ -1,0 +1,230 @@
+"""The kinds of credentials that a library of their owner fetches, and what this process has said about them.
+
+Nothing here imports such a library: each kind has a module that does, when the first request needs it.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.canonical.forks import ProcessLock
+
+if TYPE_CHECKING:
+    from dragoman.credentials.cached import CachedCredentials
+
+_PLACE_NAMES = {
+    "region": re.compile(r"[a-z]{2,8}(?:-[a-z]+)+-\d{1,2}"),
+    "location": re.compile(r"[a-z](?:[a-z0-9-]{0,62}[a-z0-9])?"),
+    "project": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,126}[A-Za-z0-9])?"),
+}
+"""They become a part of the address. The name of a region is so narrow because s3 is one of AWS's hosts, too."""
+_MAX_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """One kind. ``identity`` are the settings that choose who asks, ``place`` those that complete the address.
+
+    ``variables`` are read by the library: if one of them changes, its credentials are fetched again. ``advice`` says
+    what a person can do who has none.
+    """
+
+    name: str
+    library: str
+    extra: str
+    identity: tuple[str, ...]
+    place: tuple[str, ...]
+    variables: tuple[str, ...]
+    advice: str
+
+
+CLOUDS: Mapping[str, Cloud] = {
+    "aws": Cloud(
+        name="AWS",
+        library="botocore",
+        extra="bedrock",
+        identity=("profile", "role_arn"),
+        place=("region",),
+        variables=(
+            "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_PROFILE",
+            "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_REGION",
+            "AWS_DEFAULT_REGION", "HOME",
+        ),
+        advice="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or run aws sso login",
+    ),
+    "google": Cloud(
+        name="Google Cloud",
+        library="google.auth",
+        extra="google",
+        identity=("credentials_file", "impersonate"),
+        place=("project", "location"),
+        variables=("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT",
+                   "GOOGLE_CLOUD_QUOTA_PROJECT", "GCE_METADATA_HOST", "HOME"),
+        advice="set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login",
+    ),
+    "azure": Cloud(
+        name="Microsoft Entra",
+        library="azure.identity",
+        extra="azure",
+        identity=("tenant", "client_id", "managed_identity"),
+        place=(),
+        variables=(
+            "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH",
+            "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST", "AZURE_TOKEN_CREDENTIALS", "IDENTITY_ENDPOINT",
+            "HOME",
+        ),
+        advice="set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run az login",
+    ),
+    "anthropic": Cloud(
+        name="Anthropic's own",
+        library="anthropic",
+        extra="anthropic",
+        identity=(),
+        place=(),
+        variables=(
+            "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID",
+            "ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE", "ANTHROPIC_SERVICE_ACCOUNT_ID",
+            "ANTHROPIC_WORKSPACE_ID", "HOME",
+        ),
+        advice="set ANTHROPIC_AUTH_TOKEN or ANTHROPIC_PROFILE",
+    ),
+}  # fmt: skip
+IDENTITY_SETTINGS = frozenset(name for each in CLOUDS.values() for name in each.identity)
+CLOUD_SETTINGS = IDENTITY_SETTINGS | {name for each in CLOUDS.values() for name in each.place}
+
+_SOURCE_VARIABLES = {
+    "aws": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+    "google": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "azure": ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE",
+              "IDENTITY_ENDPOINT"),
+    "anthropic": ("ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID"),
+}  # fmt: skip
+"""Variables that say by themselves that there are credentials, the first that counts first."""
+_SOURCE_FILES = {
+    "aws": (".aws/credentials", ".aws/config"),
+    "google": (".config/gcloud/application_default_credentials.json",),
+    "azure": (".azure/azureProfile.json",),
+    "anthropic": (".config/anthropic/configs/default.json",),
+}
+
+_kept: "dict[Any, CachedCredentials]" = {}
+_lock = ProcessLock()
+
+
+@cache
+def is_installed(kind: str) -> bool:
+    """Whether the library of a kind is installed. It is not imported."""
+    try:
+        return find_spec(CLOUDS[kind].library) is not None
+    except ImportError:  # the package above it is missing
+        return False
+
+
+def is_configured(kind: str) -> bool:
+    """Whether to ask the library of a kind when there is no key: it is installed, and may find something."""
+    if not is_installed(kind):
+        return False
+    return kind != "anthropic" or _has_anthropic_profile()
+
+
+def cloud_credentials(kind: str, scope: str, settings: Mapping[str, Any]) -> "CachedCredentials":
+    """Return the credentials of a kind, which every request of this process with the same settings shares.
+
+    Raises MissingExtraError without the library.
+    """
+    cloud = CLOUDS[kind]
+    if not is_installed(kind):
+        raise MissingExtraError(f'{cloud.name} credentials need a package: pip install "dragoman[{cloud.extra}]"')
+    chosen = {name: settings[name] for name in cloud.identity + cloud.place if settings.get(name)}
+    key = (kind, scope, tuple(chosen.items()), tuple(map(os.environ.get, cloud.variables)))
+    found = _kept.get(key)
+    if found is None:
+        with _lock:
+            if len(_kept) >= _MAX_KEPT:
+                del _kept[next(iter(_kept))]
+            found = _kept.setdefault(key, import_module(f"dragoman.credentials.{kind}").credentials(scope, chosen))
+    return found
+
+
+def address_variables(kind: str | None, settings: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what settings and variables say about the parts of an address, by their names in it."""
+    if kind == "aws":
+        region = settings.get("region") or _first(environ, "AWS_REGION", "AWS_DEFAULT_REGION")
+        return {"AWS_REGION": check_place("region", region)} if region else {}
+    if kind == "google":
+        project = settings.get("project") or _first(environ, "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
+        location = settings.get("location") or _first(environ, "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION")
+        location = check_place("location", location or "global")
+        found = {"GOOGLE_CLOUD_LOCATION": location, "VERTEX_HOST": _vertex_host(location)}
+        return found | ({"GOOGLE_CLOUD_PROJECT": check_place("project", project)} if project else {})
+    return {}
+
+
+def find_source(kind: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """Return what settings, variables and files name as the source, in a few words; empty if they name none.
+
+    A machine's own identity is not looked for: that would connect to its metadata service.
+    """
+    named = [f"{name} {settings[name]}" for name in CLOUDS[kind].identity if settings.get(name)]
+    variables = [name for name in _SOURCE_VARIABLES[kind] if environ.get(name, "").strip()]
+    home = Path(environ.get("HOME") or Path.home())
+    files = [path for path in _SOURCE_FILES[kind] if (home / path).is_file()]
+    if kind == "google" and (folder := environ.get("CLOUDSDK_CONFIG")):
+        file = Path(folder) / "application_default_credentials.json"
+        files = [str(file)] if file.is_file() else []
+    parts = [", ".join(named), *(f"variable {name}" for name in variables[:1])]
+    parts += [path if Path(path).is_absolute() else f"~/{path}" for path in files[:1]]
+    return next((each for each in parts if each), "")
+
+
+def check_kind(provider: str, kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a cloud among those of a provider. Raises ConfigurationError for those of another one."""
+    given = {name: value for name, value in settings.items() if name in CLOUD_SETTINGS and value is not None}
+    known = () if kind is None else (*CLOUDS[kind].identity, *CLOUDS[kind].place)
+    if strange := sorted(given.keys() - set(known)):
+        raise ConfigurationError(f"{provider} has no setting {strange[0]}: it is one of another cloud")
+    return given
+
+
+def is_place(name: str, value: str) -> bool:
+    """Whether a text can be a region, a project or a location, and changes neither the host nor the path."""
+    return _PLACE_NAMES[name].fullmatch(value) is not None
+
+
+def check_place(name: str, value: str) -> str:
+    """Return a part of an address. Raises ConfigurationError if it could change the host or the path."""
+    if not is_place(name, value):
+        raise ConfigurationError(f"{name} is {value!r:.60}, which cannot be one")
+    return value
+
+
+def _vertex_host(location: str) -> str:
+    if location == "global":
+        return "aiplatform.googleapis.com"
+    return (
+        f"aiplatform.{location}.rep.googleapis.com"
+        if location in ("us", "eu")
+        else (f"{location}-aiplatform.googleapis.com")
+    )
+
+
+def _first(environ: Mapping[str, str], *names: str) -> str:
+    return next((value for name in names if (value := environ.get(name, "").strip())), "")
+
+
+def _has_anthropic_profile() -> bool:
+    """Whether Anthropic's library would find a profile or a workload identity."""
+    if any(os.environ.get(name) for name in ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR")):
+        return True
+    if os.environ.get("ANTHROPIC_FEDERATION_RULE_ID") and os.environ.get("ANTHROPIC_ORGANIZATION_ID"):
+        return True
+    return (Path(os.environ.get("APPDATA") or Path.home() / ".config") / "anthropic" / "configs").is_dir()

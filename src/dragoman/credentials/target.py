@@ -1,0 +1,304 @@
+"""Finds the base URL and key of a request. A key is sent only to the origin that it was given for."""
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from dragoman.adapter.contract import Adapter, Endpoint
+from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.adapter.registry import adapter_class, is_provider
+from dragoman.credentials.api_key import ApiKey, validate_key
+from dragoman.credentials.clouds import (
+    CLOUDS,
+    IDENTITY_SETTINGS,
+    address_variables,
+    cloud_credentials,
+    is_configured,
+    is_installed,
+)
+from dragoman.credentials.stored_keys import StoredKeys
+
+if TYPE_CHECKING:
+    from dragoman.credentials.cached import CachedCredentials
+    from dragoman.credentials.contract import Authorization
+    from dragoman.credentials.given import GivenCredentials
+
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
+_HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
+"""A name or an IPv6 address, in lower case. Others cause exceptions deep in the libraries, or worse."""
+_BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
+"""Brackets only around an IPv6 address. Text next to them would be ignored, and change the host."""
+_PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
+HOST_AND_PATH = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?")
+"""What is probably a host, with a port or a path, and no secret."""
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that a server listens on; people also use them as addresses to call."""
+
+
+class Target(NamedTuple):
+    """A base URL without a trailing slash, and its key or credentials, if any.
+
+    The base URL is empty if a part of it is known with the credentials only; see `TargetFinder.complete`.
+    """
+
+    base_url: str
+    key: ApiKey | None
+    credentials: "CachedCredentials | None" = None
+    is_bearer: bool = False
+    """Whether the key is a token, which is sent as such and not in the endpoint's header for keys."""
+    setting: str = ""
+    """What the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
+
+
+_Found = tuple[ApiKey | None, "CachedCredentials | None", bool]
+
+
+class TargetFinder:
+    """Finds key and base URL for an adapter: as given, else from the environment, else as stored or from the endpoint.
+
+    A key that `dragoman keys set` stored is used only with the environment of the process.
+
+    A given key or URL belongs to one service. Once used for an adapter, it is refused for an adapter of another
+    service, because a key would be sent to the wrong party.
+
+    ``credentials`` are in place of a key. ``cloud`` are the settings of `CLOUD_SETTINGS`. The credentials that a
+    cloud's own library finds are used only with the environment of the process, too.
+    """
+
+    def __init__(
+        self,
+        api_key: str | ApiKey | None = None,
+        base_url: str | None = None,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        credentials: "GivenCredentials | None" = None,
+        cloud: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        if api_key is not None and credentials is not None:
+            raise ConfigurationError("there are both api_key and credentials: keep one of them")
+        self._key = None if api_key is None else validate_key(ApiKey.wrap(api_key), "the given API key")
+        self._base_url = base_url
+        self._environ = environ
+        self._credentials = credentials
+        self._cloud = {name: value for name, value in cloud.items() if value}
+        self._service: str | None = None
+
+    def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
+        """Return the address and the key for an adapter. Raises MissingKeyError, and ConfigurationError for a base URL
+        or key that cannot be used.
+
+        ``keyless``: the request has its own key, so none is looked up.
+        """
+        endpoint = adapter.endpoint
+        self._bind(endpoint, adapter.provider)
+        setting = self._address_setting(endpoint)
+        if keyless:
+            return Target(self._find_base_url(endpoint, adapter.provider), None, setting=setting)
+        credentials: CachedCredentials | None
+        if self._credentials is not None:
+            credentials = self._credentials.for_scope(endpoint.scope)
+        elif self._key is None and not IDENTITY_SETTINGS.isdisjoint(self._cloud):
+            credentials = self._find_cloud(endpoint, adapter.provider)
+        else:
+            key, credentials, is_bearer = self._find_key(endpoint, adapter.provider)
+            if credentials is None:
+                return Target(self._find_base_url(endpoint, adapter.provider), key, None, is_bearer, setting)
+        base_url = self._find_base_url(endpoint, adapter.provider, credentials)
+        return Target(base_url, None, credentials, setting=setting)
+
+    def complete(self, adapter: Adapter, authorization: "Authorization") -> str:
+        """Return the base URL with what is known with the credentials. Raises ConfigurationError."""
+        return self._find_base_url(adapter.endpoint, adapter.provider, None, authorization)
+
+    def explain_missing(self, adapter: Adapter, error: MissingKeyError) -> MissingKeyError:
+        """Return the error of credentials that were not found. If nothing says which to use, a key is an answer too."""
+        if self._credentials is not None or not IDENTITY_SETTINGS.isdisjoint(self._cloud):
+            return MissingKeyError(f"{adapter.provider}: {error}")
+        return missing_key(adapter.endpoint, adapter.provider, str(error), is_own=self._environ is os.environ)
+
+    def _find_cloud(self, endpoint: Endpoint, provider: str) -> "CachedCredentials":
+        if endpoint.credentials is None:
+            names = ", ".join(sorted(self._cloud))
+            raise ConfigurationError(f"{provider} takes keys, and has no use for {names}")
+        return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
+
+    def _scope(self, endpoint: Endpoint) -> str:
+        """Return what credentials are for; those of Anthropic are exchanged at the address itself."""
+        return self._find_base_url(endpoint, "anthropic") if endpoint.credentials == "anthropic" else endpoint.scope
+
+    def _bind(self, endpoint: Endpoint, provider: str) -> None:
+        if self._key is None and self._base_url is None and self._credentials is None:
+            return
+        if self._service is None:
+            self._service = endpoint.base_url
+        elif self._service != endpoint.base_url:
+            raise ConfigurationError(
+                f"this transport's key or base URL was given for {self._service}, but {provider} is another service: "
+                "create a separate transport for it"
+            )
+
+    def _find_key(self, endpoint: Endpoint, provider: str) -> _Found:
+        """Return a key, or the credentials that are used without one, and whether the key is a token."""
+        if self._key is not None:
+            return self._key, None, False
+        for variables, is_bearer in ((endpoint.key_variables, False), (endpoint.token_variables, True)):
+            for variable in variables:
+                if key := self._environ.get(variable, "").strip():
+                    return validate_key(ApiKey(key), f"the API key in {variable}"), None, is_bearer
+        is_own = self._environ is os.environ
+        if is_own and takes_key(endpoint) and (stored := StoredKeys().get(provider)):
+            return stored, None, False
+        kind = endpoint.credentials
+        if is_own and kind is not None and is_configured(kind):
+            return None, cloud_credentials(kind, self._scope(endpoint), self._cloud), False
+        if endpoint.key_required:
+            raise missing_key(endpoint, provider, is_own=is_own)
+        return None, None, False
+
+    def _address_setting(self, endpoint: Endpoint) -> str:
+        """Return what the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
+        if self._base_url is not None:
+            return "base_url"
+        variable = endpoint.base_url_variable or ""
+        return variable if self._environ.get(variable, "").strip() else ""
+
+    def _find_base_url(
+        self,
+        endpoint: Endpoint,
+        provider: str,
+        credentials: "CachedCredentials | None" = None,
+        authorization: "Authorization | None" = None,
+    ) -> str:
+        """Return the base URL; empty if a part is missing that the credentials may know."""
+        if self._base_url is not None:
+            return validate_base_url(self._base_url, endpoint.base_url)
+        variable = endpoint.base_url_variable
+        if variable and (value := self._environ.get(variable, "").strip()):
+            check_scheme(value, endpoint.base_url, variable)
+            return validate_base_url(value, endpoint.base_url)
+        if not endpoint.base_url:
+            hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
+            raise ConfigurationError(f"no address for {provider}: {hint}")
+        template = endpoint.base_url
+        if endpoint.cloud_base_url and (credentials or authorization or self._cloud):
+            template = endpoint.cloud_base_url
+        if "{" not in template:
+            return validate_base_url(template)
+        known = address_variables(endpoint.credentials, self._cloud, self._environ)
+        if authorization is not None:
+            known = {**authorization.variables, **known}
+        needed = _PLACEHOLDER.findall(template)
+        values = {each: known.get(each) or self._environ.get(each, "").strip().rstrip("/") for each in needed}
+        if missing := [each for each in needed if not values[each]]:
+            if credentials is not None:
+                return ""
+            raise ConfigurationError(f"no address for {provider}: set {missing[0]}, or pass {_setting_of(missing[0])}=")
+        return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template))
+
+
+def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own: bool = True) -> MissingKeyError:
+    """Return the error of a request without a key. ``without`` says why there are no other credentials, ``is_own``
+    whether stored keys count."""
+    names = " or ".join((*endpoint.key_variables, *endpoint.token_variables))
+    hint = f"set {names}, or pass api_key=" if names else "pass api_key="
+    kind = endpoint.credentials
+    if not without and kind is not None and not is_installed(kind):
+        without = f'{CLOUDS[kind].name} credentials need: pip install "dragoman[{CLOUDS[kind].extra}]"'
+    siblings = stored_siblings(endpoint, provider) if is_own else ()
+    elsewhere = f" (one is stored for {siblings[0]}, and used for that name only)" if siblings else ""
+    stored = f"store one with: dragoman keys set {provider}{elsewhere}"
+    return MissingKeyError(f"no API key for {provider}: {hint}, or {stored}{f'; {without}' if without else ''}")
+
+
+def _setting_of(variable: str) -> str:
+    return {"AWS_REGION": "region", "GOOGLE_CLOUD_PROJECT": "project"}.get(variable, "base_url")
+
+
+def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:
+    """Return the providers with a stored key whose variables are those of the endpoint, such as openai for
+    openai-chat."""
+    if not endpoint.key_variables:
+        return []
+    return [
+        name
+        for name in StoredKeys().places()
+        if name != provider
+        and is_provider(name)
+        and adapter_class(name).endpoint.key_variables == endpoint.key_variables
+    ]
+
+
+def check_scheme(value: str, default: str, setting: str) -> None:
+    """Raise ConfigurationError for an address without a scheme, if it would become https: a server such as
+    ``localhost:4111/v1`` hardly ever speaks TLS."""
+    if "://" in value or not default.startswith("https://") or not HOST_AND_PATH.fullmatch(value):
+        return
+    raise ConfigurationError(f"{setting} has no scheme: write {setting}={likely_scheme(value)}://{value}")
+
+
+def likely_scheme(address: str) -> str:
+    """Return http for the addresses of this machine and of private networks, else https."""
+    try:
+        host = urlsplit(f"//{address}").hostname or ""
+        return "http" if ipaddress.ip_address(host).is_private else "https"
+    except ValueError:
+        return "http" if host == "localhost" or "." not in host else "https"
+
+
+def takes_key(endpoint: Endpoint) -> bool:
+    """Whether a key may be sent to the endpoint."""
+    return endpoint.key_required or bool(endpoint.key_variables)
+
+
+@lru_cache(maxsize=64)
+def validate_base_url(text: str, default: str = "") -> str:
+    """Return the base URL without a trailing slash.
+
+    Without a scheme, as in ``OLLAMA_HOST=gpu-box``, it takes scheme, port and path from the default. Raises
+    ConfigurationError if it is not an http URL, or has a user name, a query, a fragment or ``..`` in its path. The
+    message does not repeat the text: it may hold a password.
+    """
+    text = text.strip()
+    if not _PRINTABLE.fullmatch(text) or "\\" in text:
+        raise ConfigurationError("the base URL holds blanks, backslashes or non-ASCII characters")
+    parts = _split_url(text if "://" in text else f"//{text}")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError(
+            "the base URL holds a user name, a query or a fragment: give scheme, host and path only"
+        )
+    if not _BRACKETS.fullmatch(parts.netloc):
+        raise ConfigurationError("the base URL has brackets where no address begins or ends")
+    host = parts.hostname
+    port = _port(parts)
+    scheme, path = parts.scheme, parts.path
+    if not scheme and default:
+        default_parts = _split_url(default)
+        host, port = host or default_parts.hostname, port or default_parts.port
+        scheme, path = default_parts.scheme, path.rstrip("/") or default_parts.path
+    if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
+        raise ConfigurationError("the base URL is not of the form https://host or http://host")
+    if {".", ".."} & set(unquote(path).split("/")):
+        raise ConfigurationError("the base URL has . or .. segments or the like in its path: write the plain path")
+    host = _LOOPBACK.get(host, host)
+    host_text = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host_text}{f':{port}' if port else ''}{path}".rstrip("/")
+
+
+def _split_url(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ConfigurationError("the base URL cannot be read") from None
+
+
+def _port(parts: Any) -> int | None:
+    try:
+        port: int | None = parts.port
+    except ValueError:
+        raise ConfigurationError("the base URL has a port that is not a number up to 65535") from None
+    return port

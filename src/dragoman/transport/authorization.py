@@ -1,0 +1,109 @@
+"""Puts what credentials return into the requests of one call: before each attempt, and once more after a refusal."""
+
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import AuthenticationError, MissingKeyError
+from dragoman.credentials.cached import CachedCredentials
+from dragoman.credentials.contract import Authorization, SignableRequest
+from dragoman.credentials.target import Target, TargetFinder
+from dragoman.transport.request_validation import full_url, validate_headers
+
+if TYPE_CHECKING:
+    from dragoman.transport.call import Call
+
+_EXPIRED_CODES = frozenset({
+    "ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId", "RequestExpired",
+})  # fmt: skip
+"""Codes with status 400 or 403 that mean that other credentials may help (AWS, common errors of its APIs)."""
+_MAX_SKEW = 300.0
+"""Seconds. AWS refuses signatures from here on."""
+_LARGE_BODY = 1 << 20
+"""Bytes. Signing reads the whole body, so that of a larger one runs in a thread."""
+
+
+class Access:
+    """The credentials of one call, and what they returned last."""
+
+    __slots__ = ("_credentials", "_current", "_finder", "_has_renewed", "_headers", "_path", "_rejected")
+
+    def __init__(
+        self, credentials: CachedCredentials, finder: TargetFinder, headers: dict[str, str], path: str
+    ) -> None:
+        self._credentials = credentials
+        self._finder = finder
+        self._headers = headers
+        self._path = path
+        self._current: Authorization | None = None
+        self._rejected: Authorization | None = None
+        self._has_renewed = False
+
+    def authorize(self, call: "Call") -> None:
+        """Write headers and address of the next attempt. Raises DragomanError; nothing is sent then."""
+        call.new_attempt()  # what an earlier reply said is not said of this one
+        try:
+            self._current = self._credentials.get(call.seconds_left, self._rejected)
+        except MissingKeyError as error:
+            missing = self._finder.explain_missing(call.adapter, error)
+            raise missing from None
+        self._apply(call, self._current)
+
+    async def authorize_async(self, call: "Call") -> None:
+        call.new_attempt()
+        try:
+            self._current = await self._credentials.get_async(call.seconds_left, self._rejected)
+        except MissingKeyError as error:
+            missing = self._finder.explain_missing(call.adapter, error)
+            raise missing from None
+        if len(call.prepared.body) > _LARGE_BODY and self._current.sign is not None:
+            import asyncio
+
+            await asyncio.to_thread(self._apply, call, self._current)
+        else:
+            self._apply(call, self._current)
+
+    def may_renew(self, error: Any) -> bool:
+        """Whether to send the request once more, with other credentials: the provider refused these."""
+        if self._has_renewed or self._current is None or not _is_refusal(error):
+            return False
+        if not self._credentials.may_renew(self._current):
+            return False
+        self._has_renewed, self._rejected = True, self._current
+        return True
+
+    @staticmethod
+    def name_skew(error: object, headers: Mapping[str, str]) -> None:
+        """Add to a refusal that the clock of this computer is wrong, if it is: signatures and tokens have times."""
+        if not isinstance(error, AuthenticationError) or "date" not in headers:
+            return
+        try:
+            skew = time.time() - parsedate_to_datetime(headers["date"]).timestamp()
+        except ValueError:
+            return
+        if abs(skew) > _MAX_SKEW:
+            direction = "ahead of" if skew > 0 else "behind"
+            error.message += f"; the clock of this computer is {abs(skew):,.0f} seconds {direction} the server's"
+
+    def _apply(self, call: "Call", authorization: Authorization) -> None:
+        prepared, endpoint = call.prepared, call.adapter.endpoint
+        if prepared.url is None:
+            base_url = self._finder.complete(call.adapter, authorization)
+            prepared.set_url(full_url(base_url, self._path))
+            prepared.target = Target(base_url, None)
+        headers = dict(self._headers)
+        if authorization.key is not None:
+            headers[endpoint.key_header.lower()] = endpoint.key_prefix + authorization.key.reveal()
+        headers.update(validate_headers(authorization.headers))
+        if authorization.sign is not None:
+            request = SignableRequest(prepared.method, str(prepared.url), headers, prepared.body)
+            signed = authorization.sign(request)
+            headers.update({name.lower(): value for name, value in signed.items() if name.lower() != "host"})
+        prepared.headers, prepared.key = headers, authorization.key
+
+
+def _is_refusal(error: Any) -> bool:
+    if getattr(error, "code", None) in _EXPIRED_CODES:
+        return True
+    return isinstance(error, AuthenticationError) and error.status == 401

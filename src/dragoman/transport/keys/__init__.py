@@ -1,1 +1,0 @@
-"""API keys: hidden in every text, found in the environment or on disk, and bound to one service."""
