@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from dragoman_gateway.database import Database, DatabaseUnavailableError
+from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.keys.records import to_microseconds
@@ -37,7 +37,7 @@ class ConversationLabels:
             call_state.c.key.in_(list(wanted)), call_state.c.expires_at > to_microseconds(datetime.now(UTC))
         )
         try:
-            rows = await self._database.read(lambda connection: connection.execute(query).all())
+            rows = await self._database.read(lambda connection: connection.execute(query).all(), Lane.RESPONSES)
         except DatabaseUnavailableError:
             raise _unavailable() from None
         return {wanted[row.key]: _read(row.state) for row in rows}
@@ -64,7 +64,7 @@ class ConversationLabels:
                 connection.execute(changed.values(state=state, expires_at=until))
 
         try:
-            await self._database.write(work)
+            await self._database.write(work, Lane.RESPONSES)
         except DatabaseUnavailableError:
             raise _unavailable() from None
 
