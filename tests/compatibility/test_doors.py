@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "dragoman"
 MOST_NAMES = 60
 MOST_POLICY_NAMES = 30
-INTERNAL_ERRORS = {"RunStoppedError", "WorkerLostError"}
+INTERNAL_ERRORS = {"ProviderTableError", "RunStoppedError", "WorkerLostError"}
 """Errors between parts of the library, which no caller receives."""
 LAZY = ("dragoman", "dragoman.errors", "dragoman.events", "dragoman.limits", "dragoman.testing", "dragoman.transport")
 

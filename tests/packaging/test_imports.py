@@ -12,8 +12,9 @@ import pytest
 from tests.packaging.wheel import PROJECT, ROOT, WHEEL, packages
 
 BROUGHT_BY = {
-    "_pytest": "pytest", "anyio": "httpx", "idna": "httpx", "opentelemetry": "opentelemetry-api",
-    "pydantic_core": "pydantic", "vcr": "vcrpy", "yaml": "pyyaml",
+    "_pytest": "pytest", "anyio": "httpx", "azure": "azure-identity", "click": "typer", "google": "google-auth",
+    "idna": "httpx", "opentelemetry": "opentelemetry-api", "pydantic_core": "pydantic", "requests": "google-auth",
+    "vcr": "vcrpy", "yaml": "pyyaml",
 }  # fmt: skip
 """Requirements that bring a module of another name, or another package."""
 

@@ -4,12 +4,12 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from os import PathLike
 from typing import Any
 
-from dragoman.adapter.options import AdapterOptions
-
+_GROUP = "dragoman.adapters"
 _WORDS = re.compile(r"[\w.-]{1,40}")
 """A value that an error may show: it is not a prompt, and with no key among the options not a secret."""
 _KINDS: Mapping[str, Any] = {"class": type, "mapping": Mapping, "list": (list, tuple), "text": str, "path": PathLike}
@@ -62,14 +62,12 @@ def say_modules(expression: str) -> str:
 
 def model_instead(name: str) -> str | None:
     """Return the likely model id for a name of another library, such as ``openai/gpt-4o``; None if there is none."""
-    from dragoman.adapter.registry import is_provider  # it needs this module for its errors
-
     table = _table()
     bare = name.removeprefix("models/")
     for separator in ("/", ":"):
         head, found, rest = bare.partition(separator)
         provider = table["providers"].get(head.lower(), head)
-        if found and rest and is_provider(provider) and f"{provider}:{rest}" != name:
+        if found and rest and _is_installed(provider) and f"{provider}:{rest}" != name:
             return f"{provider}:{rest}"
     families = table["families"]
     fitting = [start for start in families if bare.lower().startswith(start)]
@@ -86,13 +84,13 @@ def _place(target: str, expression: str, known: Collection[str], table: Mapping[
         return nested if "providers" in known else f"Session(..., {nested})"
     if target in _OF_A_TURN:
         return f"session.ask(..., {expression})"
-    if target in AdapterOptions.__dataclass_fields__:
+    if target in table["turn_options"]:
         return f"options=AdapterOptions({expression})" if "options" in known else None
     return f"Session(..., {expression})"
 
 
 def _own_names(table: Mapping[str, Any]) -> set[str]:
-    return {*table["provider_settings"], *table["session_settings"], *AdapterOptions.__dataclass_fields__, *_OF_A_TURN}
+    return {*table["provider_settings"], *table["session_settings"], *table["turn_options"], *_OF_A_TURN}
 
 
 def _fits(row: Mapping[str, Any], value: Any) -> bool:
@@ -121,13 +119,18 @@ def _show(name: str, value: Any) -> str:
         return repr(value)
     if isinstance(value, type):
         return value.__name__
-    may_show = name in AdapterOptions.__dataclass_fields__ and name != "user"
+    may_show = name in _table()["turn_options"] and name != "user"
     return repr(value) if may_show and isinstance(value, str) and _WORDS.fullmatch(value) else "..."
 
 
 def _model(value: Any) -> str:
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     return repr(model_instead(first) or first) if isinstance(first, str) and _is_model(first) else "..."
+
+
+def _is_installed(provider: str) -> bool:
+    """Whether there is a provider of that name. The registry needs this module for its errors."""
+    return bool(entry_points(group=_GROUP, name=provider))
 
 
 def _is_model(text: str) -> bool:

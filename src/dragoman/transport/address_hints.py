@@ -1,13 +1,11 @@
 """Why a request may have missed its server: the address in full, and the likely mistake in it."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError, UnexpectedPageError
 from dragoman.credentials.target import Target
-
-if TYPE_CHECKING:
-    from dragoman.transport.call import Call
 
 _VERSION = re.compile(r"/v\d\w*$")
 _VERSIONS = re.compile(r"(?:/.*)?/v\d\w*/(?:.*/)?v\d\w*/")
@@ -34,15 +32,27 @@ _OTHER_WIRES = (
 """By a part of a request's path: which API the server may have instead."""
 
 
-def explain(error: ProviderError, call: "Call") -> str | None:
+class Prepared(Protocol):
+    """What a request was made from."""
+
+    @property
+    def target(self) -> Target | None: ...
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+
+def explain(error: ProviderError, prepared: Prepared, adapter: Adapter, *, through_proxy: bool) -> str | None:
     """Return the full address and the likely cause of an error that may concern it; None for any other error."""
-    prepared = call.prepared
     if (target := prepared.target) is None:
         return None
     if error.status is None:
-        cause = _of_connection(error, target, through_proxy=bool(call.proxy))
+        cause = _of_connection(error, target, through_proxy=through_proxy)
     elif isinstance(error, UnexpectedPageError):
-        cause = _of_path(target, prepared.path, call.adapter.endpoint.base_url, call.adapter.model)
+        cause = _of_path(target, prepared.path, adapter.endpoint.base_url, adapter.model)
     elif error.status == 400:
         if "HTTPS port" not in error.message:
             return None
@@ -50,7 +60,7 @@ def explain(error: ProviderError, call: "Call") -> str | None:
     elif _OF_THE_MODEL.search(error.message.lower()):
         cause = ""
     else:
-        cause = _of_path(target, prepared.path, call.adapter.endpoint.base_url, call.adapter.model)
+        cause = _of_path(target, prepared.path, adapter.endpoint.base_url, adapter.model)
     asked = f"{prepared.method} {target.base_url}{prepared.path.partition('?')[0]}"
     return f"{asked}: {cause}" if cause else asked
 

@@ -33,7 +33,6 @@ from dragoman.transport.retry import RetryState
 from dragoman.transport.time_left import TimeLeft
 
 if TYPE_CHECKING:
-    from dragoman.transport.authorization import Access
     from dragoman.transport.exchanges import ExchangeRecorder
 
 MISSED = frozenset({400, 404, 405, 501})
@@ -95,6 +94,18 @@ class SyncResponse(RawResponse, Protocol):
 class AsyncResponse(RawResponse, Protocol):
     def aiter_raw(self) -> AsyncIterator[bytes]: ...
     async def aclose(self) -> None: ...
+
+
+class Access(Protocol):
+    """Credentials of one call that are fetched; `dragoman.transport.authorization` implements it."""
+
+    def authorize(self, call: "Call", /) -> None: ...
+
+    async def authorize_async(self, call: "Call", /) -> None: ...
+
+    def may_renew(self, error: Any, /) -> bool: ...
+
+    def name_skew(self, error: object, headers: Mapping[str, str], /) -> None: ...
 
 
 @dataclass(slots=True, eq=False, repr=False)  # one that is frozen takes several times as long to make
@@ -249,7 +260,7 @@ class Call:
         if error.status is None or error.status in MISSED or isinstance(error, UnexpectedPageError):
             from dragoman.transport.address_hints import explain
 
-            error.hint = explain(error, self)
+            error.hint = explain(error, self.prepared, self.adapter, through_proxy=bool(self.proxy))
         return error
 
     def _page_error(self, status: int, body: bytes) -> ProviderError:

@@ -107,6 +107,7 @@ def test_the_table_names_only_what_exists() -> None:
     """Each name of ours in the table is a setting or an option, and each provider is installed."""
     table = _table()
     assert set(table["provider_settings"]) == set(ProviderSettings.__annotations__)
+    assert set(table["turn_options"]) == set(Options.__dataclass_fields__)
     assert set(table["session_settings"]) <= set(NewSessionSettings.__annotations__)
     known = {*Options.__dataclass_fields__, *table["provider_settings"], *table["session_settings"]}
     known |= {"prompt", "model", "output", "output_schema", "output_retries"}
