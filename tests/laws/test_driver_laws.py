@@ -197,7 +197,7 @@ def _stored_session(store: Store) -> list[str]:
     return [message.model_dump_json() for message in (*found.messages, *found.attempts)]
 
 
-@examples(2000, sampled=25)
+@examples(1000, sampled=25)
 @given(scenarios)
 def test_both_drivers_tell_and_keep_the_same(scenario: Scenario) -> None:
     """For any turn with faults, cancellations, policies, budgets, limits and stores, both drivers yield the same events
