@@ -251,3 +251,21 @@ def test_one_that_the_database_refuses_fails_alone() -> None:
     outcomes = asyncio.run(scenario())
     assert [each for each in outcomes if isinstance(each, int)] == [0, 1, 2, 4, 5]
     assert isinstance(outcomes[3], DatabaseRejectedError)
+
+
+def test_what_nobody_waits_for_is_to_blame_for_no_other() -> None:
+    """A booking that the database refuses fails no request whose transaction it joins."""
+
+    class Refused:
+        keys = frozenset({"a"})
+
+    async def work(numbers: Any, riders: Any) -> list[int]:
+        if riders:
+            raise DatabaseRejectedError("no")
+        return list(numbers)
+
+    async def scenario() -> int:
+        grouping: Grouping[int, Refused, int] = Grouping(work, riders=lambda blocked: [Refused()])
+        return await grouping.ask(1, frozenset({"a"}))
+
+    assert asyncio.run(scenario()) == 1

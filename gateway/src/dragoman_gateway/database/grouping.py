@@ -60,9 +60,6 @@ class Grouping(Generic[Asked, RiderKind, Answer]):
         self._held: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     async def ask(self, asked: Asked, keys: AbstractSet[str] = _NO_KEYS) -> Answer:
         """Return the answer, or raise the error, after the transaction. Also raises DatabaseUnavailableError."""
         loop = asyncio.get_running_loop()
@@ -116,7 +113,7 @@ class Grouping(Generic[Asked, RiderKind, Answer]):
         try:
             outcomes = await self._work([each.asked for each in taken], riders)
         except DatabaseRejectedError as error:
-            if len(taken) > 1:  # one of them, and the others are not to blame
+            if riders or len(taken) > 1:  # one of them, and the others are not to blame
                 for each in taken:
                     await self._run([each], ())
                 return
