@@ -20,7 +20,6 @@ from dragoman.errors import (
 from dragoman_gateway.errors import EndedError
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.errors import as_provider_error, error_response, to_known
-from dragoman_gateway.turn.frames import WholeFrames
 from dragoman_gateway.turn.replies import Departure, Headers, StreamBody, reply_head
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.usage_chunk import hide_usage
@@ -31,6 +30,9 @@ _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedRep
 _LAST_WORD_SECONDS = 1.0
 """How long the error of a reply that the server's end cuts off may take to be sent."""
 _UNCACHED = (b"cache-control", b"no-cache")
+
+_MAX_REST = 64 * 1024
+"""Bytes. More of one event is passed on before its end."""
 
 
 async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
@@ -136,3 +138,30 @@ class _Answer:
     def _headers(self) -> Headers:
         request = self._turn.request
         return [*reply_head(request, self._turn.way), (b"content-type", request.wire.media_type), _UNCACHED]
+
+
+class WholeFrames:
+    """Holds back the part of an event, so that something else may be written between two."""
+
+    __slots__ = ("_ends", "_rest")
+
+    def __init__(self, ends: tuple[bytes, ...]) -> None:
+        """``ends`` are the bytes that end an event."""
+        self._ends = ends
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the bytes up to the end of the last whole event."""
+        if not self._rest and data.endswith(self._ends):
+            return data
+        data = self._rest + data
+        end = max((place + len(end) for end in self._ends if (place := data.rfind(end)) >= 0), default=0)
+        if not end and len(data) > _MAX_REST:
+            end = len(data)
+        self._rest = data[end:]
+        return data[:end]
+
+    def finish(self) -> bytes:
+        """Return what is left."""
+        rest, self._rest = self._rest, b""
+        return rest
