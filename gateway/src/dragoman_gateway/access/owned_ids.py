@@ -11,14 +11,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from sqlalchemy import CompoundSelect, Connection, Select, select, union
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.errors import InvalidRequestError
 from dragoman_gateway.access.contract import Caller
 from dragoman_gateway.access.owned_items import referring_ids
 from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.database import Database
-from dragoman_gateway.database.tables import owners, response_items
+from dragoman_gateway.database.tables import insert_into, owners, response_items
 from dragoman_gateway.errors import ThreadNotFoundError
 from dragoman_gateway.json import loads
 from dragoman_gateway.keys.records import to_microseconds
@@ -115,8 +114,7 @@ class OwnedIds:
         ]
 
         def work(connection: Connection) -> None:
-            dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-            connection.execute(dialect.insert(owners).values(rows).on_conflict_do_nothing())
+            connection.execute(insert_into(connection, owners).values(rows).on_conflict_do_nothing())
 
         await self._database.write(work)
 

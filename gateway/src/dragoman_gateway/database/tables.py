@@ -7,6 +7,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Dialect,
     Index,
     Integer,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 HEAD = "0003"
@@ -31,6 +33,11 @@ VERSION_TABLE = "gateway_version"
 
 MAX_ID = 200
 """The maximum of characters of an id or a scope: what PostgreSQL can index, in any script."""
+
+
+def insert_into(connection: Connection, table: Table) -> Any:
+    """Return an insert of the connection's database, which may say what happens to rows that exist."""
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
 class Money(TypeDecorator[Decimal]):

@@ -22,9 +22,8 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from dragoman_gateway.database.tables import Money, booked, reservations, spend
+from dragoman_gateway.database.tables import Money, booked, insert_into, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.bookings import LEAST, Amount, Batch, Booking
 from dragoman_gateway.keys.records import to_microseconds
@@ -155,7 +154,7 @@ def _take_unstored(connection: Connection, batches: Sequence[Batch], now: dateti
         return []
     at = to_microseconds(now)
     rows = [{"id": batch.id, "booked_at": at} for batch in batches]
-    noted = _insert(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
+    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
     new = set(connection.execute(noted).scalars())
     return [booking for batch in batches if batch.id in new for booking in batch.bookings]
 
@@ -188,7 +187,7 @@ def _lock_rows(connection: Connection, rows: Sequence[tuple[str, int]]) -> dict[
     found = read()
     if missing := [row for row in rows if row not in found]:
         empty = [{"scope": scope, "day": day, **_columns(Amount()), "requests": 0} for scope, day in missing]
-        connection.execute(_insert(connection, spend).values(empty).on_conflict_do_nothing())
+        connection.execute(insert_into(connection, spend).values(empty).on_conflict_do_nothing())
         found = read()
     return found
 
@@ -230,11 +229,6 @@ def _fits(budget: PeriodBudget, amount: Amount) -> bool:
     return (budget.usd is None or amount.usd <= budget.usd) and (
         budget.tokens is None or amount.tokens <= budget.tokens
     )
-
-
-def _insert(connection: Connection, table: Any) -> Any:
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    return dialect.insert(table)
 
 
 def _columns(amount: Amount) -> dict[str, Any]:

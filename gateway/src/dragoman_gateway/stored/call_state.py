@@ -10,11 +10,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.logs import get_logger
 from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
-from dragoman_gateway.database.tables import call_state
+from dragoman_gateway.database.tables import call_state, insert_into
 from dragoman_gateway.keys.records import to_microseconds
 
 logger = get_logger("dragoman.gateway")
@@ -82,8 +81,7 @@ class CallState:
         rows = [{"key": _key(owner, key), "state": each, "expires_at": until} for key, each in state.written.items()]
 
         def work(connection: Connection) -> None:
-            dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-            added = dialect.insert(call_state).values(rows)
+            added = insert_into(connection, call_state).values(rows)
             new = {"state": added.excluded.state, "expires_at": added.excluded.expires_at}
             connection.execute(added.on_conflict_do_update(index_elements=["key"], set_=new))
 

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
-from dragoman_gateway.database.tables import call_state
+from dragoman_gateway.database.tables import call_state, insert_into
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.keys.records import to_microseconds
 
@@ -54,9 +53,10 @@ class ConversationLabels:
         rows = sorted({_row_key(owner, key) for key in (*keys, *((_ALL,) if labels else ()))})
 
         def work(connection: Connection) -> None:
-            dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
             new = [{"key": key, "state": b"[]", "expires_at": until} for key in rows]
-            connection.execute(dialect.insert(call_state).values(new).on_conflict_do_nothing(index_elements=["key"]))
+            connection.execute(
+                insert_into(connection, call_state).values(new).on_conflict_do_nothing(index_elements=["key"])
+            )
             locked = select(call_state.c.key, call_state.c.state).where(call_state.c.key.in_(rows)).with_for_update()
             for row in connection.execute(locked.order_by(call_state.c.key)).all():
                 state = json.dumps(sorted(_read(row.state) | labels)).encode()

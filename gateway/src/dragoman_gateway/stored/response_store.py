@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.logs import get_logger
 from dragoman_gateway.database import (
@@ -22,7 +21,7 @@ from dragoman_gateway.database import (
     retry_for,
 )
 from dragoman_gateway.database.grouping import Grouping
-from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
+from dragoman_gateway.database.tables import call_state, insert_into, owners, response_events, response_items, responses
 from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.stored.late import LateResponses
@@ -291,7 +290,7 @@ class ResponseStore:
         rows = [{"response_id": response_id, "number": number, "data": data} for number, data in events]
 
         def work(connection: Connection) -> None:
-            connection.execute(_insert(connection, response_events).on_conflict_do_nothing(), rows)
+            connection.execute(insert_into(connection, response_events).on_conflict_do_nothing(), rows)
 
         if rows:
             await self._write(work)
@@ -343,7 +342,7 @@ class ResponseStore:
             first = {each.id: each for each in reversed(stored)}
             times = {"created_at": created, "alive_at": created, "expires_at": until}
             rows = [{**each.to_row(), **times} for each in first.values()]
-            added = _insert(connection, responses).values(rows).on_conflict_do_nothing().returning(responses.c.id)
+            added = insert_into(connection, responses).values(rows).on_conflict_do_nothing().returning(responses.c.id)
             saved = [first[name] for name in connection.execute(added).scalars()]
             _store_items(connection, [(each.owner, each.id, (*each.input, *each.output)) for each in saved])
             kept = {
@@ -420,12 +419,7 @@ def _store_items(connection: Connection, parts: Iterable[tuple[str, str, Sequenc
     }
     ordered = [rows[each] for each in sorted(rows)]
     for some in _in_groups(ordered):
-        connection.execute(_insert(connection, response_items).values(some).on_conflict_do_nothing())
-
-
-def _insert(connection: Connection, table: Any) -> Any:
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    return dialect.insert(table)
+        connection.execute(insert_into(connection, response_items).values(some).on_conflict_do_nothing())
 
 
 def _delete_parts(connection: Connection, ids: Sequence[str]) -> None:
