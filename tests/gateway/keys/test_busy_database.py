@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,7 @@ from dragoman_gateway.keys.balances import lock
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
+from tests.gateway.holding import holding
 from tests.gateway.replicas.relay import Relay
 from tests.gateway.upstream import PATIENCE
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
@@ -45,25 +46,9 @@ def postgres() -> Iterator[str]:
         yield place
 
 
-@contextmanager
-def locked(url: str, *scopes: str) -> Iterator[None]:
+def locked(url: str, *scopes: str) -> AbstractContextManager[None]:
     """Hold the locks of some scopes, as another replica that is slow."""
-    database, held, ends = Database(url, timeout=PATIENCE), threading.Event(), threading.Event()
-
-    def hold(connection: Connection) -> None:
-        lock(connection, list(scopes))
-        held.set()
-        ends.wait(PATIENCE)
-
-    thread = threading.Thread(target=database.run, args=(hold,))
-    thread.start()
-    try:
-        assert held.wait(PATIENCE)
-        yield
-    finally:
-        ends.set()
-        thread.join(PATIENCE)
-        database.close()
+    return holding(url, lambda connection: lock(connection, list(scopes)))
 
 
 def test_who_waits_for_a_lock_disturbs_nobody_and_is_no_outage(postgres: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,6 +96,16 @@ def test_a_lock_that_is_free_soon_is_waited_for(postgres: str) -> None:
 
     asyncio.run(scenario())
     database.close()
+
+
+def test_postgresql_ends_a_transaction_that_does_nothing(postgres: str) -> None:
+    """That of a process that was stopped would hold its locks for ever."""
+    database = Database(postgres, timeout=2)
+    found = database.run(
+        lambda connection: connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar()
+    )
+    database.close()
+    assert found == "10s"
 
 
 def test_what_arrives_together_is_one_transaction(database: Database) -> None:

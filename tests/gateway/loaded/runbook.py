@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +20,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import make_url, text
 
 from dragoman_gateway.database import Database
 from dragoman_gateway.keys.balances import lock
+from tests.gateway.holding import holding
 from tests.gateway.loaded.fleet import Loaded, loaded
 from tests.gateway.replicas.relay import Relay
 from tests.gateway.replicas.rows import Row, print_rows
@@ -103,7 +103,7 @@ def contention(servers: Servers) -> Iterator[Row]:
     one, other = gateway.create_key("1000/month", name="held"), gateway.create_key("1000/month")
     scope = f"key:{gateway.keys.find('held').id}"
     first = servers.ask(one), servers.ask(other)
-    with _holding(servers.place, lambda connection: lock(connection, [scope])), ThreadPoolExecutor(4) as pool:
+    with holding(servers.place, lambda connection: lock(connection, [scope])), ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(servers.ask, one) for _ in range(4)]
         others = {servers.ask(other) for _ in range(10)}
         held = {each.result() for each in waiting}
@@ -121,7 +121,7 @@ def backlog(servers: Servers) -> Iterator[Row]:
     secret = gateway.create_key()
     servers.ask(secret)
     table = text("LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE")
-    with _holding(servers.place, lambda connection: connection.execute(table)), ThreadPoolExecutor(30) as pool:
+    with holding(servers.place, lambda connection: connection.execute(table)), ThreadPoolExecutor(30) as pool:
         asked = [pool.submit(servers.ask, secret) for _ in range(30)]
         seen = _wait(lambda: gateway.value("dragoman_waiting_seconds") > 1)
         waits = gateway.value("dragoman_waiting", kind="request")
@@ -311,27 +311,6 @@ def _spend(gateway: Loaded, secret: str) -> object:
     """Return what a key is told of its spend."""
     headers = {"authorization": f"Bearer {secret}"}
     return httpx.get(f"{gateway.url}/gateway/spend", headers=headers, trust_env=False, timeout=PATIENCE).json()
-
-
-@contextmanager
-def _holding(place: str, work: Callable[[Connection], object]) -> Iterator[None]:
-    """Hold what a transaction locks, as another program that is slow."""
-    database, held, ends = Database(place, timeout=PATIENCE), threading.Event(), threading.Event()
-
-    def hold(connection: Connection) -> None:
-        work(connection)
-        held.set()
-        ends.wait(PATIENCE)
-
-    thread = threading.Thread(target=database.run, args=(hold,))
-    thread.start()
-    try:
-        assert held.wait(PATIENCE)
-        yield
-    finally:
-        ends.set()
-        thread.join()
-        database.close()
 
 
 @contextmanager
