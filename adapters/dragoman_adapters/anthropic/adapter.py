@@ -1,12 +1,11 @@
 """The adapter for Anthropic's Messages API."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError, RequestError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
-"""A legal model name. It adds no slash, dot segment, query, fragment or escape to a path."""
 _VERTEX_VERSION = "vertex-2023-10-16"
 
 
@@ -164,11 +161,7 @@ class AnthropicVertexAdapter(_CloudAdapter):
 
     def request_path(self, options: AdapterOptions) -> str:
         operation = "streamRawPredict" if options.stream else "rawPredict"
-        if not _NAME.fullmatch(self.model) or ".." in self.model:
-            raise RequestError(
-                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
-            )
-        return f"/publishers/anthropic/models/{self.model}:{operation}"
+        return f"/publishers/anthropic/models/{self.name_in_path(self.model)}:{operation}"
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         body = super().encode_body(request, tools)

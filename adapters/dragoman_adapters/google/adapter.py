@@ -1,12 +1,11 @@
 """The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire at another address."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError, RequestError
+from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
-"""A legal model name. It adds no slash, dot segment, query, fragment or escape to a path."""
 
 
 class GoogleAdapter(WireAdapter):
@@ -87,11 +83,7 @@ class GoogleAdapter(WireAdapter):
         for prefix, resource_path in self.resources.items():
             if name.startswith(prefix):
                 name, resource = name.removeprefix(prefix), resource_path
-        if not _NAME.fullmatch(name) or ".." in name:
-            raise RequestError(
-                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
-            )
-        return f"{resource}{name}"
+        return f"{resource}{self.name_in_path(name)}"
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools, self.capabilities_of)

@@ -4,6 +4,7 @@ An adapter is bound to one model and pure: it does no I/O and has no clock and n
 and prices come from the `RequestContext`. `WireAdapter` is the template that most adapters fill in.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -336,6 +337,17 @@ class WireAdapter(Adapter):
     def capabilities(self) -> AdapterCapabilities:
         return self.models.capabilities(self.model)
 
+    def name_in_path(self, name: str) -> str:
+        """Return a model's name that fits into a path: it adds no slash, dot segment, query, fragment or escape.
+
+        Raises RequestError for any other.
+        """
+        if not _PATH_NAME.fullmatch(name) or ".." in name:
+            raise RequestError(
+                f"{self.model!r:.80} is not a model name of {self.provider}: it does not fit into a path"
+            )
+        return name
+
     def request_path(self, options: AdapterOptions) -> str:
         """Return the path of a request."""
         return self.path
@@ -426,6 +438,7 @@ class WireAdapter(Adapter):
 
 
 _JSON = Headers({"content-type": "application/json"})
+_PATH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 
 
 @cache  # imported late: only servers read requests for other providers
