@@ -55,8 +55,6 @@ def _record_unsupported_options(request: RequestBuilder) -> None:
     if take("prompt_cache") is not None:
         reason = "prompt_cache: a model in this process keeps no prompt between requests"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
-    if take("parallel_tool_calls") and not request.target.capabilities.supports_parallel_tool_calls:
-        request.record_option_loss("parallel_tool_calls", f"{model} calls one tool at a time")
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:

@@ -93,6 +93,9 @@ class RequestContext:
     ends_turn: bool = False
     """Whether nothing can follow the reply, even if the provider's word for its end is one for a pause; set by
     `Adapter.to_wire`."""
+    replies_whole: bool = False
+    """Whether the reply to a streamed request is one document, since the model does not stream it; set by
+    `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)

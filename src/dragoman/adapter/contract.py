@@ -242,7 +242,9 @@ class Adapter(ABC):
         decoder = self.decoder(context)
         translations = (context.action_calls, context.tool_names, context.answer_tool)
         decoder.translators = tuple(each.translate for each in translations if each is not None)
-        decoder.accept_document(lambda body: self.from_wire_response(WireResponse(200, body, {}), context))
+        decoder.accept_document(
+            lambda body: self.from_wire_response(WireResponse(200, body, {}), context), always=context.replies_whole
+        )
         return decoder
 
     def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
@@ -369,12 +371,13 @@ class WireAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        path = self.request_path(options)
         request, tools = self.prepare(messages, tools, options)
+        path = self.request_path(request.options)
         body = self.encode_body(request, tools)
         if request.used.left:
             request.record_unused_options()
-        return request.build(path, body, self.request_headers(request, body))
+        # A whole reply to a streamed request is read as a stream is: its bytes are one document.
+        return request.build(path, body, self.request_headers(request, body), stream=options.stream)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))

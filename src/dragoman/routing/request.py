@@ -11,7 +11,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.tools import SideEffects, ToolDefinition
 
 _SYSTEM = (Role.SYSTEM, Role.DEVELOPER)
 
@@ -48,6 +48,8 @@ class RouteRequest:
     video: bool = False
     documents: bool = False
     tools: bool = False
+    side_effects: frozenset[SideEffects] = frozenset()
+    """The side effects of the tools that the turn offers."""
     system_prompt: bool = False
     output_schema: bool = False
     labels: frozenset[str] = frozenset()
@@ -77,6 +79,7 @@ class RouteRequest:
             "video": "video" in block_types,
             "documents": "document" in block_types,
             "tools": not all(tool.RUN_BY_PROVIDER for tool in tools),
+            "side_effects": frozenset(tool.side_effects for tool in tools),
             "system_prompt": any(message.role in _SYSTEM for message in messages),
             "output_schema": options.output_schema is not None,
         }

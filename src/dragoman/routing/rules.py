@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, Text
+from dragoman.canonical.tools import SideEffects
 from dragoman.routing.request import RouteRequest
 
 
@@ -47,6 +48,10 @@ class When(FrozenModel):
     has_video: bool | None = None
     has_documents: bool | None = None
     has_output_schema: bool | None = None
+    side_effects: Annotated[
+        frozenset[SideEffects], PlainSerializer(sorted, return_type=list[str], when_used="json")
+    ] = frozenset()
+    """A tool that is offered has one of these."""
     text_contains: tuple[Text, ...] = ()
     """Any of these in the user's text, case-insensitive."""
     labels: Names = frozenset()
@@ -75,6 +80,7 @@ class When(FrozenModel):
             has_video: bool | None = None,
             has_documents: bool | None = None,
             has_output_schema: bool | None = None,
+            side_effects: frozenset[SideEffects] = frozenset(),
             text_contains: tuple[str, ...] = (),
             labels: frozenset[str] = frozenset(),
             users: frozenset[str] = frozenset(),
@@ -110,7 +116,9 @@ class When(FrozenModel):
             (self.has_documents, request.documents),
             (self.has_output_schema, request.output_schema),
         )
-        return all(expected is None or expected is fact for expected, fact in conditions)
+        return all(expected is None or expected is fact for expected, fact in conditions) and (
+            not self.side_effects or not self.side_effects.isdisjoint(request.side_effects)
+        )
 
     def _matches_people(self, request: RouteRequest) -> bool:
         text = request.text.casefold()

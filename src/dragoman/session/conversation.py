@@ -457,6 +457,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         """Raise ConfigurationError if a tool takes another context, or if a sync session has a coroutine."""
         if self.config.tools:
             self.toolbox.check_context(self.config.context)
+            self.toolbox.check_workspace(self.config.workspace)
         if self._asynchronous:
             return
         approve = ("approve",) if inspect.iscoroutinefunction(self.config.approve) else ()

@@ -93,6 +93,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     side_effects: SideEffects | str = ...,
+    requires_workspace: bool = False,
     strict: bool | None = None,
     defer_loading: bool = False,
     extra: Mapping[str, dict[str, Any]] | None = None,
@@ -108,6 +109,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     side_effects: SideEffects | str = SideEffects.EXECUTE,
+    requires_workspace: bool = False,
     strict: bool | None = None,
     defer_loading: bool = False,
     extra: Mapping[str, dict[str, Any]] | None = None,
@@ -117,7 +119,8 @@ def tool(
     """Turn a function into a tool: the schema comes from its signature, the descriptions from its docstring.
 
     ``side_effects`` says what a run may do (none, read, write, execute, network) and must be true; the default is
-    the most careful one that fits any code. ``timeout`` is in seconds: after it, the model receives an error, a
+    the most careful one that fits any code. A session without a workspace refuses a tool with ``requires_workspace``.
+    ``timeout`` is in seconds: after it, the model receives an error, a
     coroutine is cancelled, and a plain function is left in its thread. ``retries`` is how often the function may raise
     `RetryTool` in one turn. A first parameter of the type `Context` is not part of the schema. ``strict``,
     ``defer_loading`` and ``extra`` are those of `ToolDefinition`.
@@ -141,6 +144,7 @@ def tool(
             description=description or read.description,
             input_schema=read.schema,
             side_effects=effects,
+            requires_workspace=requires_workspace,
             strict=strict,
             defer_loading=defer_loading,
             extra=extra or {},

@@ -101,6 +101,17 @@ class Toolbox:
                     f" {type(value).__name__}: give the session context=..."
                 )
 
+    def check_workspace(self, workspace: object) -> None:
+        """Raise ConfigurationError if there is no workspace and a tool that runs here requires one."""
+        if workspace is not None:
+            return
+        for each in self._tools.values():
+            if each.definition.requires_workspace and each.function is not _wait:
+                raise ConfigurationError(
+                    f"the tool {each.name} requires a workspace: give the session workspace=..., or the definition"
+                    " requires_workspace=False"
+                )
+
     def __len__(self) -> int:
         return len(self._definitions)
 

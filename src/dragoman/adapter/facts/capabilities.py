@@ -153,8 +153,12 @@ class AdapterCapabilities(FrozenModel):
     tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
     """The part of JSON Schema that the wire supports."""
     supports_streaming: Support = NATIVE
+    """Absent: the model is asked for a whole reply, which is handed on as the events of a stream."""
     supports_streaming_tool_calls: Support = NATIVE
+    """Native: the input of a call arrives in pieces. Emulated: it arrives at once. Absent: a stream holds no calls, so
+    with tools the model is asked for a whole reply."""
     supports_parallel_tool_calls: Support = NATIVE
+    """Absent: the calls of one message are sent one after another, each with its result."""
     supports_prompt_caching: Support = ABSENT
     supports_system_messages_in_list: Support = NATIVE
     """False if leading system messages move out of the list."""

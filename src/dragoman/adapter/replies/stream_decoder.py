@@ -25,7 +25,7 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
 )
 from dragoman.adapter.replies.document import BLANKS, Document
-from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, Frame, SseDecoder
 from dragoman.adapter.replies.text_skimmer import TextFrame, TextSkimmer
 from dragoman.canonical.events import (
     ErrorEvent,
@@ -122,13 +122,14 @@ class StreamDecoder(ABC):
     def partial(self, status: MessageStatus) -> Message | None:
         """Return the message so far; calls with unfinished arguments keep them as raw_input."""
 
-    def accept_document(self, read: Callable[[bytes], Message]) -> None:
+    def accept_document(self, read: Callable[[bytes], Message], *, always: bool = False) -> None:
         """Accept a whole reply in place of a stream of server-sent events, as some proxies answer.
 
-        ``read`` decodes it. Other framings do not tell a document from an event, and change nothing here.
+        ``read`` decodes it. Other framings do not tell a document from an event: they accept one if ``always`` says
+        that a whole reply was asked for.
         """
-        if isinstance(self._framing, SseDecoder):
-            self._document = Document(read, self._framing.body_cap)
+        if always or isinstance(self._framing, SseDecoder):
+            self._document = Document(read, getattr(self._framing, "body_cap", DEFAULT_BODY_CAP))
 
     def skim(self) -> None:
         """Leave out the most of the text, for a reader of the counts and of the end. Frames that are left out give an

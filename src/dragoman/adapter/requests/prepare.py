@@ -37,8 +37,19 @@ def prepare_request(
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
         options.context.reply_note = options.context.action_calls = None
-        options.context.ends_turn = False
+        options.context.ends_turn = options.context.replies_whole = False
     losses: list[Loss] = []
+    capabilities = target.capabilities
+    if options.stream and not (
+        capabilities.supports_streaming and (not tools or capabilities.supports_streaming_tool_calls)
+    ):
+        options = replace(options, stream=False)
+        if options.context is not None:
+            options.context.replies_whole = True
+    if options.parallel_tool_calls and not capabilities.supports_parallel_tool_calls:
+        options = replace(options, parallel_tool_calls=None)
+        reason = f"parallel_tool_calls: {target.model} calls one tool at a time"
+        losses.append(Loss(LossKind.OPTION, "", -1, reason))
     if tools:
         tools, options = _rename_tools(target, tools, options, losses)
     if options.output_schema is not None:

@@ -86,6 +86,10 @@ def project(
     losses += find_lost_hints(messages, marks_cache=target.marks_cache, cites_documents=target.cites_documents)
     turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
+    if target.capabilities.supports_tools and not target.capabilities.supports_parallel_tool_calls:
+        from dragoman.adapter.requests.history.separate_calls import separate_calls  # few models need it
+
+        turns = separate_calls(turns, losses, target.model)
     if not server_state and (rules := target.server_tools.pairs) is not None:
         turns = close_open_calls(turns, rules, target.provider, losses)
     projector = _Projector(target, losses)

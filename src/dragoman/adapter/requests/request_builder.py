@@ -296,9 +296,17 @@ class RequestBuilder:
         kept = {name: value for name, value in own.items() if name not in names}
         self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
 
-    def build(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
+    def build(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        *,
+        stream: bool | None = None,
+    ) -> WireRequest:
         """Return the finished request. The caller's extra fields for this provider are merged into the body, at any
-        depth; an option that one of them overrides is a loss."""
+        depth; an option that one of them overrides is a loss. ``stream``: whether the reply is read as it arrives; by
+        default, what the options say."""
         headers = {"content-type": "application/json", **(headers or {})}
         if self.tools is not None:
             for added_fields in self.tools.fields:
@@ -316,9 +324,8 @@ class RequestBuilder:
             value = lookup_path(merged_body, path_in_body)
             if isinstance(value, str) and value != default:
                 terms[name] = value
-        return WireRequest(
-            "POST", path, _dump_body(merged_body), headers, self.options.stream, tuple(self.losses), terms
-        )
+        stream = self.options.stream if stream is None else stream
+        return WireRequest("POST", path, _dump_body(merged_body), headers, stream, tuple(self.losses), terms)
 
     def _record_override(self, path: tuple[str, ...], value: Any) -> None:
         """Record a value that ``extra`` overrides, unless it is a default, or the client's own body is restored."""

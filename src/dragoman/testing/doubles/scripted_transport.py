@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError, RequestTimeoutError
 from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
@@ -86,13 +87,13 @@ class ScriptedTransport:
     ) -> Iterator[StreamedReply]:
         reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         time.sleep(delay)
-        yield StreamedReply(200, _LINES, self._reply_chunks(reply, adapter), _OK)
+        yield StreamedReply(200, _LINES, self._reply_chunks(reply, adapter, request), _OK)
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter) -> Iterator[bytes]:
-        for number, chunk in enumerate(_reply_chunks(reply)):
+    def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter, request: WireRequest) -> Iterator[bytes]:
+        for number, chunk in enumerate(_reply_chunks(reply, request)):
             if number:
                 time.sleep(reply.chunk_delay)
             yield chunk
@@ -119,13 +120,13 @@ class AsyncScriptedTransport:
     ) -> AsyncIterator[AsyncStreamedReply]:
         reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         await asyncio.sleep(delay)
-        yield AsyncStreamedReply(200, _LINES, self._reply_chunks(reply, adapter), _OK)
+        yield AsyncStreamedReply(200, _LINES, self._reply_chunks(reply, adapter, request), _OK)
 
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter) -> AsyncIterator[bytes]:
-        for number, chunk in enumerate(_reply_chunks(reply)):
+    async def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter, request: WireRequest) -> AsyncIterator[bytes]:
+        for number, chunk in enumerate(_reply_chunks(reply, request)):
             if number:
                 await asyncio.sleep(reply.chunk_delay)
             yield chunk
@@ -133,7 +134,10 @@ class AsyncScriptedTransport:
             raise _complete_error(reply.error, adapter)
 
 
-def _reply_chunks(reply: ScriptedReply) -> list[bytes]:
-    """Return the chunks. If the reply breaks, the last one, which ends it, is missing."""
+def _reply_chunks(reply: ScriptedReply, request: WireRequest) -> list[bytes]:
+    """Return the chunks. If the reply breaks, the last one, which ends it, is missing. A body that asks for a whole
+    reply gets one."""
+    if not wirejson.loads_object(request.body).get("stream"):
+        return [scripted_wire.whole(reply.sample)]
     chunks = list(scripted_wire.chunks(reply.sample))
     return chunks[:-1] if reply.error is not None else chunks

@@ -188,16 +188,18 @@ def thinking_in_replies(subject: Subject) -> Iterator[Trial]:
 
 
 def calls_in_streams(subject: Subject) -> Iterator[Trial]:
-    """Calls stream in pieces if declared as native, and whole if absent; emulated streams may do either."""
+    """Calls stream in pieces if declared as native; emulated streams may hold them whole."""
     declared_capabilities = subject.adapter.capabilities
     support = declared_capabilities.supports_streaming_tool_calls
+    if not support:
+        raise NotTriedError("not declared: with tools, a whole reply is asked for")
     for wire in subject.require_wires():
         events = subject.stream_events(wire, fit_to_wire(SHORT, wire))
         ended = [event.final_input for event in events if isinstance(event, ToolUseEnd)]
         first = next((event.tool_use_id for event in events if isinstance(event, ToolUseInputDelta)), None)
         pieces = sum(isinstance(event, ToolUseInputDelta) and event.tool_use_id == first for event in events)
         faults = [] if ended == [call.input for call in SHORT.calls] else [f"the calls end with {ended}"]
-        if declared_capabilities.supports_tools and support is not EMULATED and (pieces > 1) is not bool(support):
+        if declared_capabilities.supports_tools and support is NATIVE and pieces < 2:
             faults.append(f"declared {support}, came in {pieces} pieces")
         yield Trial(str(support), tuple(faults), "carried")
 
