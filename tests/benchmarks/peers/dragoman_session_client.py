@@ -16,7 +16,9 @@ def _write(**_: Any) -> str:
     raise AssertionError("no call is run: the loop is left at the end of the reply")
 
 
-_TOOL = Tool(ToolDefinition(name="write", description=DESCRIPTION, input_schema=PARAMETERS), _write)
+_TOOL = Tool(
+    ToolDefinition(name="write", description=DESCRIPTION, input_schema=PARAMETERS, requires_workspace=False), _write
+)
 
 
 class Sessions:

@@ -66,7 +66,9 @@ def iterate_blocks(messages: Sequence[Message]) -> Iterator[tuple[str, PlacedBlo
             waiting.clear()  # a call that was not answered by now never is
         before = message.role
         for block in message.content:
-            if isinstance(block, ToolUseBlock):
+            if isinstance(block, ToolUseBlock) and message.role is not Role.ASSISTANT:
+                block = block.model_copy(update={"id": "nobody's"})  # no wire has it, and it takes no number
+            elif isinstance(block, ToolUseBlock):
                 waiting.append((block.id, count))
                 block = block.model_copy(update={"id": f"call {count}"})
                 count += 1

@@ -72,7 +72,7 @@ def test_unsupported_options_are_losses() -> None:
     requested = AdapterOptions(effort="high", thinking_budget=9, prompt_cache="5m", parallel_tool_calls=True)
     losses = ADAPTER.to_wire([Message.user("Hi")], [], requested).losses
     assert [loss.reason.partition(":")[0] for loss in losses] == [
-        "effort", "thinking_budget", "prompt_cache", "parallel_tool_calls",
+        "parallel_tool_calls", "effort", "thinking_budget", "prompt_cache",
     ]  # fmt: skip
     assert ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions(thinking=False, effort="none")).losses == ()
 

@@ -191,7 +191,7 @@ def _tools(message: Message, ran: list[str]) -> list[Tool]:
     """Tools with the names of the reply's calls, if these are valid names."""
 
     def new_tool(name: str) -> Tool:
-        return Tool(ToolDefinition(name=name), lambda **_: ran.append(name))
+        return Tool(ToolDefinition(name=name, requires_workspace=False), lambda **_: ran.append(name))
 
     named = dict.fromkeys(use.name for use in message.tool_uses)
     return [new_tool(name) for name in named if not ToolDefinition(name=name).problems()]
