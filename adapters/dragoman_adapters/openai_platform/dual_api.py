@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError
+from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
@@ -131,8 +131,16 @@ class DualApiAdapter(Adapter):
         return max((api, *self.apis), key=count) if words else api
 
     def _noted_api(self, message: Message) -> Api | None:
-        raw = message.metadata.provider_raw
-        return raw.get(_API_NOTE) if raw is not None and raw.get("by") == self.provider else None
+        return self._read_api(message.metadata.provider_raw)
+
+    def _read_api(self, raw: Mapping[str, Any] | None) -> Api | None:
+        """Return the API of notes of this provider. Raises RequestError if they name another."""
+        if raw is None or raw.get("by") != self.provider:
+            return None
+        api: Api | None = raw.get(_API_NOTE)
+        if api is not None and api not in tuple(self.apis):  # a damaged one may have no hash
+            raise RequestError(f"provider_raw, the notes of {self.provider}, is damaged: leave it out")
+        return api
 
     def _for_api(self, message: Message, api: Api) -> Message:
         """Remove what only the other API supports; native blocks stay, so that their loss is recorded."""
@@ -152,8 +160,7 @@ class DualApiAdapter(Adapter):
 
     def _tool_api(self, tool: ToolDefinition) -> Api | None:
         """Return the API whose form ``provider_raw`` of the tool has."""
-        raw = tool.provider_raw
-        return raw.get(_API_NOTE) if raw is not None and raw.get("by") == self.provider else None
+        return self._read_api(tool.provider_raw)
 
     def _tool_for_api(self, tool: ToolDefinition, api: Api) -> ToolDefinition:
         """Mark what was read from the other API as foreign: the tool is written in the form of this one, or is a

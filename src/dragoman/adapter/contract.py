@@ -7,7 +7,7 @@ and prices come from the `RequestContext`. `WireAdapter` is the template that mo
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -371,13 +371,23 @@ class WireAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = self.prepare(messages, tools, options)
-        path = self.request_path(request.options)
-        body = self.encode_body(request, tools)
-        if request.used.left:
-            request.record_unused_options()
-        # A whole reply to a streamed request is read as a stream is: its bytes are one document.
-        return request.build(path, body, self.request_headers(request, body), stream=options.stream)
+        try:
+            request, usable = self.prepare(messages, tools, options)
+            path = self.request_path(request.options)
+            body = self.encode_body(request, usable)
+            if request.used.left:
+                request.record_unused_options()
+            # A whole reply to a streamed request is read as a stream is: its bytes are one document.
+            return request.build(path, body, self.request_headers(request, body), stream=options.stream)
+        except MALFORMED_ERRORS as error:
+            from dragoman.adapter.requests.damaged_notes import without_notes  # imported late: few requests fail
+
+            if isinstance(error, DragomanError) or (plain := without_notes(messages, tools)) is None:
+                raise
+            self.to_wire(*plain, replace(options, context=None))  # raises the same if the notes are not to blame
+            raise RequestError(
+                f"provider_raw, the notes of {self.provider} in the history or its tools, is damaged: leave it out"
+            ) from error
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))

@@ -40,6 +40,9 @@ def partial_stream_faults(events: Events, whole: Events, *, early: bool, network
         if network and not isinstance(last.error, NetworkError):
             yield f"{type(last.error).__name__} is not a NetworkError: {last.error}"
         complete = whole[-1]
+        said = any(isinstance(event, (TextDelta, ThinkingDelta)) and event.text for event in before)
+        if last.partial is None and said:
+            yield "the error has no partial message, although the stream had begun to say something"
         if last.partial is not None and isinstance(complete, MessageComplete):
             for kind in (TextBlock, ThinkingBlock):
                 if not _text(complete.message.content, kind).startswith(_text(last.partial.content, kind)):

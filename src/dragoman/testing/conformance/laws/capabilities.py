@@ -237,16 +237,20 @@ def prompt_caching(subject: Subject) -> Iterator[Trial]:
 
 
 def sampling(subject: Subject) -> Iterator[Trial]:
-    """Sampling parameters come back if they are allowed; if they never are, each is a named loss."""
+    """Each sampling parameter comes back or is a named loss; one at least comes back if they are allowed, and none if
+    they never are."""
     rule = subject.adapter.capabilities.sampling
+    carried: list[str] = []
     for name in ("temperature", "top_p"):
         request = subject.write([_HI], [], **{name: 0.25})
         lost = _is_option_lost(request.losses, name)
         back = getattr(subject.read(request).options, name)
-        faults = [f"declared {rule}, and lost"] if rule == "allowed" and lost else []
-        faults += [f"declared {rule}, and sent"] if rule == "never" and not lost else []
+        carried += [] if lost else [name]
+        faults = [f"declared {rule}, and sent"] if rule == "never" and not lost else []
         faults += [f"came back as {back}"] if back != (None if lost else 0.25) else []
         yield Trial(name, tuple(faults), "named as lost" if lost else "carried")
+    none = () if carried or rule != "allowed" else ("declared allowed, and all of them are lost",)
+    yield Trial("one of them", none, "carried" if carried else "named as lost")
 
 
 def stop_sequences(subject: Subject) -> Iterator[Trial]:
