@@ -14,6 +14,7 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.billing import apply_quote
+from dragoman.pricing.installed import installed_file, installed_folders
 from dragoman.pricing.match import with_dashed_date, without_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
@@ -62,6 +63,8 @@ class PriceTable:
             raise ConfigurationError(f"an overlay must be a dict or the path of a file, not a {type(overlay).__name__}")
         self._providers: dict[str, ProviderPrices] = {}
         self._models: dict[str, PricedModel | None] = {}
+        self._installed: dict[str, str] = {}
+        """The digests of prices that an adapter's package brings, by provider: the version of such a cost names it."""
         self._warned: set[str] = set()
 
     def with_overlay(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
@@ -164,7 +167,10 @@ class PriceTable:
         batch = batch or usage.service_tier == "batch" or (isinstance(usage, Usage) and usage.pricing_mode == "batch")
         model = self._model(model_id)
         quote = NO_QUOTE if model is None else model.quote(_STANDARD_USAGE if standard else usage, at, batch)
-        return apply_quote(usage, quote, self.version, batch=batch)
+        version = self.version
+        if self._installed and (digest := self._installed.get(model_id.partition(":")[0])):
+            version = f"{version}+{digest}"
+        return apply_quote(usage, quote, version, batch=batch)
 
     def find(self, model_id: str, at: datetime | None = None) -> PriceRow | None:
         """Return the standard prices of a model at that time (default: now), or None if the table has none."""
@@ -178,9 +184,9 @@ class PriceTable:
         return tuple(row for row in model.rows if row.variant and row.is_active(moment)) if model else ()
 
     def providers(self) -> tuple[str, ...]:
-        """Return the providers with a file, or with the prices of others."""
+        """Return the providers with a file, here or in an adapter's package, or with the prices of others."""
         with_overlay = {name for layer in self._overlays for name in layer}
-        return tuple(sorted({*self._files, *self._same_prices, *self._routers, *with_overlay}))
+        return tuple(sorted({*self._files, *self._same_prices, *self._routers, *with_overlay, *installed_folders()}))
 
     @cached_property
     def unpriced(self) -> Mapping[str, str]:
@@ -200,6 +206,9 @@ class PriceTable:
             layers = [layer[name] for layer in self._overlays if name in layer]
             if name in self._files:
                 layers.append(read_toml(self._files[name]))
+            elif (installed := installed_file(name)) is not None:
+                layers.append(read_toml(installed))
+                self._installed[name] = hashlib.sha256(read_content(installed)).hexdigest()[:8]
             if not layers:
                 return None
             self._providers[name] = ProviderPrices(name, layers)

@@ -6,6 +6,8 @@
 import importlib.metadata
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +15,10 @@ import pytest
 
 from dragoman import get_adapter
 from dragoman.adapter import registry
+from dragoman.bundled import bundled_path
+from dragoman.canonical.usage import CostStatus, TokenUsage
+from dragoman.pricing import PriceTable
+from dragoman.pricing.installed import installed_folders
 from dragoman.testing.conformance import Effort, conform
 from dragoman.testing.conformance.discovery import find_suites
 from dragoman.testing.stream_laws import Effort as StreamEffort
@@ -26,6 +32,8 @@ Version: 0.1.0
 """
 _ENTRIES = """[dragoman.adapters]
 acme = acme_adapter.adapter:AcmeAdapter
+[dragoman.prices]
+acme = acme_adapter.prices
 [dragoman.conformance]
 acme = acme_adapter.conformance:TestAcme
 """
@@ -40,11 +48,12 @@ def _installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     (dist_info / "METADATA").write_text(_METADATA, encoding="utf-8")
     (dist_info / "entry_points.txt").write_text(_ENTRIES, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entries.cache_clear()
-    registry.adapter_class.cache_clear()
+    caches = (registry._entries, registry.adapter_class, installed_folders)
+    for cached in caches:
+        cached.cache_clear()
     yield
-    registry._entries.cache_clear()
-    registry.adapter_class.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "acme_adapter"]:
         del sys.modules[name]
 
@@ -67,6 +76,19 @@ def test_the_adapter_is_found_by_its_entry_point() -> None:
     for name in ("acme", "acme_adapter", "acme-adapter"):
         (suite,) = find_suites(name)
         assert suite is import_module("acme_adapter.conformance").TestAcme
+
+
+@pytest.mark.usefixtures("_installed_package")
+def test_the_adapter_brings_its_prices() -> None:
+    """A cost names the version of the package's prices; a model without a price has an unknown cost."""
+    table, at = PriceTable(bundled_path("pricing")), datetime(2026, 11, 21, tzinfo=UTC)
+    usage = TokenUsage(input_tokens=1_000_000, output_tokens=100_000)
+    large, words = (table.price(f"acme:{name}", usage, at) for name in ("acme-large", "acme-words"))
+    assert large.cost_usd == Decimal("3.5")
+    assert large.pricing_version is not None
+    assert large.pricing_version.startswith(f"{table.version}+")
+    assert (words.cost_usd, words.cost_status) == (None, CostStatus.UNPRICED)
+    assert "acme" in table.providers()
 
 
 @pytest.mark.usefixtures("_installed_package")
