@@ -167,4 +167,16 @@ def _attribute(attribute: griffe.Attribute) -> str:
 
 
 def _format_expression(expression: griffe.Expr | str | None) -> str:
-    return "value" if expression is None else str(expression)
+    """Return the source text, without what concerns us alone: the check of a setting, and what else it accepts."""
+    match expression:
+        case None:
+            return "value"
+        case griffe.ExprSubscript(
+            left=griffe.ExprName(name="Annotated"), slice=griffe.ExprTuple(elements=[kind, check])
+        ):
+            if str(check).startswith("_"):
+                return str(kind)
+        case griffe.ExprCall(function=griffe.ExprName(name="field"), arguments=[default, metadata]):
+            if getattr(metadata, "name", "") == "metadata" and getattr(default, "name", "") == "default":
+                return str(getattr(default, "value", default))
+    return str(expression)
