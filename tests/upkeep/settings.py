@@ -121,8 +121,8 @@ ARGUMENTS: Mapping[tuple[str, str], tuple[Declaration, ...]] = {
     ("bulk/__init__.py", "bulk"): (RUN, OPTIONS, TURN),
     ("adapter/options.py", "AdapterOptions"): (Declaration("adapter/options.py", "AdapterOptions"),),
     ("transport/settings.py", "ProviderSettings"): (
-        Declaration("transport/settings.py", "TransportSettings"),
         Declaration("transport/settings.py", "ProviderSettings"),
+        Declaration("transport/settings.py", "TransportSettings"),
     ),
 }
 """The functions and classes whose docstrings end with an entry for each setting."""

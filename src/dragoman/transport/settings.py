@@ -210,15 +210,6 @@ class ProviderSettings(TransportSettings, total=False):
     """The settings of one provider, in ``providers={"anthropic": {...}}``.
 
     Args:
-        timeout: Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
-            maximum of silence.
-        connect_timeout: Seconds to open one connection, name lookup and TLS included.
-        retry: All about retries, in place of ``max_retries``.
-        body_cap: The maximum of bytes, decompressed, of a whole reply.
-        timing: Clock, sleep and randomness, for tests.
-        on_exchange: Receives each attempt of a request as it went over the wire, without secrets, for debugging.
-        headers: Headers of each request; those of the request itself win.
-
         api_key: The key, or a function that returns it; by default that of the provider's environment variable.
         credentials: What proves to the provider who asks, in place of a key: a function,
             `dragoman.credentials.Credentials`, or an object of azure-core, google-auth, botocore, boto3 or openai.
@@ -250,6 +241,15 @@ class ProviderSettings(TransportSettings, total=False):
 
         environ: The variables that keys and addresses come from, in place of the process's own.
         notify: Receives the slow steps of a model in this process, such as its download.
+
+        timeout: Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
+            maximum of silence.
+        connect_timeout: Seconds to open one connection, name lookup and TLS included.
+        retry: All about retries, in place of ``max_retries``.
+        body_cap: The maximum of bytes, decompressed, of a whole reply.
+        timing: Clock, sleep and randomness, for tests.
+        on_exchange: Receives each attempt of a request as it went over the wire, without secrets, for debugging.
+        headers: Headers of each request; those of the request itself win.
     """
 
     api_key: Annotated[str | ApiKey | Callable[[], Any] | None, _key]
