@@ -135,7 +135,6 @@ LISTS: Mapping[str, tuple[Declaration, ...]] = {
 
 IMPORTS = {
     "HasConfig": "dragoman.runtime",
-    "MessageBodySchema": "dragoman.formats.body.schema",
     "Path": "pathlib",
     "Providers": "dragoman.transport.settings",
     "Sequence": "collections.abc",

@@ -88,10 +88,8 @@ class AdapterOptions:
     """Whether the model may call tools, must not or must; a `NamedTool` must be called."""
     parallel_tool_calls: bool | None = None
     """Whether one reply may call several tools."""
-    output_schema: Mapping[str, Any] | None = field(
-        default=None, metadata={"accepts": '"Mapping[str, Any] | MessageBodySchema | None"'}
-    )
-    """A JSON Schema that the answer's text obeys. In a session it may be a `MessageBodySchema`."""
+    output_schema: Mapping[str, Any] | None = None
+    """A JSON Schema that the answer's text obeys."""
 
     effort: str | None = None
     """Reasoning effort: none, minimal, low, medium, high, xhigh or max. The adapter maps it to the model's levels."""

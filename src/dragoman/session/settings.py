@@ -23,7 +23,6 @@ from dragoman.transport.settings import Providers
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
-    from dragoman.formats.body.schema import MessageBodySchema
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
@@ -128,8 +127,8 @@ class RequestOptions(TypedDict, total=False):
     """Whether the model may call tools, must not or must; a `NamedTool` must be called."""
     parallel_tool_calls: bool | None
     """Whether one reply may call several tools."""
-    output_schema: "Mapping[str, Any] | MessageBodySchema | None"
-    """A JSON Schema that the answer's text obeys. In a session it may be a `MessageBodySchema`."""
+    output_schema: Mapping[str, Any] | None
+    """A JSON Schema that the answer's text obeys."""
 
     effort: str | None
     """Reasoning effort: none, minimal, low, medium, high, xhigh or max. The adapter maps it to the model's levels."""

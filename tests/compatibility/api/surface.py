@@ -167,7 +167,7 @@ def _attribute(attribute: griffe.Attribute) -> str:
 
 
 def _format_expression(expression: griffe.Expr | str | None) -> str:
-    """Return the source text, without what concerns us alone: the check of a setting, and what else it accepts."""
+    """Return the source text, without what concerns us alone: the check of a setting."""
     match expression:
         case None:
             return "value"
@@ -176,7 +176,4 @@ def _format_expression(expression: griffe.Expr | str | None) -> str:
         ):
             if str(check).startswith("_"):
                 return str(kind)
-        case griffe.ExprCall(function=griffe.ExprName(name="field"), arguments=[default, metadata]):
-            if getattr(metadata, "name", "") == "metadata" and getattr(default, "name", "") == "default":
-                return str(getattr(default, "value", default))
     return str(expression)
