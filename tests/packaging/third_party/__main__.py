@@ -22,9 +22,11 @@ from dragoman import AdapterOptions, Message, Session, get_adapter
 adapter = get_adapter("acme:acme-large")
 wire = adapter.to_wire([Message.user("How far is it?")], [], AdapterOptions())
 assert Session("acme:acme-large").preview("openai:gpt-4.1").fits
-from dragoman.pricing import cost
+from decimal import Decimal
 from dragoman import Usage
-assert str(cost(Usage(input_tokens=1_000_000), "acme:acme-large").cost_usd) == "2.5"
+from dragoman.pricing import cost
+priced = cost(Usage(input_tokens=1_000_000), "acme:acme-large")
+assert priced.cost_usd == Decimal("2.5"), priced
 print(type(adapter).__module__, wire.path)
 """
 
