@@ -14,8 +14,10 @@ from typing import Any
 from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.server_tools.availability import register_lookup
 from dragoman.canonical.ids import ModelId
+from dragoman.canonical.log import get_logger
 
 GROUP = "dragoman.adapters"
 SOURCES_GROUP = "dragoman.adapter_sources"
@@ -24,6 +26,8 @@ AdapterKind = type[Adapter] | Callable[[], type[Adapter]]
 """An adapter class, or a callable that returns one when it is first needed."""
 
 AdapterSource = Callable[[], Mapping[str, AdapterKind]]
+
+logger = get_logger("dragoman.adapter")
 
 _registered: dict[str, AdapterKind] = {}
 
@@ -70,10 +74,15 @@ def is_provider(name: str) -> bool:
 def register_adapter(name: str, adapter: AdapterKind) -> None:
     """Register a provider in this process. It replaces one that was registered under that name before.
 
+    The logger ``dragoman.adapter`` warns of a class whose table of models declares nothing: defaults hold for all of
+    them.
+
     Raises ConfigurationError if a provider of that name is installed: its key must not go elsewhere.
     """
     if name in _entries():
         raise ConfigurationError(f"the provider {name!r} is installed: choose another name")
+    if isinstance(models := getattr(adapter, "models", None), ModelTable) and models.is_empty:
+        logger.warning("the adapter %r declares nothing about its models: all of them get the defaults", name)
     _registered[name] = adapter
     adapter_class.cache_clear()
 

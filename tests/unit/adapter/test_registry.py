@@ -7,7 +7,8 @@ import pytest
 
 from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
-from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers, register_adapter
 from tests.tables import each_row
 from tests.unit.adapter.toy_adapter import ToyAdapter
 
@@ -103,3 +104,14 @@ def test_a_faulty_installation_is_named(name: str, pattern: str) -> None:
 def test_each_of_our_adapters_loads(provider: str) -> None:
     """Each has the name under which it is installed."""
     assert adapter_class(provider).provider == provider
+
+
+def test_a_class_that_declares_nothing_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its models would get the defaults, which may be wrong; a table with one row is a declaration."""
+    monkeypatch.setattr(registry, "_registered", {})
+    for name, table in (("silent", {}), ("honest", {"default": {"supports_images": "native"}})):
+        kind = type(name, (adapter_class("anthropic"),), {"provider": name, "models": ModelTable(table)})
+        register_adapter(name, kind)
+    assert [record.args for record in caplog.records] == [("silent",)]

@@ -261,6 +261,11 @@ class ModelTable:
         return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]})
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the table declares nothing."""
+        return not (self._default or self._rows)
+
+    @property
     def listed(self) -> tuple[str, ...]:
         """The models that the table lists, for `dragoman models`."""
         return tuple(name for row in self._rows for name in row.get("listed", ()))
