@@ -83,6 +83,9 @@ class GatewaySettings(BaseModel):
     """The most connections at the same time, in one process. Above, the one that was idle longest is closed."""
     first_event_seconds: float = Field(default=5.0, gt=0)
     """How long the status of a stream waits for the first event of the provider."""
+    own_retries: bool = False
+    """Whether the gateway retries a place before it refuses, within ``first_event_seconds``. Clients that retry too
+    multiply these attempts."""
     ping_seconds: float = Field(default=10.0, gt=0)
     """The seconds of silence in a stream after which the client gets a sign of life."""
 

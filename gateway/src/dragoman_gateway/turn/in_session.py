@@ -19,7 +19,7 @@ from dragoman import (
 )
 from dragoman.answers import Relay
 from dragoman.blocks import TextBlock
-from dragoman.errors import InvalidRequestError, TurnLimitError
+from dragoman.errors import AuthenticationError, InvalidRequestError, TurnLimitError
 from dragoman.events import MessageComplete, ToolUseStart
 from dragoman.limits import MeasureUse, max_use
 from dragoman.policy import Hook, PolicyDeniedError
@@ -137,8 +137,9 @@ class InSession(Way):
                         break
                 if held and ends:
                     await _end_turn(stream)
-        except Exception:
-            if passes and (rest := self._relay.take()):  # the provider's own bytes may say the error
+        except Exception as error:
+            # The provider's own bytes may say the error; what they say about the gateway's key is not for its clients.
+            if passes and not isinstance(error, AuthenticationError) and (rest := self._relay.take()):
                 yield rest
             raise
         if held:
