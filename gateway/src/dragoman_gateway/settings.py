@@ -18,6 +18,17 @@ from dragoman_gateway.turn.recall import UnknownHistory
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
+class ReplaySettings(BaseModel):
+    """The table ``[gateway.replay]``: what does not count in requests besides the labels of known clients."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ignored_fields: tuple[str, ...] = ()
+    """Paths of fields in a body, such as ``metadata.build``."""
+    ignored_patterns: tuple[str, ...] = ()
+    """Regular expressions of what does not count in any text; of one with groups, what the groups match."""
+
+
 class GatewaySettings(BaseModel):
     """The settings of a gateway, which never change."""
 
@@ -41,6 +52,8 @@ class GatewaySettings(BaseModel):
     models: Mapping[str, KnownModel | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
     """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask
     it. The first match counts."""
+    replay: ReplaySettings = ReplaySettings()
+    """How ``--replay`` compares requests."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
     other_wire: OtherWireSettings = OtherWireSettings()

@@ -17,6 +17,7 @@ from dragoman.logs import get_logger
 from dragoman.testing import CassetteMissError
 from dragoman.testing.cassettes.file import RecordedResponse
 from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
+from dragoman.testing.cassettes.labels import Labels
 from dragoman_gateway.errors import ClientError, DeniedError
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.services import page_rules
@@ -116,8 +117,9 @@ def replay_app(folder: Path, settings: GatewaySettings | None = None) -> Starlet
 
     Raises ConfigurationError if the folder has no cassette, or one cannot be read.
     """
-    reader, shares = CassetteReader(folder), Shares()
     settings = (settings or GatewaySettings()).model_copy(update={"share": 1.0})
+    labels = Labels.known(settings.replay.ignored_fields, settings.replay.ignored_patterns)
+    reader, shares = CassetteReader(folder, labels), Shares()
     rules = page_rules(settings)
 
     async def answer(request: Request) -> Response:
