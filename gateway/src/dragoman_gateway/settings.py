@@ -1,5 +1,6 @@
 """The table ``[gateway]`` of dragoman.toml. docs/gateway.md describes each setting."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -25,7 +26,7 @@ class ReplaySettings(BaseModel):
 
     ignored_fields: tuple[str, ...] = ()
     """Paths of fields in a body, such as ``metadata.build``."""
-    ignored_patterns: tuple[str, ...] = ()
+    ignored_patterns: tuple[re.Pattern[str], ...] = ()
     """Regular expressions of what does not count in any text; of one with groups, what the groups match."""
 
 

@@ -68,7 +68,7 @@ def use_cassettes(record: Path | None, replay: Path | None) -> None:
     if record is not None:
         os.environ[RECORD_VARIABLE] = str(record.resolve())
     if replay is not None:
-        replay_app(replay, read_settings())  # a mistake is said here, not by each worker
+        replay_app(replay)  # a mistake is said here, not by each worker
         os.environ[REPLAY_VARIABLE] = str(replay.resolve())
 
 

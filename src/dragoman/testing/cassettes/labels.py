@@ -22,12 +22,12 @@ class Labels:
     what the groups match does not count. Raises ConfigurationError for an invalid pattern.
     """
 
-    def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
+    def __init__(self, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> None:
         self._fields = tuple(tuple(path.split(".")) for path in fields)
         self._patterns = tuple(map(_compile, patterns))
 
     @classmethod
-    def known(cls, fields: Iterable[str] = (), patterns: Iterable[str] = ()) -> Self:
+    def known(cls, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> Self:
         """Return the labels of known clients, and those of one's own."""
         table = _table()
         return cls([*table["fields"], *fields], [*table["patterns"], *patterns])
@@ -63,7 +63,7 @@ def _table() -> Mapping[str, list[str]]:
     }
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:

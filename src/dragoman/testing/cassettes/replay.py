@@ -70,9 +70,7 @@ class Cassette:
 
         def read_once(each: RecordedRequest, reader: str | None) -> str:
             if each is request:
-                return request_keys.get(reader) or request_keys.setdefault(
-                    reader, match_key(each, reader, self.labels)
-                )
+                return request_keys.get(reader) or request_keys.setdefault(reader, match_key(each, reader, self.labels))
             key = (id(each), reader)  # keep the request with its key, so that no other request gets its id
             if key not in self._meanings:
                 self._meanings[key] = (each, match_key(each, reader, self.labels))
