@@ -55,6 +55,8 @@ class GatewaySettings(BaseModel):
     it. The first match counts."""
     replay: ReplaySettings = ReplaySettings()
     """How ``--replay`` compares requests."""
+    exact_bytes: bool = False
+    """Whether a provider of the client's wire gets fields by the client's names too if the model wants other ones."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
     other_wire: OtherWireSettings = OtherWireSettings()

@@ -119,6 +119,7 @@ class Generation:
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
             strict=self.settings.strict,
+            exact_bytes=self.settings.exact_bytes,
             unknown_history=self.settings.unknown_history,
             other_wire=self.settings.other_wire,
         )
