@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from dragoman.adapter.errors import ConfigurationError
 
+__all__ = ["Labels"]
+
 _PLACE = "<label>"
 
 
@@ -46,12 +48,6 @@ class Labels:
         if isinstance(value, Mapping):
             return {key: self._replace(each) for key, each in value.items()}
         return [self._replace(each) for each in value] if isinstance(value, list) else value
-
-
-@cache
-def known_labels() -> Labels:
-    """Return the labels of known clients."""
-    return Labels.known()
 
 
 @cache

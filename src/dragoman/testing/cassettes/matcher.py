@@ -24,7 +24,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.cassettes.exchange import RecordedRequest
-from dragoman.testing.cassettes.labels import Labels, known_labels
+from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.wires import RequestTarget, ignored_names, request_target
 
 _UNNAMED = "any"
@@ -55,7 +55,7 @@ def match_key(request: RecordedRequest, reader: str | None = None, labels: Label
     not count; the default are those of known clients.
     """
     wire = request_target(request)
-    content = _content_key(request, wire, reader, labels or known_labels())
+    content = _content_key(request, wire, reader, labels or _known_labels())
     return json.dumps([request.method, wire.operation, wire.query, content], sort_keys=True, separators=(",", ":"))
 
 
@@ -64,7 +64,12 @@ def comparable_body(request: RecordedRequest, labels: Labels | None = None) -> A
     body = _parse_json(request.body)
     if body is None:
         return _multipart_parts(request.body) or _decode_or_digest(request.body)
-    return _Normalizer().normalize((labels or known_labels()).remove(body))
+    return _Normalizer().normalize((labels or _known_labels()).remove(body))
+
+
+@cache
+def _known_labels() -> Labels:
+    return Labels.known()
 
 
 def _content_key(request: RecordedRequest, wire: RequestTarget, reader: str | None, labels: Labels) -> Any:
