@@ -223,7 +223,9 @@ class InSession(Way):
         request = self._read.request
         if adapter.provider != request.wire.provider or not self._read.may_pass:
             return None
-        body = self._read.body_for(adapter)
+        body = request.body_for(adapter)
+        if body is not None and request.wire.renames_fields:
+            body = self._read.rename_fields(body, adapter)
         return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
 
     def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:

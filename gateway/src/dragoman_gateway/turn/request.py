@@ -130,12 +130,10 @@ class ReadRequest:
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self._is_read = True
 
-    def body_for(self, adapter: Adapter) -> bytes | None:
-        """Return the client's bytes for a model of the same provider, with the names of fields that the model wants;
-        None if the request has to be encoded."""
-        body = self.request.body_for(adapter)
+    def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
+        """Return the client's bytes with the names of fields that the model wants."""
         names = None if self.resources.exact_bytes else adapter.capabilities.wire.get(_RENAMED)
-        return body if body is None or not names else rename_fields(body, self.request.fields, names)
+        return rename_fields(body, self.request.fields, names) if names else body
 
     @property
     def prompt(self) -> Message | None:
