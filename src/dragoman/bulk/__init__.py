@@ -97,6 +97,7 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     row that it denies is an error in its place; its budgets count the run as one session; its events and its store get
     each row as a session of its own. The default is the client of `set_default_client`. ``labels`` are the security
     labels of a row, for the policy and for the router's rules: the name of a column, or a function of the row.
+    ``extensions`` are the facts for the plugins, in place of the client's.
     ``user_id`` and ``team_id`` say whose budgets pay for the run, and are stored with its rows; they and ``pseudonyms``
     are as for a `Session`.
 
@@ -145,6 +146,8 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
     arguments: dict[str, Any] = dict(settings)
     _check_arguments(arguments, model)
     client = client_config(arguments.pop("client", None)) or ClientConfig()
+    if (extensions := arguments.pop("extensions", None)) is not None:
+        client = client.with_(extensions=extensions)
     given = {name: arguments.get(name) for name in _SHARED}
     check_settings(given)
     shared = client.session_settings(given)

@@ -42,10 +42,14 @@ class PolicyMiddleware:
         return None if handle is None else handle(self, effect)
 
     def _admit(self, effect: Admit) -> Generator[Effect, Any, Any]:
+        if effect.opens_turn:
+            self._hooks.begin_turn(effect.extensions)
         prompt = yield effect
         return (yield from carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
 
     def _note_prompt(self, effect: Admit) -> Generator[Effect, Any, Any]:
+        if effect.opens_turn:
+            self._hooks.begin_turn(effect.extensions)
         prompt = yield effect
         next(self._hooks.admit(self._history, prompt, effect.adapter), None)  # it only yields calls of plugins
         return prompt

@@ -58,9 +58,10 @@ class PolicyContext:
     """The facts of one session for its policy, built once if they do not change."""
 
     def __init__(self, session_id: str, agent: AgentExtension | None, toolbox: Toolbox) -> None:
-        known = agent or _NO_AGENT
-        self._agent_settings = known
-        self.agent = known if known.session_id else known.model_copy(update={"session_id": session_id})
+        self._session_id = session_id
+        self._facts: dict[str, Any] = {}
+        """The number and the input of the turn."""
+        self.set_agent(agent)
         self._toolbox = toolbox
         self._tools: dict[str, ToolMetadata | None] = {}
         self._model: tuple[Adapter | None, LLMExtension] = (None, _NO_MODEL)
@@ -68,14 +69,18 @@ class PolicyContext:
         self.calls: dict[str, CalledTool] = {}
         """The tools of the session's calls, by the ids of the calls."""
 
+    def set_agent(self, agent: AgentExtension | None) -> None:
+        """Set what the program says of the agent. A turn number or an input that it set is not replaced."""
+        known = agent or _NO_AGENT
+        facts = {"session_id": self._session_id, **self._facts}
+        changes = {name: value for name, value in facts.items() if getattr(known, name) is None}
+        self._given_agent, self.agent = known, known.model_copy(update=changes) if changes else known
+
     def next_turn(self, prompt_text: str) -> None:
-        """Count the turn. A turn number or an input that the program set is not replaced."""
+        """Count the turn."""
         self._turn += 1
-        facts: dict[str, Any] = {"turn": self._turn, "input": prompt_text}
-        settings = self._agent_settings
-        self.agent = self.agent.model_copy(
-            update={name: value for name, value in facts.items() if getattr(settings, name) is None}
-        )
+        self._facts = {"turn": self._turn, "input": prompt_text}
+        self.set_agent(self._given_agent)
 
     def model(self, adapter: Adapter) -> LLMExtension:
         if self._model[0] is not adapter:

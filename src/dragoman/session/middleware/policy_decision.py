@@ -30,7 +30,8 @@ class PolicyDecision(PolicyState):
         """Whether it can keep any request, or any tool of one, back."""
         security = self._extensions.security
         return (
-            self._has_data_policies
+            self._takes_turn_extensions
+            or self._has_data_policies
             or self._judges_requests
             or self.pipeline.has_plugins(Hook.TOOL_PRE_INVOKE)
             or (security is not None and bool(security.objects))

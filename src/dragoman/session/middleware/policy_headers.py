@@ -24,6 +24,10 @@ class PolicyHeaders:
         self._provider: str | None = None
         """The provider that the headers were set for; None if it was not known."""
 
+    def set_given(self, http: HttpExtension | None) -> None:
+        """Set the slot as the program gives it from now on."""
+        self._given_http = http
+
     def begin_request(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Start a new request to this provider with the slot as the program gave it."""
         self._provider = None if adapter is None else adapter.provider

@@ -11,17 +11,19 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.message_labels import carried_labels
+from dragoman.canonical.extensions.security import SecurityExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
 from dragoman.policy.alternatives import judge_alternatives
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.labels import labels_of, with_labels
+from dragoman.policy.labels import labels_of, with_labels, without_labels
 from dragoman.policy.pipeline import Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import StepRun
+from dragoman.session.effects import Turn
 from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
 from dragoman.session.middleware.policy_context import (
     PolicyContext,
@@ -40,6 +42,23 @@ request."""
 
 _NO_EXTENSIONS = Extensions()
 _HEADERS = Violation("headers are written at cmf.llm_input, and nowhere else", code="headers")
+
+
+def overlay(base: Extensions, extensions: Extensions) -> Extensions:
+    """Return the base with the slots that the others set, and of their ``security`` with the fields that they set."""
+    changes = {name: value for name in extensions.model_fields_set if (value := getattr(extensions, name)) is not None}
+    if extensions.security is not None:
+        own = {name: getattr(extensions.security, name) for name in extensions.security.model_fields_set}
+        changes["security"] = (base.security or SecurityExtension()).model_copy(update=own)
+    return base.model_copy(update=changes)
+
+
+def _has_data_policies(extensions: Extensions) -> bool:
+    """Return whether there are data policies. Raises ConfigurationError for one that cannot be enforced."""
+    if extensions.security is None or not extensions.security.data:
+        return False
+    check_policies(extensions.security.data)
+    return True
 
 
 class PolicyState:
@@ -61,11 +80,13 @@ class PolicyState:
         """Whether a plugin sees replies, or what tools of a provider found for them."""
         self._judges_requests = pipeline.has_plugins(Hook.REQUEST)
         self._session_id = session_id
-        self._extensions = extensions or _NO_EXTENSIONS
-        security = self._extensions.security
-        self._has_data_policies = security is not None and bool(security.data)
-        if security is not None:
-            check_policies(security.data)
+        self._extensions = self._given = extensions or _NO_EXTENSIONS
+        self._of_turn: Extensions | None = None
+        """What the program said of the present turn."""
+        self._replaced: dict[str, Any] = {}
+        """Slots that plugins write, as they were before this turn: those that the program set for it."""
+        self._takes_turn_extensions = False
+        self._has_data_policies = _has_data_policies(self._extensions)
         self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
         self._message_extensions = message_extensions
         self._ledger = LabelLedger(message_extensions)
@@ -82,10 +103,43 @@ class PolicyState:
         self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
         """The extensions for stream pieces, with their sources, cached until a source changes."""
 
+    def begin_turn(self, extensions: Extensions | None) -> None:
+        """Set what the program says of this turn. Labels stay, and so does what plugins wrote."""
+        if extensions is self._of_turn:
+            return
+        written = {name: getattr(self._extensions, name) for name in _CARRIED} | self._replaced
+        own = {} if extensions is None else {name: getattr(extensions, name) for name in _CARRIED}
+        given = self._given if extensions is None else overlay(self._given, extensions)
+        labels = self.labels | labels_of(extensions)
+        self._replaced = {name: written[name] for name, value in own.items() if value is not None}
+        carried = {name: value for name, value in written.items() if own.get(name) is None}
+        state = given.model_copy(update=carried)
+        self._extensions = with_labels(without_labels(state, labels_of(state) - labels), labels)
+        self._of_turn, self._has_data_policies = extensions, _has_data_policies(given)
+        self._context.set_agent(given.agent)
+        self._headers.set_given(given.http)
+
+    def with_extensions(self, turn: Turn, extensions: Extensions) -> Turn:
+        """Return the turn: what the program says of it holds until it ends. Raises ConfigurationError."""
+        _has_data_policies(extensions)
+        self._takes_turn_extensions = True
+        return self._until_end(turn, extensions)
+
+    def _until_end(self, turn: Turn, extensions: Extensions) -> Turn:
+        try:
+            yield from turn
+        finally:
+            if self._of_turn is extensions:  # no other turn has begun
+                self.begin_turn(None)
+
     @property
     def labels(self) -> frozenset[str]:
         """The labels of the whole conversation so far."""
         return labels_of(self._extensions)
+
+    def permits(self, action: str) -> bool:
+        """Whether the data policies of what the conversation holds allow the action."""
+        return self._data.check_actions((action,)) is None
 
     @property
     def async_names(self) -> tuple[str, ...]:
