@@ -48,7 +48,7 @@ def test_settings_are_those_of_the_config() -> None:
 
 def test_options_are_those_of_adapters() -> None:
     """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's. An
-    answer's schema may also be that of a message body, two more options are for typed answers, and one is for plugins."""
+    answer's schema may also be that of a message body, two more are for typed answers, and one is for plugins."""
     hints = get_type_hints(AdapterOptions)
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
     hints["output_schema"] |= MessageBodySchema
