@@ -45,7 +45,7 @@ def decide(
     request: OutgoingRequest,
     policy: DecidingPolicy | None,
     router: "Router | None",
-    report: Callable[[PolicyDeniedError], object] = lambda denial: None,
+    report: Callable[[PolicyDeniedError], object] | None = None,
 ) -> Work[OutgoingRequest]:
     """Return the request as it may be sent. Raises PolicyDeniedError.
 
@@ -58,7 +58,8 @@ def decide(
         try:
             _check_rules(request, router)
         except PolicyDeniedError as denial:
-            report(denial)
+            if report is not None:
+                report(denial)
             raise
     return request
 

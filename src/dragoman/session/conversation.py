@@ -285,7 +285,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             self._history.messages,
             None if isinstance(policy, NoPolicy) else policy,
             self._label_router,
-            (lambda denial: None) if telemetry is None else telemetry.on_denial,
+            None if telemetry is None else telemetry.on_denial,
         )
 
     def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.attempt.reports import CallReports, EventIds
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -14,6 +15,7 @@ from dragoman.effects.work import Work
 from dragoman.runtime import ClientConfig
 
 if TYPE_CHECKING:
+    from dragoman.policy.errors import PolicyDeniedError
     from dragoman.session.middleware.policy_hooks import PolicyHooks
 
 
@@ -34,9 +36,14 @@ PromptT = TypeVar("PromptT", bound=Prompt)
 class Judge:
     """Every method returns work that runs the plugins of a client. A client without a policy changes nothing."""
 
-    def __init__(self, client: ClientConfig, adapter: Adapter) -> None:
+    def __init__(
+        self, client: ClientConfig, adapter: Adapter, reports: CallReports | None = None, turn_id: str | None = None
+    ) -> None:
+        """``reports`` gets what the policy does, in the turn of that id."""
         self._client = client
         self._adapter = adapter
+        self._reports = reports
+        self._turn_id = turn_id
 
     def prompt(self, prompt: PromptT) -> Work[PromptT]:
         """Return the prompt as it may be sent, with the labels of its content. Raises PolicyDeniedError, and
@@ -69,7 +76,8 @@ class Judge:
             options=prompt.options,
             labels=prompt.labels,
         )
-        allowed = yield from decide(request, hooks, router)
+        observer = self._observer(prompt.session_id)
+        allowed = yield from decide(request, hooks, router, None if observer is None else observer.on_denial)
         return replace(prompt, tools=allowed.tools, options=allowed.options, labels=allowed.labels)
 
     def reply(self, session_id: str, labels: Iterable[str], reply: Message) -> Work[Message]:
@@ -99,7 +107,29 @@ class Judge:
 
         assert self._client.policy is not None
         extensions = with_labels(self._client.extensions, labels)
-        return PolicyHooks(self._client.policy, extensions, session_id, Toolbox(), {}, None)
+        return PolicyHooks(self._client.policy, extensions, session_id, Toolbox(), {}, self._observer(session_id))
+
+    def _observer(self, session_id: str) -> "_Observer | None":
+        if self._reports is None:
+            return None
+        return _Observer(self._reports, EventIds(session_id, self._turn_id))
+
+
+class _Observer:
+    """Reports what the policy of one request does."""
+
+    def __init__(self, reports: CallReports, ids: EventIds) -> None:
+        self._reports = reports
+        self._ids = ids
+
+    def on_denial(self, error: "PolicyDeniedError") -> None:
+        self._reports.deny(self._ids, error)
+
+    def on_headers_written(self, provider: str, names: Sequence[str]) -> None:
+        self._reports.write_headers(self._ids, names)
+
+    def on_declassification(self, record: object) -> None:
+        """Do nothing: only a session removes labels."""
 
 
 def _judge_text(hooks: "PolicyHooks", text: str) -> Work[str]:

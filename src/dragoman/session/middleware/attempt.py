@@ -25,7 +25,7 @@ def decide_requests(
     history: list[Message],
     policy: DecidingPolicy | None,
     router: "Router | None",
-    report: "Callable[[PolicyDeniedError], object]",
+    report: "Callable[[PolicyDeniedError], object] | None",
     turn: Turn,
 ) -> Turn:
     """Wrap a turn. ``labels`` returns those of the conversation; the rest is as for `decide`."""
