@@ -61,14 +61,8 @@ def test_a_stored_session_has_its_labels(tmp_path: Path) -> None:
 
 def check(labels: frozenset[str], messages: Sequence[Message]) -> None:
     assert labels == {"PHI"}
-    assert [sorted(message.metadata.labels or ()) for message in messages] == [
-        [],
-        [],
-        ["PHI"],
-        ["PHI"],
-        ["PHI"],
-        ["PHI"],
-    ]
+    found = [sorted(message.metadata.labels or ()) for message in messages]
+    assert found == [[], [], *[["PHI"]] * 4]
 
 
 class Ids:
@@ -206,10 +200,8 @@ def test_sessions_of_two_versions_share_their_labels(old_sources: str, tmp_path:
         ) as session:
             session.ask("Hi")
         store.create("anthropic:m", [Message.user("Hello."), Message.assistant("Hi.")], session_id="theirs")
-        for name in ("ours", "theirs"):
-            outcomes = (
-                [("ollama:m", "denied")] if name == "ours" else [("anthropic:m", "sent PHI"), ("ollama:m", "denied")]
-            )
+        denied = ("ollama:m", "denied")
+        for name, outcomes in (("ours", [denied]), ("theirs", [("anthropic:m", "sent PHI"), denied])):
             for model, outcome in outcomes:
                 prompt = "Who lies in ward 3?" if model == "anthropic:m" else "And?"
                 with run_old(old_sources, "session", url, name, model, KEY, server.url, prompt) as process:
