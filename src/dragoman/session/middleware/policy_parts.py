@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -19,6 +19,11 @@ IsForeign = Callable[[ToolDefinition], bool]
 """Whether a tool was described by somebody else than the program: by a server, or by a client of the program."""
 
 _OPTIONS = ("user", "metadata", "stop_sequences", "output_schema")
+_WORDS = (
+    "tool_choice", "effort", "prompt_cache", "service_tier", "verbosity", "reasoning_summary", "safety", "server_state",
+    "keep_alive",
+)  # fmt: skip
+"""Options that are one word each. One that holds more is judged, and cannot change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,11 @@ class RequestParts:
             value = getattr(self.options, name)
             if value is not None and value != ():
                 yield name, value
+        for name in _WORDS:
+            value = getattr(self.options, name)
+            text = value.name if isinstance(value, NamedTool) else value
+            if isinstance(text, str) and any(map(str.isspace, text)):
+                yield name, text
         if extra := _readable(self.options.extra.get(self.provider, {})):
             yield "extra", extra
 
@@ -78,6 +88,8 @@ class RequestParts:
             if text == _dump(value):
                 continue
             new = json.loads(text)
+            if name in _WORDS:
+                raise ValueError(f"the option {name} cannot change so")
             if type(new) is not type(json.loads(_dump(value))):
                 raise ValueError(f"the option {name} is of another type")
             if name == "extra":
