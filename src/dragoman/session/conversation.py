@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
+    from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
     from dragoman.session.middleware.telemetry import Telemetry
 
 
@@ -241,8 +241,8 @@ class Conversation(StoredConversation, Generic[TransportT]):
             telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
             self._on_swap = telemetry.on_swap
         if config.policy is not None:
+            from dragoman.policy.conversation.hooks import PolicyHooks
             from dragoman.session.middleware.policy import PolicyMiddleware
-            from dragoman.session.middleware.policy_hooks import PolicyHooks
 
             self._policy = PolicyHooks(
                 config.policy, config.extensions, self.session_id, self.toolbox, self._history.extensions, telemetry

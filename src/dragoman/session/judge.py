@@ -13,10 +13,11 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
 from dragoman.runtime import ClientConfig
+from dragoman.session.history import first_new
 
 if TYPE_CHECKING:
+    from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.policy.errors import PolicyDeniedError
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class Judge:
             hooks = self._hooks(prompt.session_id, prompt.labels)
             history = list(prompt.messages[:-1])
             admitted = yield from hooks.admit(history, prompt.messages[-1:], self._adapter)
-            messages = yield from hooks.check_input(self._adapter, full := [*history, *admitted], full)
+            messages = yield from hooks.check_input(self._adapter, full := [*history, *admitted], full, first_new(full))
             tools, options = yield from hooks.check_parts(self._adapter, tuple(prompt.tools), prompt.options)
             prompt = replace(
                 prompt,
@@ -67,7 +68,8 @@ class Judge:
             )
         if hooks is None and router is None:
             return prompt
-        from dragoman.attempt.decision import OutgoingRequest, decide  # what is not configured is not imported
+        from dragoman.attempt.decision import decide  # what is not configured is not imported
+        from dragoman.policy.outgoing import OutgoingRequest
 
         request = OutgoingRequest(
             adapter=self._adapter,
@@ -101,8 +103,8 @@ class Judge:
         return judged
 
     def _hooks(self, session_id: str, labels: Iterable[str]) -> "PolicyHooks":
+        from dragoman.policy.conversation.hooks import PolicyHooks
         from dragoman.policy.labels import with_labels
-        from dragoman.session.middleware.policy_hooks import PolicyHooks
         from dragoman.tools.toolbox import Toolbox
 
         assert self._client.policy is not None

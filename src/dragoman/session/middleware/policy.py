@@ -11,9 +11,10 @@ from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message, Role
 from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
 from dragoman.effects.work import Perform, carry_out, intercept
+from dragoman.policy.conversation.hooks import PolicyHooks
+from dragoman.policy.conversation.stream_filter import StreamFilter
 from dragoman.session.effects import Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
-from dragoman.session.middleware.policy_hooks import PolicyHooks
-from dragoman.session.middleware.stream_filter import StreamFilter
+from dragoman.session.history import first_new
 
 
 class PolicyMiddleware:
@@ -62,7 +63,8 @@ class PolicyMiddleware:
     def _check_request(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
         messages, tools, options = send.messages, send.tools, send.options
         if self._hooks.judges_input:
-            messages = yield from carry_out(self._hooks.check_input(send.adapter, send.history, messages))
+            new = first_new(send.history)
+            messages = yield from carry_out(self._hooks.check_input(send.adapter, send.history, messages, new))
             tools, options = yield from carry_out(self._hooks.check_parts(send.adapter, tools, options))
         options = self._hooks.add_headers(send.adapter, options)
         outcome: SendOutcome
@@ -101,11 +103,11 @@ class PolicyMiddleware:
 
     def _check_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
         """Check a reply that no provider sent, because a middleware of the program provided it."""
-        if self._adapter is None or self._hooks.has_checked(keep.messages):
+        if self._adapter is None or self._hooks.seen.is_judged(keep.messages):
             return (yield keep)
         messages = list(keep.messages)
         for index, message in enumerate(messages):
-            if message.role is Role.ASSISTANT and not self._hooks.has_checked((message,)):
+            if message.role is Role.ASSISTANT and not self._hooks.seen.is_judged((message,)):
                 messages[index] = yield from carry_out(self._hooks.check_reply(self._adapter, message))
         unchanged = all(map(is_, messages, keep.messages))
         return (yield keep if unchanged else replace(keep, messages=tuple(messages)))

@@ -3,21 +3,21 @@
 from dataclasses import replace
 
 from dragoman.adapter.contract import Adapter
-from dragoman.attempt.decision import OutgoingRequest
 from dragoman.canonical.extensions.mcp import MCPExtension
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
-from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.labels import with_labels
-from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS
-from dragoman.policy.plugin import Hook, Violation
-from dragoman.session.middleware.policy_context import (
+from dragoman.policy.conversation.context import (
     actions_of,
 )
-from dragoman.session.middleware.policy_offers import as_call, describe, without_choice
-from dragoman.session.middleware.policy_state import PolicyState
+from dragoman.policy.conversation.offers import as_call, describe, without_choice
+from dragoman.policy.conversation.state import PolicyState
+from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.labels import with_labels
+from dragoman.policy.outgoing import OutgoingRequest
+from dragoman.policy.pipeline import ENDLESS_LABELS, MAX_LABEL_ROUNDS
+from dragoman.policy.plugin import Hook, Violation
 
 logger = get_logger("dragoman.policy")
 

@@ -4,7 +4,7 @@ There is no I/O here: every method that runs plugins is a generator of a pipelin
 carries out. A session without a policy does not load this module.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
@@ -16,6 +16,16 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
 from dragoman.policy.alternatives import judge_alternatives
+from dragoman.policy.conversation.context import (
+    PolicyContext,
+    PolicyObserver,
+    build_extensions,
+)
+from dragoman.policy.conversation.data import ConversationData, check_policies
+from dragoman.policy.conversation.headers import PolicyHeaders
+from dragoman.policy.conversation.labels import LabelLedger, MessageExtensions
+from dragoman.policy.conversation.parts import RequestParts
+from dragoman.policy.conversation.seen import SeenMessages
 from dragoman.policy.data_policy import data_policies
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import labels_of, with_labels, without_labels
@@ -23,17 +33,6 @@ from dragoman.policy.pipeline import Pipeline, start_step
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step import LazyExtensions
 from dragoman.policy.step_run import StepRun
-from dragoman.session.effects import Turn
-from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
-from dragoman.session.middleware.policy_context import (
-    PolicyContext,
-    PolicyObserver,
-    build_extensions,
-)
-from dragoman.session.middleware.policy_data import ConversationData, check_policies
-from dragoman.session.middleware.policy_headers import PolicyHeaders
-from dragoman.session.middleware.policy_parts import RequestParts
-from dragoman.session.middleware.policy_seen import SeenMessages
 from dragoman.tools.toolbox import Toolbox
 
 _CARRIED = ("delegation", "custom")
@@ -93,9 +92,7 @@ class PolicyState:
         self._headers = PolicyHeaders(self._extensions.http)
         self._telemetry = telemetry
         self._data = ConversationData()
-        self._admitted: dict[int, Message] = {}
-        """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
-        self._seen = SeenMessages()
+        self.seen = SeenMessages()
         self._parts: tuple[RequestParts, tuple[tuple[ToolDefinition, ...], AdapterOptions]] | None = None
         """What was judged last besides messages, and how it is sent."""
         self._offers: dict[tuple[ToolDefinition, str, frozenset[str]], PolicyDeniedError | None] = {}
@@ -119,13 +116,13 @@ class PolicyState:
         self._context.set_agent(given.agent)
         self._headers.set_given(given.http)
 
-    def with_extensions(self, turn: Turn, extensions: Extensions) -> Turn:
+    def with_extensions(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
         """Return the turn: what the program says of it holds until it ends. Raises ConfigurationError."""
         _has_data_policies(extensions)
         self._takes_turn_extensions = True
         return self._until_end(turn, extensions)
 
-    def _until_end(self, turn: Turn, extensions: Extensions) -> Turn:
+    def _until_end(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
         try:
             yield from turn
         finally:
@@ -258,7 +255,7 @@ class PolicyState:
         """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
         if message is not noted:
             self._note_calls(message)
-        self._admitted[id(message)] = message
+        self.seen.note_judged(message)
         if self._message_extensions or self._extensions.security is not None:
             self._ledger.record_labels(message.id, self.labels, first=first)
         if self._has_data_policies:

@@ -20,18 +20,17 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock,
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Perform, Work, perform_all
+from dragoman.policy.conversation.context import (
+    actions_of,
+)
+from dragoman.policy.conversation.decision import PolicyDecision
+from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step_run import POST_HOOKS
-from dragoman.session.history import first_new
-from dragoman.session.middleware.policy_context import (
-    actions_of,
-)
-from dragoman.session.middleware.policy_decision import PolicyDecision
-from dragoman.session.middleware.policy_parts import RequestParts
 from dragoman.tools.calls import error_result
 
 _REFUSAL_REASONS = {
@@ -107,17 +106,13 @@ class PolicyHooks(PolicyDecision):
         changed, signed thinking after it is dropped.
         """
         self._extensions = self._headers.begin_request(self._extensions, adapter)
-        present = dict(zip(map(id, history), history, strict=True))
-        new = present.keys() - self._admitted.keys()
-        # Before each new one is judged, it does not count as admitted: a plugin may deny one of them.
-        self._admitted = {key: each for key, each in present.items() if key not in new} if new else present
+        new = self.seen.begin_turn(history)  # each counts when it is judged: a plugin may deny one of them
         judges, has_data_policies = self.judges_input, self._has_data_policies
         judges_results = self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         admitted: list[Message] = []
         history_changed = False
-        for index, message in enumerate(history) if new else ():
-            if id(message) not in new:
-                continue
+        for index in new:
+            message = history[index]
             # A long history has no time for `_note` if the message is a text, and for the generator of `_judge`.
             content = message.content
             if len(content) != 1 or type(content[0]) is not TextBlock or message.metadata.labels or has_data_policies:
@@ -150,38 +145,39 @@ class PolicyHooks(PolicyDecision):
             admitted.append(drop_signed_thinking(kept) if history_changed else kept)
             self._remember(admitted[-1], message, first=not history and message is prompt[0])
         if judges:
-            self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
+            self.seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
 
     def check_input(
-        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
+        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], new: int
     ) -> Work[Sequence[Message]]:
-        """Return the history as it may be sent to that model; ``filled`` is the same history with file content.
+        """Return the history as it may be sent to that model; ``filled`` is the same history with file content, and
+        messages from the index ``new`` on are judged with each request.
 
         It is for pipelines with a plugin that sees input."""
         model = str(adapter.model_id)
         self._extensions = self._headers.set_provider(self._extensions, adapter)
-        unchecked = self._seen.find_unchecked(model, filled, first_new(history))
-        sent: Sequence[Message] = self._seen.visible(filled)
+        unchecked = self.seen.find_unchecked(model, filled, new)
+        sent: Sequence[Message] = self.seen.visible(filled)
         if unchecked:
             sent = yield from self._check_each(adapter, history, filled, unchecked)
-        self._seen.note_sent(model, filled)
+        self.seen.note_sent(model, filled)
         return sent
 
     def _check_each(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], unchecked: frozenset[int]
     ) -> Work[Sequence[Message]]:
         sent = []
-        for stored, full in zip(history, filled, strict=True):
-            known = self._seen.replacement(full)
+        for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
+            known = self.seen.replacement(full)
             visible = full if known is None else known
-            if id(full) in unchecked:
-                is_stored = stored is full and id(full) in self._admitted
+            if index in unchecked:
+                is_stored = stored is full and self.seen.is_judged((full,))
                 visible = yield from self._judge_input(
                     visible, adapter, already_seen=is_stored or known is not None, old=True
                 )
                 if not is_stored:
-                    self._seen.replace(full, visible)
+                    self.seen.replace(full, visible)
             sent.append(visible)
         return sent
 
@@ -241,17 +237,12 @@ class PolicyHooks(PolicyDecision):
                 self._refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
             self._remember(accepted)
             admitted.append(accepted)
-        self._seen.note_checked(str(adapter.model_id), admitted)
+        self.seen.note_checked(str(adapter.model_id), admitted)
         return tuple(admitted)
-
-    def has_checked(self, messages: Iterable[Message]) -> bool:
-        """Whether each of the messages was checked in this form."""
-        return self._admitted.keys() >= set(map(id, messages))
 
     def has_judged(self, messages: Sequence[Message]) -> bool:
         """Whether each of the messages was checked, if perhaps in an earlier form."""
-        judged = {message.id for message in self._admitted.values()}
-        return all(message.id in judged for message in messages)
+        return self.seen.is_judged(messages, in_any_form=True)
 
     def check_reply(self, adapter: Adapter, reply: Message) -> Work[Message]:
         """Return a reply as the history stores it."""
@@ -278,12 +269,12 @@ class PolicyHooks(PolicyDecision):
             self._add_labels(reply)
         self._remember(reply)
         if self.judges_input:
-            self._seen.note_reply(str(adapter.model_id), reply)
+            self.seen.note_reply(str(adapter.model_id), reply)
 
     def note_kept(self, messages: Iterable[Message]) -> None:
         """Record replies and summaries that no plugin judges, before they are stored."""
         for message in messages:
-            if id(message) not in self._admitted:
+            if not self.seen.is_judged((message,)):
                 self._note(message)
                 self._remember(message, message)
 

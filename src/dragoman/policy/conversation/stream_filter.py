@@ -26,7 +26,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.effects.work import Work
-from dragoman.session.middleware.policy_hooks import PolicyHooks
+from dragoman.policy.conversation.hooks import PolicyHooks
 
 Events = Sequence[StreamEvent]
 
