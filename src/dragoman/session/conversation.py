@@ -282,7 +282,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             decide_requests,
             lambda: policy.labels,
             self._history.messages,
-            None if isinstance(policy, NoPolicy) else policy,
+            None if isinstance(policy, NoPolicy) else policy.decision,
             self._label_router,
             None if telemetry is None else telemetry.on_denial,
         )

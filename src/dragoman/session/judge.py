@@ -79,7 +79,9 @@ class Judge:
             labels=prompt.labels,
         )
         observer = self._observer(prompt.session_id)
-        allowed = yield from decide(request, hooks, router, None if observer is None else observer.on_denial)
+        decision = None if hooks is None else hooks.decision
+        report = None if observer is None else observer.on_denial
+        allowed = yield from decide(request, decision, router, report)
         return replace(prompt, tools=allowed.tools, options=allowed.options, labels=allowed.labels)
 
     def reply(self, session_id: str, labels: Iterable[str], reply: Message) -> Work[Message]:

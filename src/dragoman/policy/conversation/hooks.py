@@ -20,11 +20,10 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock,
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Perform, Work, perform_all
-from dragoman.policy.conversation.context import (
-    actions_of,
-)
-from dragoman.policy.conversation.decision import PolicyDecision
+from dragoman.policy.conversation.decision import RequestDecision
 from dragoman.policy.conversation.parts import RequestParts
+from dragoman.policy.conversation.state import PolicyState
+from dragoman.policy.conversation.tools import actions_of
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify
@@ -39,8 +38,13 @@ _REFUSAL_REASONS = {
 }
 
 
-class PolicyHooks(PolicyDecision):
+class PolicyHooks(PolicyState):
     """The checks at the effects of a turn."""
+
+    @property
+    def decision(self) -> RequestDecision:
+        """What decides where a request leaves."""
+        return RequestDecision(self)
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -48,7 +52,7 @@ class PolicyHooks(PolicyDecision):
 
     def restore(self, history: Sequence[Message]) -> None:
         """Restore the labels stored with these messages, except those that were declassified since."""
-        self._extensions = self._ledger.replay(self._extensions, history)
+        self.extensions = self._ledger.replay(self.extensions, history)
 
     def declassify(
         self,
@@ -81,14 +85,14 @@ class PolicyHooks(PolicyDecision):
             self._ledger.apply_record(record, ids, message_extensions)
             records.append(record)
 
-        self._extensions = declassify(
-            self._extensions,
+        self.extensions = declassify(
+            self.extensions,
             labels,
             capabilities=self.pipeline.grants,
             actor=actor,
             reason=reason,
             audit=record_declassification,
-            subject=self._session_id,
+            subject=self.session_id,
             at=at,
         )
         if not records:
@@ -105,9 +109,9 @@ class PolicyHooks(PolicyDecision):
         ``adapter`` is that of the model that will read them, None if it is not known yet. If a history message is
         changed, signed thinking after it is dropped.
         """
-        self._extensions = self._headers.begin_request(self._extensions, adapter)
+        self.extensions = self._headers.begin_request(self.extensions, adapter)
         new = self.seen.begin_turn(history)  # each counts when it is judged: a plugin may deny one of them
-        judges, has_data_policies = self.judges_input, self._has_data_policies
+        judges, has_data_policies = self.judges_input, self.has_data_policies
         judges_results = self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         admitted: list[Message] = []
         history_changed = False
@@ -121,13 +125,13 @@ class PolicyHooks(PolicyDecision):
             if (
                 judges_results and message.tool_results
             ):  # they came from a program or a client, and not from a tool here
-                visible = self._extensions_for(self._context.input_slots, message, adapter)
-                kept = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
+                visible = self.extensions_for(self.context.input_slots, message, adapter)
+                kept = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
             if judges:
-                visible = self._extensions_for(self._context.input_slots, kept, adapter)
+                visible = self.extensions_for(self.context.input_slots, kept, adapter)
                 step_run = self._start(Hook.LLM_INPUT, kept, visible)
                 if not step_run.is_done:
-                    yield from self._wait(step_run)
+                    yield from step_run.steps()
                 if step_run.source is not step_run.first:
                     kept = self._finish(step_run, True)
             if history_changed:
@@ -136,9 +140,9 @@ class PolicyHooks(PolicyDecision):
                 history[index], history_changed = kept, True
             admitted.append(kept)
             self._remember(kept, message)
-        self._offers.clear()
+        self.offers.clear()
         if prompt and self.pipeline.plugins:
-            self._context.next_turn(prompt[-1].text)
+            self.context.next_turn(prompt[-1].text)
         for message in prompt:
             self._note(message)
             kept = (yield from self._judge_input(message, adapter)) if judges else message
@@ -156,7 +160,7 @@ class PolicyHooks(PolicyDecision):
 
         It is for pipelines with a plugin that sees input."""
         model = str(adapter.model_id)
-        self._extensions = self._headers.set_provider(self._extensions, adapter)
+        self.extensions = self._headers.set_provider(self.extensions, adapter)
         unchecked = self.seen.find_unchecked(model, filled, new)
         sent: Sequence[Message] = self.seen.visible(filled)
         if unchecked:
@@ -185,23 +189,23 @@ class PolicyHooks(PolicyDecision):
         self, adapter: Adapter, tools: tuple[ToolDefinition, ...], options: AdapterOptions
     ) -> Work[tuple[tuple[ToolDefinition, ...], AdapterOptions]]:
         """Return the tools and options of a request as the plugins leave their texts. Raises PolicyDeniedError."""
-        parts, known = RequestParts(tools, options, adapter.provider, self._context.is_foreign), self._parts
+        parts, known = RequestParts(tools, options, adapter.provider, self.context.is_foreign), self._parts
         if known is not None and parts.is_same(known[0]):
             return known[1]
         result = tools, options
-        if (message := parts.as_message(self._session_id)) is not None:
+        if (message := parts.as_message(self.session_id)) is not None:
             judged = yield from self._judge_input(message, adapter)
             try:
                 result = parts.replaced(judged) if judged is not message else result
             except ValueError:
                 changed = Violation("a plugin changed a tool or an option so that it cannot be sent", "cannot_change")
-                self._refuse(Hook.LLM_INPUT, changed)
+                self.refuse(Hook.LLM_INPUT, changed)
         self._parts = parts, result
         return result
 
     def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
         """Return the options with the headers that plugins wrote for this request. Raises RequestError."""
-        send_options, names = self._headers.add_headers(self._extensions, adapter, options)
+        send_options, names = self._headers.add_headers(self.extensions, adapter, options)
         if names and self._telemetry is not None:
             self._telemetry.on_headers_written(adapter.provider, names)
         return send_options
@@ -223,18 +227,18 @@ class PolicyHooks(PolicyDecision):
     def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Work[tuple[Message, ...]]:
         """Return tool results as the history stores them, labelled by the policies of their data."""
         admitted = []
-        self._extensions = self._headers.begin_request(self._extensions, adapter)
+        self.extensions = self._headers.begin_request(self.extensions, adapter)
         for message in results:
             self._add_labels(message)
             accepted = message
             if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
-                visible = self._extensions_for(self._context.input_slots, message, adapter)
-                accepted = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible)
+                visible = self.extensions_for(self.context.input_slots, message, adapter)
+                accepted = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible)
             self._note(accepted)
             if self.judges_input:
                 accepted = yield from self._judge_input(accepted, adapter)
             if len(accepted.tool_results) != 1:
-                self._refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
+                self.refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
             self._remember(accepted)
             admitted.append(accepted)
         self.seen.note_checked(str(adapter.model_id), admitted)
@@ -248,8 +252,8 @@ class PolicyHooks(PolicyDecision):
         """Return a reply as the history stores it."""
         accepted = reply
         if self.pipeline.has_plugins(Hook.LLM_OUTPUT):
-            visible = self._extensions_for(self._context.reply_slots, reply, adapter)
-            accepted = yield from self._judge(Hook.LLM_OUTPUT, reply, visible)
+            visible = self.extensions_for(self.context.reply_slots, reply, adapter)
+            accepted = yield from self.judge(Hook.LLM_OUTPUT, reply, visible)
         if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
             yield from self._judge_natives(adapter, accepted)
         self.note_reply(adapter, accepted)
@@ -260,12 +264,12 @@ class PolicyHooks(PolicyDecision):
         natives = tuple(block for block in reply.content if type(block) is ProviderBlock)
         if natives:
             found = reply.model_copy(update={"content": natives})
-            visible = self._extensions_for(self._context.reply_slots, reply, adapter)
-            yield from self._judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
+            visible = self.extensions_for(self.context.reply_slots, reply, adapter)
+            yield from self.judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
 
     def note_reply(self, adapter: Adapter, reply: Message) -> None:
         """Record a reply in its final form."""
-        if self._has_data_policies:
+        if self.has_data_policies:
             self._add_labels(reply)
         self._remember(reply)
         if self.judges_input:
@@ -289,11 +293,11 @@ class PolicyHooks(PolicyDecision):
 
     def check_piece(self, adapter: Adapter, piece: Message) -> Work[Message]:
         """Check a part of a reply that is still streaming."""
-        slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
-        sources = (self._extensions, *slots.values())
+        slots = {"agent": self.context.agent, "llm": self.context.model(adapter)}
+        sources = (self.extensions, *slots.values())
         if not all(map(is_, self._piece_extensions[0], sources)):
-            self._piece_extensions = (sources, replace_fields(self._extensions, slots))
-        return (yield from self._judge(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
+            self._piece_extensions = (sources, replace_fields(self.extensions, slots))
+        return (yield from self.judge(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
 
     def fetch_check(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
@@ -313,20 +317,20 @@ class PolicyHooks(PolicyDecision):
             self._add_labels(message)
         checked = message
         if self.pipeline.has_plugins(parsed_hook) or parsed_hook in PRE_HOOKS:
-            visible = self._extensions_for(lambda: slots)
-            checked = yield from self._judge(parsed_hook, message, visible)
+            visible = self.extensions_for(lambda: slots)
+            checked = yield from self.judge(parsed_hook, message, visible)
         code = None if require is None else require(checked)
         if code is not None:
-            self._refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
+            self.refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
         return checked
 
     def _check_call(self, call: ToolUseBlock) -> Work[ToolUseBlock]:
-        violation = self._data.check_actions(actions_of(self._context.tool(call.name)))
+        violation = self.data.check_actions(actions_of(self.context.tool(call.name)))
         if violation is not None:
-            self._refuse(Hook.TOOL_PRE_INVOKE, violation)
-        message = Message(id=call.id, session_id=self._session_id, role=Role.ASSISTANT, content=(call,))
-        visible = self._extensions_for(lambda: {"mcp": self._context.mcp(call.name)})
-        accepted = yield from self._judge(Hook.TOOL_PRE_INVOKE, message, visible)
+            self.refuse(Hook.TOOL_PRE_INVOKE, violation)
+        message = Message(id=call.id, session_id=self.session_id, role=Role.ASSISTANT, content=(call,))
+        visible = self.extensions_for(lambda: {"mcp": self.context.mcp(call.name)})
+        accepted = yield from self.judge(Hook.TOOL_PRE_INVOKE, message, visible)
         if len(accepted.tool_uses) != 1:
-            self._refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
+            self.refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
         return accepted.tool_uses[0]

@@ -18,8 +18,8 @@ class SeenMessages:
         self._by_model: dict[str, _ById] = {}
         """What each model received or wrote."""
         self._replacements: dict[str, list[tuple[Message, Message]]] = {}
-        """What is sent in place of messages that are not in the history themselves, such as those with file content. One
-        message may have several forms, for models that take different media."""
+        """What is sent in place of messages that are not in the history themselves, such as those with file content:
+        one has several forms if models take different media."""
         self._just_checked: tuple[str | None, _ById] = (None, {})
 
     def begin_turn(self, history: Sequence[Message]) -> Sequence[int]:

@@ -7,10 +7,9 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message, Role
 from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
-from dragoman.effects.work import Perform, carry_out, intercept
+from dragoman.effects.work import carry_out, intercept
 from dragoman.policy.conversation.hooks import PolicyHooks
 from dragoman.policy.conversation.stream_filter import StreamFilter
 from dragoman.session.effects import Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
@@ -48,13 +47,6 @@ class PolicyMiddleware:
         prompt = yield effect
         return (yield from carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
 
-    def _note_prompt(self, effect: Admit) -> Generator[Effect, Any, Any]:
-        if effect.opens_turn:
-            self._hooks.begin_turn(effect.extensions)
-        prompt = yield effect
-        next(self._hooks.admit(self._history, prompt, effect.adapter), None)  # it only yields calls of plugins
-        return prompt
-
     def _note_route(self, effect: Choose) -> Generator[Effect, Any, Any]:
         route = yield effect
         self._adapter = self._adapter if route is None else route.adapter
@@ -72,7 +64,7 @@ class PolicyMiddleware:
             unchanged = messages is send.messages and tools is send.tools and options is send.options
             outcome = yield send if unchanged else replace(send, messages=messages, tools=tools, options=options)
             return self._note_reply(send, outcome)
-        stage = PolicyStage(StreamFilter(self._hooks, send.adapter, self._session_id))
+        stage = StreamFilter(self._hooks, send.adapter, self._session_id)
         outcome = yield replace(send, messages=messages, tools=tools, options=options, stages=(*send.stages, stage))
         if isinstance(outcome, Abandoned) and outcome.partial is not None:
             kept = yield from carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
@@ -121,28 +113,10 @@ _HANDLERS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, A
     Keep: PolicyMiddleware._check_kept,
 }
 _HANDLERS_WITHOUT_PLUGINS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any]]] = {
-    Admit: PolicyMiddleware._note_prompt,
+    Admit: PolicyMiddleware._admit,
     RunTools: PolicyMiddleware._check_calls,
     Keep: PolicyMiddleware._note_kept,
 }
 """What is done at each effect, if there are plugins and if there are none.
 
 A table in each middleware would be a cycle, which only the garbage collector frees."""
-
-
-class PolicyStage:
-    """A `StreamFilter` as a stage of a reply."""
-
-    def __init__(self, stream_filter: StreamFilter) -> None:
-        self._filter = stream_filter
-
-    def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform:
-        events = self._filter.try_fast(event)
-        if events is not None:
-            return events
-        steps = carry_out(self._filter.apply(event))
-        try:
-            return next(steps)
-        except StopIteration as end:
-            released: Sequence[StreamEvent] = end.value
-            return released
