@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dragoman import Message, Session
+from dragoman import AsyncClient, Message, Session
 from dragoman.canonical.extensions.message_retention import RETENTION
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins import LabelledModels
@@ -75,7 +75,7 @@ class Ids:
 def test_the_gateway_finds_labels_under_their_keys() -> None:
     """The key of a block or a call is stored: another one would find no label."""
     fixture = json.loads((FOLDER / "gateway.json").read_text(encoding="utf-8"))
-    recall = Recall(Nowhere(), "", Ids(), "anthropic")
+    recall = Recall(Nowhere(), "", Ids(), "anthropic", AsyncClient())
     for each in fixture["messages"]:
         assert sorted(recall._keys(Message.model_validate(each["message"]))) == each["keys"]
     for row in fixture["rows"]:
@@ -85,9 +85,6 @@ def test_the_gateway_finds_labels_under_their_keys() -> None:
 class Nowhere:
     async def find(self, owner: str, keys: Any) -> dict[str, frozenset[str]]:
         return {}
-
-    async def find_all(self, owner: str) -> frozenset[str]:
-        return frozenset()
 
     async def note(self, owner: str, keys: Any, labels: frozenset[str]) -> None:
         return None

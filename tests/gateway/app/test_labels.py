@@ -2,15 +2,19 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 
 from dragoman.policy import Extensions, Step, hook
 from dragoman.policy.labels import with_labels
-from dragoman.policy.plugins import LabelledModels
+from dragoman.policy.plugins import Finder, LabelledModels, Redaction
 from dragoman.testing.faults.server import json_reply
+from dragoman_gateway.running import services
+from dragoman_gateway.stored.labels import ConversationLabels
+from tests.gateway.app.test_policy import redaction, staff_numbers
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import PATHS, gateway_before, whole_reply
 
@@ -156,3 +160,50 @@ def test_an_item_that_only_a_provider_can_read_is_refused_under_a_policy() -> No
         again = httpx.post(f"{url}/v1/responses", json={"model": "house", "input": asked})
         assert (again.status_code, "unknown_part" in again.text) == (400, True)
         assert len(server.requests) == 1
+
+
+class Counting(ConversationLabels):
+    """Counts what requests ask of the database."""
+
+    asked: ClassVar[list[str]] = []
+
+    async def find(self, owner: str, keys: Any) -> dict[str, frozenset[str]]:
+        self.asked.append("read")
+        return await super().find(owner, keys)
+
+    async def note(self, owner: str, keys: Any, labels: frozenset[str]) -> None:
+        self.asked.append("write")
+        await super().note(owner, keys, labels)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ([redaction()], []),
+        ([Redaction([Finder(staff_numbers, max_length=8)], label="PII")], ["write"]),
+        (POLICY["policy"], ["read", "write"]),
+    ],
+)
+def test_labels_that_nothing_reads_cost_nothing(
+    policy: list[Any], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One read and one write for each request at most: none without labels and without anybody who reads them."""
+    monkeypatch.setattr(services, "ConversationLabels", Counting)
+    Counting.asked.clear()
+    body = said("messages", "house", "Hello.", "I know S-104233.", "And?")
+    with gateway_before(whole_reply("messages"), models=MODELS, client={"policy": policy}) as (url, _):
+        assert httpx.post(f"{url}/v1/messages", json=body).status_code == 200
+    assert Counting.asked == expected
+
+
+def test_labels_are_found_when_a_policy_begins_to_read_them(tmp_path: Path) -> None:
+    """They were noted while nothing read them."""
+    settings = {"models": MODELS, "database": f"sqlite:///{tmp_path / 'gateway.db'}"}
+    labels = {"policy": [wards]}
+    with gateway_before(whole_reply("messages", "A. Jones."), client=labels, **settings) as (url, _):
+        first = said("messages", "house", "Who lies in ward 3?")
+        assert httpx.post(f"{url}/v1/messages", json=first).status_code == 200
+    with gateway_before(whole_reply("messages", "A. Jones."), client=POLICY, **settings) as (url, server):
+        follow_up = said("messages", "cloud", "Who is it?", "A. Jones.", "Since when?")
+        assert httpx.post(f"{url}/v1/messages", json=follow_up).status_code == 400
+        assert not server.requests
