@@ -20,11 +20,12 @@ from dragoman.policy.conversation.context import (
     PolicyObserver,
     build_extensions,
 )
+from dragoman.policy.conversation.data import ConversationData, check_policies
 from dragoman.policy.conversation.headers import PolicyHeaders
 from dragoman.policy.conversation.labels import LabelLedger, MessageExtensions
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.conversation.seen import SeenMessages
-from dragoman.policy.data_policy import ConversationData, check_policies, data_policies
+from dragoman.policy.data_policy import data_policies
 from dragoman.policy.edit import judge_alternatives
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import labels_of, with_labels, without_labels
