@@ -14,7 +14,8 @@ class SeenMessages:
     """Messages by their ids, each in the form that was judged: another one with its id has not been seen."""
 
     def __init__(self) -> None:
-        self._judged: _ById = {}
+        self.judged: _ById = {}
+        """Messages as they were judged. A long history has no time for a method of its own."""
         self._by_model: dict[str, _ById] = {}
         """What each model received or wrote."""
         self._replacements: dict[str, list[tuple[Message, Message]]] = {}
@@ -24,19 +25,18 @@ class SeenMessages:
 
     def begin_turn(self, history: Sequence[Message]) -> Sequence[int]:
         """Return the places of the messages that are not judged. What is not in the history is forgotten."""
-        judged, ids = self._judged, [*map(_id_of, history)]
+        judged, ids = self.judged, [*map(_id_of, history)]
+        if not judged:
+            return range(len(history))
         if all(map(is_, map(judged.get, ids), history)):
-            self._judged = dict(zip(ids, history, strict=True))
+            self.judged = dict(zip(ids, history, strict=True))
             return ()
-        self._judged = {each.id: each for each in history if judged.get(each.id) is each}
-        return [index for index, each in enumerate(history) if self._judged.get(each.id) is not each]
-
-    def note_judged(self, message: Message) -> None:
-        self._judged[message.id] = message
+        self.judged = {each.id: each for each in history if judged.get(each.id) is each}
+        return [index for index, each in enumerate(history) if self.judged.get(each.id) is not each]
 
     def is_judged(self, messages: Iterable[Message], *, in_any_form: bool = False) -> bool:
         """Whether each of the messages was judged: as it is, or ``in_any_form``."""
-        judged = self._judged
+        judged = self.judged
         if in_any_form:
             return all(each.id in judged for each in messages)
         return all(judged.get(each.id) is each for each in messages)

@@ -241,7 +241,7 @@ class PolicyState:
         """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
         if message is not noted:
             self._note_calls(message)
-        self.seen.note_judged(message)
+        self.seen.judged[message.id] = message
         if self._message_extensions or self.extensions.security is not None:
             self._ledger.record_labels(message.id, self.labels, first=first)
         if self.has_data_policies:
