@@ -75,7 +75,6 @@ def ask(
 
         output_retries: How often a model is asked again if its answer is not of the requested type, by default once.
         partial_strings: Whether a stream shows the strings of a typed answer as they arrive, and not only at their end.
-        extensions: The program's facts about this turn for the plugins.
 
         system: The system prompt, which precedes ``messages``.
         messages: A history to continue.
