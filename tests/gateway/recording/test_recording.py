@@ -167,3 +167,13 @@ def test_mistakes_are_said_at_the_start(configured: Path, tmp_path: Path) -> Non
         GatewaySettings.from_table({"replay": {"ignored_patterns": ["("]}})
     with pytest.raises(ConfigurationError, match="choose one of --record and --replay"):
         use_cassettes(tmp_path, tmp_path)
+
+
+def test_nothing_is_recorded_under_a_policy(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client says has words that the policy takes out: it is said at the start."""
+    configure(configured, "http://unreal.invalid")
+    with (configured.parent / "dragoman.toml").open("a") as file:
+        file.write('[[plugins]]\nname = "untrusted-data"\n')
+    monkeypatch.setenv(RECORD_VARIABLE, str(configured))
+    with pytest.raises(ConfigurationError, match=r"record without \[\[plugins\]\]"):
+        app_from_configuration()

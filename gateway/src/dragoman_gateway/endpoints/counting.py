@@ -38,7 +38,8 @@ class CountEndpoint(Endpoint):
         found, headers = resources.client_for(deployment.client), request.headers
         client = client_of(found, request.caller, request.request_id, headers)
         if client.config.policy is not None and resources.labels is not None:
-            recall = Recall(resources.labels, request.caller.owner, context.tool_ids, request.wire.provider)
+            owner, tool_ids = request.caller.owner, context.tool_ids
+            recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
             messages = _labelled(messages, await recall.labels(messages, resources.unknown_history))
         tokens, reply_headers = await _count(client, deployment.model, messages, tools, options)
         head = [*named(request.wire, exchange.request_id), *reply_headers, (b"content-type", b"application/json")]
