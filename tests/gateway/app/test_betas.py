@@ -28,13 +28,15 @@ def test_each_beta_of_the_sdk_stands_in_one_list() -> None:
 
 
 def test_every_beta_reaches_anthropic() -> None:
-    with gateway_before(whole_reply("messages"), models={"house": "anthropic:m"}) as (url, server):
-        with anthropic.Anthropic(base_url=url, api_key="any", max_retries=0) as client:
-            for beta in (*BETAS, "made-up-2030-01-01"):
-                client.beta.messages.create(
-                    model="house", max_tokens=9, messages=[{"role": "user", "content": "Hi"}], betas=[beta]
-                )
-                assert server.requests[-1].headers["anthropic-beta"] == beta
+    with (
+        gateway_before(whole_reply("messages"), models={"house": "anthropic:m"}) as (url, server),
+        anthropic.Anthropic(base_url=url, api_key="any", max_retries=0) as client,
+    ):
+        for beta in (*BETAS, "made-up-2030-01-01"):
+            client.beta.messages.create(
+                model="house", max_tokens=9, messages=[{"role": "user", "content": "Hi"}], betas=[beta]
+            )
+            assert server.requests[-1].headers["anthropic-beta"] == beta
 
 
 def test_a_key_with_a_budget_is_refused_an_unknown_beta_by_its_name(start: Start) -> None:
