@@ -1,8 +1,12 @@
 """Addresses of vendors: the SDKs reach them through the gateway with the same bytes, each key for itself alone."""
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anthropic
@@ -11,11 +15,14 @@ import openai
 import pytest
 
 from dragoman.policy import PluginResult, Step, hook
-from dragoman.testing.faults.server import FaultyServer
+from dragoman.testing.faults.replies import RESET
+from dragoman.testing.faults.server import FaultyServer, HttpReply
 from dragoman_gateway import GatewaySettings
 from dragoman_gateway.wires.forwarded import addresses
+from tests.gateway.agents.clients import VARIABLE, folder
 from tests.gateway.keyed import Keyed, Start
-from tests.gateway.upstream import KEY, gateway_before
+from tests.gateway.upstream import KEY, PATIENCE, gateway_before, waiting_reply
+from tests.gateway.vendors.address_page import PAGE, render
 from tests.gateway.vendors.forwarded_calls import ANTHROPIC, OPENAI, Call, plain, record
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -26,6 +33,11 @@ _COST = {each.name: each for each in addresses()}
 @pytest.fixture
 def gateway(start: Start) -> Keyed:
     return start(record, forward=ALL)
+
+
+def test_the_page_of_the_docs_has_the_present_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == render(page), "python -m tests.gateway.vendors.address_page"
 
 
 def test_there_is_a_call_for_each_address() -> None:
@@ -81,7 +93,7 @@ def test_an_id_of_another_key_is_an_unknown_one(gateway: Keyed) -> None:
     for file in ("file-1", "file-of-nobody"):
         with pytest.raises(openai.NotFoundError) as refused:
             other.files.retrieve(file)
-        assert str(refused.value).replace(file, "") == str(refused.value).replace(file, "")
+        assert f"there is no file '{file}'" in str(refused.value)
         with pytest.raises(openai.NotFoundError):
             other.batches.create(completion_window="24h", endpoint="/v1/responses", input_file_id=file)
         with pytest.raises(openai.NotFoundError):
@@ -196,3 +208,62 @@ def _make_ids(gateway: Keyed, key: int) -> None:
         OPENAI[name](gateway.sdk(key))
     ANTHROPIC["POST /v1/messages/batches"](gateway.anthropic(key))
     assert json.loads(json.dumps(gateway.http(key).get("/v1/files").json()))["data"]
+
+
+@pytest.mark.exhaustive
+def test_the_sdks_of_npm_send_the_same_bytes_through_the_gateway(gateway: Keyed) -> None:
+    installed = folder()
+    if installed is None or not (installed / "npm" / "node_modules" / "openai").exists():
+        pytest.skip(f"no packages of npm are installed: {VARIABLE}")
+    with FaultyServer(record) as server:
+        _run_node(installed, server.url, "sk-own")
+        _run_node(installed, gateway.url, gateway.secrets[0])
+        assert list(map(plain, gateway.server.requests)) == list(map(plain, server.requests))
+        assert all(gateway.secrets[0].encode() not in each.head for each in gateway.server.requests)
+
+
+def _run_node(installed: Path, base: str, key: str) -> None:
+    script = installed / "npm" / "forwarded.mjs"
+    shutil.copyfile(Path(__file__).with_name("forwarded.mjs"), script)
+    ended = subprocess.run(
+        ["node", str(script)],
+        env={**os.environ, "BASE": base, "KEY": key},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+def test_a_stream_arrives_as_it_comes(start: Start) -> None:
+    go = Event()
+    gateway = start([waiting_reply(go, b"data: [DONE]\n\n", before=b"data: 1\n\n")], forward=ALL)
+    body = {"model": "gpt-image-1", "prompt": "a cat", "stream": True}
+    with gateway.http().stream("POST", "/v1/images/generations", json=body) as reply:
+        pieces = reply.iter_raw()
+        assert next(pieces) == b"data: 1\n\n"
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        go.set()
+        assert b"".join(pieces) == b"data: [DONE]\n\n"
+
+
+def test_a_reply_that_breaks_off_does_not_end_well(start: Start) -> None:
+    torn = HttpReply(headers={"content-type": "application/octet-stream"}, steps=[b"abc", RESET])
+    gateway = start([torn], forward=ALL)
+    with pytest.raises(httpx.RemoteProtocolError):
+        gateway.http().post("/v1/audio/speech", json={"model": "tts-1", "input": "Hi", "voice": "alloy"})
+    assert 'dragoman_broken_streams_total{wire="chat"} 1.0' in gateway.bare.get("/metrics").text
+
+
+@pytest.mark.parametrize(("status", "shown"), [(400, 400), (401, 502), (404, 404), (429, 429), (500, 500)])
+def test_an_error_of_the_vendor_is_one_of_the_client_s_wire(start: Start, status: int, shown: int) -> None:
+    error = json.dumps({"error": {"message": "no such thing", "type": "some_error"}}).encode()
+    refused = HttpReply(status=status, headers={"content-type": "application/json", "retry-after": "7"}, steps=[error])
+    gateway = start([refused], forward=ALL)
+    with pytest.raises(openai.APIStatusError) as raised:
+        gateway.sdk().moderations.create(input="Hi", model="m")
+    assert raised.value.status_code == shown
+    assert len(gateway.server.requests) == 1
+    if status == 429:
+        assert raised.value.response.headers["retry-after"] == "7"
