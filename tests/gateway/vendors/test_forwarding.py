@@ -161,6 +161,20 @@ def test_a_form_cannot_smuggle_an_id(gateway: Keyed) -> None:
     assert not gateway.server.requests or all(b"file-1" not in each.body for each in gateway.server.requests)
 
 
+def test_an_item_of_another_key_is_not_copied_into_a_conversation(gateway: Keyed) -> None:
+    body = {"items": [{"type": "item_reference", "id": "msg_of_another"}]}
+    assert gateway.http(1).post("/v1/conversations", json=body).status_code == 404
+    assert not gateway.server.requests
+
+
+def test_no_header_makes_a_request_that_of_another_key(gateway: Keyed) -> None:
+    """A vendor gives all keys of the gateway the reply of one idempotency key, and knows other accounts by headers."""
+    mine = {"idempotency-key": "1", "openai-organization": "org-1", "openai-project": "p", "cookie": "a=b"}
+    gateway.http().post("/v1/moderations", json={"input": "Hi"}, headers=mine)
+    (sent,) = gateway.server.requests
+    assert not mine.keys() & sent.headers.keys()
+
+
 def test_a_path_or_a_query_leads_nowhere_else(gateway: Keyed) -> None:
     for path in ("/v1/files/..%2f..%2fadmin", "/v1/files/a%3fb", "/v1/files/%2e%2e/content"):
         assert gateway.http().get(path).status_code == 404

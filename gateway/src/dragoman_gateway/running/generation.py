@@ -119,19 +119,17 @@ class Generation:
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
-            is_bounded=self._is_bounded(bounds, governor),
+            is_bounded=self.client.config.policy is not None or self.has_budget(bounds, governor),
             strict=self.settings.strict,
             unknown_history=self.settings.unknown_history,
             other_wire=self.settings.other_wire,
         )
 
-    def _is_bounded(self, bounds: Sequence[Budget | Limit], governor: Governor | None) -> bool:
-        """Whether a budget or a policy of this gateway, or a budget of the caller, needs to know what a request costs
-        and holds. That of a governor of a program may count anything."""
-        config = self.client.config
+    def has_budget(self, bounds: Sequence[Budget | Limit], governor: Governor | None) -> bool:
+        """Whether a budget of this gateway or of the caller needs to know what a request costs. A governor of a program
+        may be one."""
         return bool(
-            config.policy is not None
-            or config.budgets
+            self.client.config.budgets
             or any(isinstance(each, Budget) for each in bounds)
             or (governor is not None and getattr(governor, "has_budgets", True))
         )

@@ -22,8 +22,10 @@ class _OpenRoute(Route):
         self._others = others
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if not self._address.is_open(self._gateway.current.settings.forward):
+            return Match.NONE, {}
         match, child = super().matches(scope)
-        if match is not Match.NONE and self._address.is_open(self._gateway.current.settings.forward):
+        if match is not Match.NONE:
             ids = tuple(map(str, child.get("path_params", {}).values()))
             if self._is_ours(scope, ids):
                 return match, child

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from dragoman import Adapter, Usage, WireRequest, get_adapter
 from dragoman.answers import Upload, forward
 from dragoman.errors import InvalidRequestError, MalformedReplyError, NotFoundError
-from dragoman.limits import Budget, MaxUse
+from dragoman.limits import MaxUse
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman.transport import AsyncStreamedReply
 from dragoman_gateway.access import Caller
@@ -34,7 +34,7 @@ from dragoman_gateway.wires import WIRES
 from dragoman_gateway.wires.forwarded import Address
 
 _ID = re.compile(r"(?!\.+$)[A-Za-z0-9._:~-]{1,190}")
-_PASSED = ("accept", "idempotency-key")
+_PASSED = ("accept",)
 _REPLY_HEADERS = ("content-type", "content-disposition")
 _MAX_READ = 16 * 1024 * 1024
 """Bytes of a reply that is read for its ids."""
@@ -94,9 +94,9 @@ class ForwardingEndpoint(Endpoint):
                 if form is not None:
                     departure.watch()
                 read = await self._read_reply(exchange, caller, reply)
+                record.usages = (usage,)
                 has_begun = True
                 await self._send(exchange, reply, read)
-            record.usages = (usage,)
         except asyncio.CancelledError:
             record.broken = True
             if not departure.seen:
@@ -112,10 +112,7 @@ class ForwardingEndpoint(Endpoint):
         """Raise DeniedError if a budget, a policy or the models of the key need to know what is not known here."""
         address, generation = self._address, exchange.generation
         config, bounds = generation.client.config, await generation.access.limits_for(caller)
-        governor = generation.access.governor_for(caller, generation.prices)
-        has_budget = bool(config.budgets) or any(isinstance(each, Budget) for each in bounds)
-        if governor is not None:
-            has_budget = has_budget or getattr(governor, "has_budgets", True)
+        has_budget = generation.has_budget(bounds, generation.access.governor_for(caller, generation.prices))
         if has_budget and address.cost == "unknown":
             raise DeniedError(f"{address.name} is not for a key with a budget: its cost is not known here")
         if config.policy is not None and address.content == "unseen":
@@ -153,7 +150,7 @@ class ForwardingEndpoint(Endpoint):
         fields = await share.work(len(body), lambda: parse_object(body, headers))
         if caller.key_id is not None:
             await share.work(len(body), partial(check_spelling, fields, self._wire.name))
-            named = await share.work(len(body), lambda: self._gateway.services.owned.find(fields))
+            named = await share.work(len(body), lambda: self._gateway.services.owned.find(fields, fields.get("items")))
             named |= {each: kind for name, kind in address.names.items() for each in _texts(fields.get(name))}
             await self._check_ids(exchange, caller, named)
         model = fields.get("model") if address.model == "body" else None
