@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dragoman import ConfigurationError
 from dragoman_gateway.keys.alerts import AlertSettings
@@ -15,6 +15,7 @@ from dragoman_gateway.models.deployments import DeploymentSettings, KnownModel
 from dragoman_gateway.stored.settings import ResponseSettings
 from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import UnknownHistory
+from dragoman_gateway.wires.forwarded import unknown_names
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -57,6 +58,11 @@ class GatewaySettings(BaseModel):
     """How ``--replay`` compares requests."""
     exact_bytes: bool = False
     """Whether a provider of the client's wire gets fields by the client's names too if the model wants other ones."""
+    forward: tuple[str, ...] = ()
+    """Addresses of vendors that are forwarded as they are: by address, such as ``POST /v1/moderations``, by kind, such
+    as ``files``, or by the kind of one vendor, such as ``openai.files``."""
+    forward_cap: int = Field(default=512 * 1024 * 1024, ge=1)
+    """The most bytes of a form that is forwarded. It is streamed, and never held as a whole."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
     other_wire: OtherWireSettings = OtherWireSettings()
@@ -104,6 +110,13 @@ class GatewaySettings(BaseModel):
     multiply these attempts."""
     ping_seconds: float = Field(default=10.0, gt=0)
     """The seconds of silence in a stream after which the client gets a sign of life."""
+
+    @field_validator("forward")
+    @classmethod
+    def _check_forward(cls, opened: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := unknown_names(opened):
+            raise ValueError(f"{unknown[0]!r:.120} is not an address or a kind that can be forwarded")
+        return opened
 
     @classmethod
     def from_table(

@@ -1,6 +1,6 @@
 """Requests and replies in bytes: adapters encode and decode them, transports send them."""
 
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import AsyncIterable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self, TypeVar, overload
 
@@ -57,12 +57,21 @@ class Headers(Mapping[str, str]):
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """A body in pieces, which are sent as they come and can be sent once. ``size`` is its bytes, if that is known."""
+
+    pieces: AsyncIterable[bytes] = field(repr=False)
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WireRequest:
     """A request, without host and key: those belong to the transport.
 
     ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost in the
-    encoding. ``terms`` are those of the `RequestContext` that the reply is read with; the transport adds to them. The
-    repr shows neither body nor headers: they hold the conversation, and a key at times.
+    encoding. ``terms`` are those of the `RequestContext` that the reply is read with; the transport adds to them.
+    ``upload`` is sent in place of ``body``, by async transports alone. The repr shows neither body nor headers: they
+    hold the conversation, and a key at times.
     """
 
     method: str
@@ -72,6 +81,7 @@ class WireRequest:
     stream: bool = False
     losses: tuple[Loss, ...] = ()
     terms: dict[str, str] | None = field(default=None, compare=False, repr=False)
+    upload: Upload | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.wire import Upload
+from dragoman.answers.forwarding import forward
 from dragoman.answers.provider_request import ProviderRequest
 from dragoman.attempt.attempt import Attempt
 from dragoman.effects.work import drive_async
@@ -26,6 +28,8 @@ __all__ = [
     "StateMemory",
     "StateSealer",
     "StateStore",
+    "Upload",
     "drive_async",
+    "forward",
     "holds_state",
 ]

@@ -25,7 +25,7 @@ from dragoman.adapter.errors import (
     UnexpectedPageError,
     mask_secrets,
 )
-from dragoman.adapter.wire import Headers, WireResponse
+from dragoman.adapter.wire import Headers, Upload, WireResponse
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
@@ -130,6 +130,8 @@ class PreparedRequest:
     terms: dict[str, str] | None = None
     """Receives the host of the address, if its prices differ."""
     priced_hosts: str | None = None
+    upload: Upload | None = None
+    """Sent in place of ``body``, once."""
 
     def set_url(self, url: Any) -> None:
         """Set an address that was not known before."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.adapter.contract import Adapter, Endpoint
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.target import Target, TargetFinder
@@ -267,20 +268,26 @@ def _prepare_request(
     keyless = has_own_credential(request.headers, endpoint) or (own_client is not None and _signs(own_client, endpoint))
     target = finder.target(adapter, keyless=keyless)
     if target.credentials is not None:
+        if request.upload is not None:
+            raise ConfigurationError("credentials that are fetched cannot prove who sends a body in pieces: give a key")
         return _prepare_later(finder, target, target.credentials, adapter, request)
     url, server = _address(target.base_url, request.path)
     if request.terms is not None and endpoint.priced_hosts and url.host.endswith(endpoint.priced_hosts):
         request.terms["host"] = url.host
+    headers = http_headers(request, endpoint, target)
+    if request.upload is not None and request.upload.size is not None:
+        headers["content-length"] = str(request.upload.size)
     return PreparedRequest(
         method=validate_method(request.method),
         url=url,
-        headers=http_headers(request, endpoint, target),
+        headers=headers,
         body=request.body,
         stream=request.stream,
         key=target.key,
         server=server,
         target=target,
         path=request.path,
+        upload=request.upload,
     )
 
 

@@ -94,7 +94,7 @@ def test_a_client_s_key_stays_here_and_only_listed_headers_pass() -> None:
         (received,) = server.requests
     assert b"sk-client" not in received.head
     assert b"cookie" not in received.head.lower()
-    assert received.headers["anthropic-beta"] == "claude-code-20250219"
+    assert received.headers["anthropic-beta"] == "claude-code-20250219, made-up-2026-01-01"
     assert received.headers["anthropic-version"] == "2023-06-01"
 
 

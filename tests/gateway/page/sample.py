@@ -7,7 +7,7 @@ from dragoman import Loss
 from dragoman.answers import LossKind
 from dragoman.messages import CostStatus, Usage
 from dragoman.store import SessionRecord
-from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, Stored
+from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, Stored, failures_of
 from dragoman_gateway.keys.amounts import parse_budget
 from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Statement
@@ -28,6 +28,7 @@ def ended(
     record.asked = model if status in (200, 529) else ""
     record.model, record.key_id, record.status, record.stream = model, key, status, True
     record.started_at -= seconds
+    record.error = "OverloadedError" if status == 529 else ""
     record.losses = (Loss(LossKind.OPTION, "", -1, "the wire has no such option"),) * losses
     if status == 200:
         record.first_at = record.started_at + 0.3
@@ -72,6 +73,8 @@ def sample_report(name: str = "") -> Report:
         dropped={},
         workers={"4101": "9f2c41d07ab3", "4102": "9f2c41d07ab3"},
         spent={**activity_spend, f"team:research{name}": Spend(Decimal(21), 720_000, 620)},
+        failures=failures_of(activity),
+        spent_by_day={f"2026-11-{day}": Spend(Decimal(day - 13), 90_000, 80) for day in range(18, 21)},
         budgets={
             f"key:{keys[0]}": Statement(
                 Amount(Decimal(7), 240_000),

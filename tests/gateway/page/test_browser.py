@@ -54,7 +54,7 @@ def test_it_fits_phone_and_desktop_in_light_and_dark(tab: Browser, tmp_path: Pat
     paper = "rgb(22, 23, 26)" if dark else "rgb(251, 250, 247)"
     assert tab.run("getComputedStyle(document.body).backgroundColor") == paper
     assert tab.run("document.documentElement.scrollWidth") <= width
-    assert tab.run("document.querySelectorAll('.bar svg').length") == 13
+    assert tab.run("document.querySelectorAll('.bar svg').length") == 16
 
 
 @pytest.mark.exhaustive

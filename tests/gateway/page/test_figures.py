@@ -1,10 +1,12 @@
 """What the gateway knows of its own requests."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
+from dragoman_gateway.endpoints.dashboard.report import failures_of
 from dragoman_gateway.running.activity import Activity, Durations, Figures
 from tests.gateway.page.sample import ended
 
@@ -37,6 +39,22 @@ def test_requests_are_counted_by_model_key_and_day() -> None:
     total = activity.total()
     assert (total.requests, total.errors, total.usd) == (4, 1, Decimal("0.06"))
     assert (total.input_tokens, total.output_tokens, total.unpriced) == (3600, 270, 0)
+
+
+def test_errors_are_counted_by_provider_and_model_over_all_workers() -> None:
+    """Those of a worker that wrote its status before it counted errors are only unknown."""
+    whole, one, other = Activity(), Activity(), Activity()
+    for activity, model, status in ((one, "a:m", 529), (other, "a:m", 529), (other, "a:m", 200), (one, "b:x:1", 529)):
+        activity.end(ended(model, "one", status=status))
+    one.end(ended("written by a client", "one", status=404))
+    for activity in (one, other):
+        whole.add(json.loads(json.dumps(activity.dump())))
+    found = {(each.provider, each.model, each.error, each.number) for each in failures_of(whole)}
+    assert found == {
+        ("a", "m", "OverloadedError", 2),
+        ("b", "x:1", "OverloadedError", 1),
+        ("", "", "status 404", 1),
+    }
 
 
 def test_the_number_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

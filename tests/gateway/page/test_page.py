@@ -72,6 +72,8 @@ def test_the_figures_are_shown_and_what_is_unknown_is_not_a_number() -> None:
     text = Tags(render_report(sample_report(), signed_in=False)).text
     assert "anthropic:claude-sonnet-5-5 15 1 " in text
     assert "laptop key_3fq0c2" in text
+    assert "anthropic claude-sonnet-5-5 OverloadedError 1 " in text
+    assert "2026-11-20 80 90,000 $7.00" in text
     assert "at least $3.00" in text
     assert "Sign out" not in text
 

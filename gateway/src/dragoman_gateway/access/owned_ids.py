@@ -4,7 +4,7 @@ Providers keep these for the account whose key the gateway uses, which is the sa
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -80,7 +80,18 @@ class OwnedIds:
         The fields are read and not the bytes, which can write a name in many ways. It takes no longer.
         """
         found = (*_find_ids(fields), *((each, _ITEM) for each in referring_ids(items)))
-        return {each: kind for each, kind in found if not any(fnmatchcase(each, glob) for glob in self._shared)}
+        return self.unshared(dict(found))
+
+    def unshared(self, named: Mapping[str, str]) -> dict[str, str]:
+        """Return the ids that not every key may use."""
+        return {each: kind for each, kind in named.items() if not any(fnmatchcase(each, glob) for glob in self._shared)}
+
+    async def owned(self, caller: Caller, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that the caller made, or that every key may use."""
+        private = list(self.unshared(dict.fromkeys(ids, "")))[:_MAX_IDS]
+        query = select(owners.c.id).where(owners.c.id.in_(private), owners.c.owner == caller.owner)
+        found = await self._database.read(lambda connection: set(connection.execute(query).scalars()))
+        return found | (set(ids) - set(private))
 
     async def check(self, caller: Caller, named: Mapping[str, str]) -> None:
         """Raise InvalidRequestError or ThreadNotFoundError if a request names an id that this caller did not make. The

@@ -20,6 +20,8 @@ give the last ones to the computer that they run on."""
 _OWN_SITES = ("", "none", "same-origin")
 """Values of Sec-Fetch-Site of requests that no other site has made: those of programs, and those of a user."""
 _SECTION = "in the table [gateway] of dragoman.toml"
+_BEARER = "bearer "
+"""Browsers add other schemes by themselves."""
 _OR_KEY = "or create a key with `dragoman gateway keys create`, which pages of other sites do not have"
 _SEND_JSON = "send the header content-type: application/json"
 
@@ -56,18 +58,24 @@ class PageRules:
         return _is_address(name) or _matches(name, self._hosts) or _matches(host, self._hosts)
 
 
-def check_body_type(headers: Mapping[str, str], *, untyped: bool = False) -> None:
+def check_body_type(headers: Mapping[str, str], *, untyped: bool = False, any_type: bool = False) -> None:
     """Raise ContentTypeError if the request has a body that a page may send to any site. ``untyped``: whether clients
-    leave the content type out. They send a key, and a page that adds one has to ask before.
+    leave the content type out. They send a key, and a page that adds one has to ask before. ``any_type``: whether a
+    request with a key may have any body.
     """
+    if any_type and _sends_key(headers):
+        return
     kind = headers.get("content-type", "")
     if kind and not is_json(kind):
         raise ContentTypeError(f"the content type {kind!r:.80} is not JSON: {_SEND_JSON}")
     length = headers.get("content-length", "0")
-    if not kind and (length != "0" or "transfer-encoding" in headers):
-        sends_key = headers.get("authorization", "").lower().startswith("bearer ")  # browsers add other schemes
-        if not (untyped and sends_key):
-            raise ContentTypeError(f"the body has no content type: {_SEND_JSON}")
+    has_body = length != "0" or "transfer-encoding" in headers
+    if not kind and has_body and not (untyped and headers.get("authorization", "").lower().startswith(_BEARER)):
+        raise ContentTypeError(f"the body has no content type: {_SEND_JSON}")
+
+
+def _sends_key(headers: Mapping[str, str]) -> bool:
+    return headers.get("authorization", "").lower().startswith(_BEARER) or "x-api-key" in headers
 
 
 def is_json(kind: str) -> bool:

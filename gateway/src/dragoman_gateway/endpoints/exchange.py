@@ -37,8 +37,8 @@ class Exchange:
     def request_id(self) -> str:
         return self.record.request_id
 
-    async def authenticate(self) -> Caller:
-        """Return the caller, whose share the request takes a part of.
+    async def authenticate(self, *, any_type: bool = False) -> Caller:
+        """Return the caller, whose share the request takes a part of. ``any_type``: whether the body may be a form.
 
         Raises AuthenticationError, UnavailableError if the key cannot be checked, what `Shares.enter` raises, and
         DeniedError or ContentTypeError if there are no keys, and the request could be that of a page of another site.
@@ -47,7 +47,7 @@ class Exchange:
             self.generation.tracing.follow(self.headers)
         caller = await self.generation.access.authenticate(self.headers)
         if caller.key_id is None:
-            check_body_type(self.headers, untyped=self.wire.untyped_bodies)
+            check_body_type(self.headers, untyped=self.wire.untyped_bodies, any_type=any_type)
         self.record.key_id = caller.key_id
         self.share = self.services.enter(name_holder(caller, self.scope), self.generation.settings)
         return caller

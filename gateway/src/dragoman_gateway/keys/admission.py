@@ -93,7 +93,8 @@ class Admission:
 
     def governor(self, caller: Caller, prices: Prices) -> "KeyGovernor":
         """Return what governs each attempt of a caller's requests at these prices."""
-        return KeyGovernor(partial(self._new_reservation, caller, prices))
+        has_budgets = any(each.budgets for each in self._cache.allowances_for(caller).values())
+        return KeyGovernor(partial(self._new_reservation, caller, prices), has_budgets)
 
     def report(self, unknown: UnknownPrice) -> None:
         key = (unknown.scope, unknown.model, self.clock().toordinal())
@@ -130,6 +131,8 @@ class KeyGovernor:
     """Lets the attempts of one caller's requests start: a `Governor`."""
 
     new_reservation: Callable[[MeasureUse], "KeyReservation"]
+    has_budgets: bool = False
+    """Whether its key, its user or its team has one."""
 
     def reserve(self, measure: MeasureUse) -> Reservation | Perform:
         """Reserve for one attempt, and wait for the limits.

@@ -9,13 +9,15 @@ from typing import Any
 
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, PeriodBudget
+from dragoman_gateway.wires.forwarded import forwarded_kinds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
 _MAX_PATTERN = 256
 
-ENDPOINTS = ("chat", "responses", "messages", "google", "ollama", "embeddings")
-"""What a key may be allowed: the wires, each with all its addresses, and the embeddings of all wires."""
+ENDPOINTS = ("chat", "responses", "messages", "google", "ollama", "embeddings", *forwarded_kinds())
+"""What a key may be allowed: the wires, each with all its addresses, the embeddings of all wires, and the kinds of
+addresses that can be forwarded."""
 
 
 @dataclass(frozen=True, slots=True)

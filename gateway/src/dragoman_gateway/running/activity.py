@@ -63,6 +63,8 @@ class Figures:
     """Until the end of a reply that was no error."""
     first: Durations = field(default_factory=Durations)
     """Until the first byte of a stream."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """The errors, by their class."""
 
     def add(self, record: RequestRecord, seconds: float) -> None:
         """Add a request that has ended, and how long it took."""
@@ -70,7 +72,9 @@ class Figures:
         self.requests += 1
         self.errors += failed
         self.losses += len(record.losses)
-        if not failed:
+        if failed:
+            self.failures[_failure(record)] += 1
+        else:
             self.whole.add(seconds)
         if record.first_at is not None:
             self.first.add(record.first_at - record.started_at)
@@ -83,17 +87,19 @@ class Figures:
         self._add_cost(other.usd)
         self.whole.merge(other.whole)
         self.first.merge(other.first)
+        self.failures.update(other.failures)
 
     def dump(self) -> dict[str, Any]:
         usd = None if self.usd is None else str(self.usd)
         return {**{name: getattr(self, name) for name in _NUMBERS}, "usd": usd,
-                "whole": self.whole.dump(), "first": self.first.dump()}  # fmt: skip
+                "whole": self.whole.dump(), "first": self.first.dump(), "failures": dict(self.failures)}  # fmt: skip
 
     @classmethod
     def load(cls, dump: Mapping[str, Any]) -> "Figures":
         usd = None if dump["usd"] is None else Decimal(dump["usd"])
         whole, first = Durations(dump["whole"]), Durations(dump["first"])
-        return cls(**{name: dump[name] for name in _NUMBERS}, usd=usd, whole=whole, first=first)
+        failures = Counter(dump.get("failures", {}))
+        return cls(**{name: dump[name] for name in _NUMBERS}, usd=usd, whole=whole, first=first, failures=failures)
 
     def _add_usage(self, usage: Usage) -> None:
         self.input_tokens += usage.total_tokens - usage.output_tokens
@@ -185,6 +191,13 @@ class Activity:
         if group not in self._groups and len(self._groups) >= _MAX_GROUPS:
             group = Group(group.day, _OTHER, _OTHER)
         return self._groups.setdefault(group, Figures())
+
+
+def _failure(record: RequestRecord) -> str:
+    """Return the class of the error of a request, or what is known instead. No client writes it."""
+    if record.error:
+        return record.error
+    return f"status {record.status}" if record.status >= 400 else "left by the client"
 
 
 def _merge(parts: Iterable[Figures]) -> Figures:

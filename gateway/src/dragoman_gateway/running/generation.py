@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from dragoman import AsyncClient
 from dragoman.errors import ConfigurationError, DragomanError
+from dragoman.limits import Budget, Governor, Limit
 from dragoman.logs import get_logger
 from dragoman.pricing import price_table
 from dragoman.store import Store
@@ -118,10 +119,20 @@ class Generation:
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
+            is_bounded=self.client.config.policy is not None or self.has_budget(bounds, governor),
             strict=self.settings.strict,
             exact_bytes=self.settings.exact_bytes,
             unknown_history=self.settings.unknown_history,
             other_wire=self.settings.other_wire,
+        )
+
+    def has_budget(self, bounds: Sequence[Budget | Limit], governor: Governor | None) -> bool:
+        """Whether a budget of this gateway or of the caller needs to know what a request costs. A governor of a program
+        may be one."""
+        return bool(
+            self.client.config.budgets
+            or any(isinstance(each, Budget) for each in bounds)
+            or (governor is not None and getattr(governor, "has_budgets", True))
         )
 
     def known_name(self, model: str) -> str:

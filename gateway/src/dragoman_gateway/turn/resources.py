@@ -32,6 +32,8 @@ class RequestResources:
     governors: Sequence[Governor] = ()
     state_store: StateStore | None = None
     state_sealer: StateSealer | None = None
+    is_bounded: bool = False
+    """Whether a budget or a policy needs to know what the request costs and holds."""
     strict: bool = False
     exact_bytes: bool = False
     labels: LabelStore | None = None

@@ -91,6 +91,8 @@ class Turn:
     def _take(self, *, is_first: bool = False) -> None:
         """Turn to the next deployment, and choose how it answers."""
         self._deployment = self._left.pop(0)
+        if self._resources.is_bounded and self._has_client_wire(self._deployment):
+            self.request.wire.headers.check_betas(self.request.headers)
         client = self._resources.client_for(self._deployment.client)
         if (body := self._bytes_to_pass(client)) is not None:
             self.way = Through(self.read, self._deployment, client, body)

@@ -8,6 +8,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Self
 
+from dragoman.errors import InvalidRequestError
+
 _BETAS = "anthropic-beta"
 _DEFAULTS = {"messages": {"anthropic-version": "2023-06-01"}}
 """What a client has to send to the provider itself, and many leave out here."""
@@ -19,7 +21,10 @@ class HeaderRules:
 
     request: tuple[str, ...]
     reply: tuple[str, ...]
-    betas: tuple[str, ...] = ()
+    known_betas: tuple[str, ...] = ()
+    """Globs of the betas whose price, ids and content are known here."""
+    unknown_betas: Mapping[str, str] = field(default_factory=dict)
+    """Globs of other betas, with what is unknown of them."""
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -27,35 +32,38 @@ class HeaderRules:
         """Return the rules of a wire by its name."""
         table = tomllib.loads(files("dragoman_gateway.wires").joinpath("headers.toml").read_text("utf-8"))[wire]
         return cls(
-            tuple(table["request"]), tuple(table["reply"]), tuple(table.get("betas", ())), _DEFAULTS.get(wire, {})
+            tuple(table["request"]),
+            tuple(table["reply"]),
+            tuple(table.get("known_betas", ())),
+            table.get("unknown_betas", {}),
+            _DEFAULTS.get(wire, {}),
         )
 
     def to_provider(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of a client that go to the provider."""
-        passed = {**self.defaults, **{name: headers[name] for name in self.request if name in headers}}
-        if _BETAS in passed:
-            betas = _known(passed[_BETAS], self.betas)
-            if betas:
-                passed[_BETAS] = betas
-            else:
-                del passed[_BETAS]
-        return passed
+        return {**self.defaults, **{name: headers[name] for name in self.request if name in headers}}
+
+    def check_betas(self, headers: Mapping[str, str]) -> None:
+        """Raise InvalidRequestError for a beta of which not all is known: nothing here could count or judge it."""
+        for beta in map(str.strip, headers.get(_BETAS, "").split(",") if _BETAS in self.request else ()):
+            if beta and not matches(beta, self.known_betas):
+                unknown = (what for glob, what in self.unknown_betas.items() if fnmatchcase(beta, glob))
+                raise InvalidRequestError(
+                    f"{_BETAS}: {beta!r:.120} is not allowed here, because this key has a budget, or this gateway a"
+                    f" policy, and this is not known of it: {next(unknown, 'price, ids and content')}",
+                    status=400,
+                )
 
     def to_client(self, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
         """Return the headers of a provider's reply that go to the client."""
         return [
             (name.encode(), value.encode())
             for name, value in headers.items()
-            if _matches(name, self.reply) and value.isascii()
+            if matches(name, self.reply) and value.isascii()
         ]
 
 
-@lru_cache(maxsize=256)
-def _known(values: str, patterns: tuple[str, ...]) -> str:
-    """Return the values of a list header that match a pattern."""
-    return ",".join(value for each in values.split(",") if _matches(value := each.strip(), patterns))
-
-
 @lru_cache(maxsize=4096)
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the globs describes the name."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

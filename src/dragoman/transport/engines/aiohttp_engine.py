@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dragoman.adapter.wire import Headers
 from dragoman.canonical.forks import process_generation
-from dragoman.transport.call import AsyncResponse, Call, ConnectError
+from dragoman.transport.call import AsyncResponse, Call, ConnectError, PreparedRequest
 from dragoman.transport.engines.engine import AsyncClient, ConnectionSettings, Engine, default_ssl_context
 from dragoman.transport.engines.network import open_connections
 from dragoman.transport.engines.pool import IDLE_SECONDS
@@ -105,7 +105,7 @@ class AiohttpClient:
                 prepared.method,
                 self._to_yarl_url(prepared.url),
                 headers=prepared.headers,
-                data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
+                data=_data(prepared),
                 timeout=aiohttp.ClientTimeout(
                     connect=to_connect if self._owned else left,
                     sock_connect=to_connect,
@@ -149,6 +149,12 @@ class AiohttpClient:
         closing = connector.close().__await__()
         with contextlib.suppress(RuntimeError, StopIteration):
             next(closing)  # The first step closes the connections; the others wait for that.
+
+
+def _data(prepared: PreparedRequest) -> Any:
+    if prepared.upload is not None:
+        return prepared.upload.pieces
+    return io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None
 
 
 _transport_in_use: ContextVar[Any] = ContextVar("transport_in_use", default=None)

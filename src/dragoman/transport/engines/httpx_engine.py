@@ -208,7 +208,7 @@ def _request(new_request: Any, engine: HttpxEngine, call: Call) -> Any:
         prepared.method,
         engine.url(prepared.url),
         headers=prepared.headers,
-        content=prepared.body,
+        content=prepared.body if prepared.upload is None else prepared.upload.pieces,
         extensions={"timeout": call.time_limits()},
     )
 

@@ -58,6 +58,16 @@ class Stored:
     next_page: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often a model of a provider gave an error. Both are empty if none was asked."""
+
+    provider: str
+    model: str
+    error: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All that the page shows. ``None`` is what the gateway does not have, or what does not answer now."""
@@ -71,6 +81,7 @@ class Report:
     by_key: Mapping[str, Figures]
     by_day: Mapping[str, Figures]
     running: Sequence[Running]
+    failures: Sequence[Failures] = ()
     dropped: Mapping[str, int]
     workers: Mapping[str, str] = field(default_factory=dict)
     """The version of the configuration that each worker has."""
@@ -78,6 +89,8 @@ class Report:
     """What waits to be stored, by kind."""
     spent: Mapping[str, Spend] | None = None
     """What keys, users and teams have spent, by their scope."""
+    spent_by_day: Mapping[str, Spend] = field(default_factory=dict)
+    """What all keys have spent, by day."""
     budgets: Mapping[str, Statement] = field(default_factory=dict)
     """What is reserved of their budgets now, over all replicas, and what is left."""
     key_names: Mapping[str, str] = field(default_factory=dict)
@@ -90,7 +103,7 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
     status, activity, now = gateway.whole_status(), Activity(), datetime.now(UTC)
     activity.add(status.activity)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    spent, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
+    spent, spent_by_day, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
     store, behind = gateway.current.client.config.store, gateway.current.behind
     stored = None
     if isinstance(store, Store) and (behind is None or behind.is_available):
@@ -107,12 +120,24 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         workers=status.workers,
         waiting={kind: number for kind, number in status.waiting.items() if number},
         dropped={kind: number for kind, number in status.dropped.items() if number},
+        failures=failures_of(activity),
         spent=spent,
+        spent_by_day=spent_by_day,
         budgets={} if spent is None else await _read_budgets(gateway.services),
         key_names=names,
         stored=stored,
         store_is_away=stored is None and isinstance(store, Store),
     )  # fmt: skip
+
+
+def failures_of(activity: Activity) -> list[Failures]:
+    """Return the errors by provider and model, the most frequent of each first."""
+    found: list[Failures] = []
+    for name, figures in activity.by("model").items():
+        provider, colon, model = name.partition(":")
+        ours = (provider, model) if colon else ("", name)
+        found += [Failures(*ours, error, number) for error, number in figures.failures.most_common()]
+    return found
 
 
 async def _read_stored(store: Store, since: datetime, cursor: str | None) -> Stored | None:
@@ -154,23 +179,30 @@ def _sorted(groups: Mapping[str, Spend]) -> dict[str, Spend]:
     return {name: groups[name] for name in sorted(groups)}
 
 
-async def _read_spend(database: Database, first_day: int) -> tuple[dict[str, Spend] | None, dict[str, str]]:
-    """Return what each scope has spent since a day, and the names of keys; None if the database does not answer."""
+async def _read_spend(
+    database: Database, first_day: int
+) -> tuple[dict[str, Spend] | None, dict[str, Spend], dict[str, str]]:
+    """Return what each scope has spent since a day, what all keys have spent by day, and the names of keys; None and
+    nothing if the database does not answer."""
 
-    def work(connection: Connection) -> tuple[dict[str, Spend], dict[str, str]]:
-        query = select(spend.c.scope, spend.c.usd, spend.c.tokens, spend.c.requests, spend.c.estimated_usd)
+    def work(connection: Connection) -> tuple[dict[str, Spend], dict[str, Spend], dict[str, str]]:
+        query = select(spend.c.scope, spend.c.day, spend.c.usd, spend.c.tokens, spend.c.requests, spend.c.estimated_usd)
         found: dict[str, Spend] = {}
+        by_day: dict[str, Spend] = {}
         for row in connection.execute(query.where(spend.c.day >= max(first_day, 1)).order_by(spend.c.scope)):
             spent = found.setdefault(row.scope, Spend())
             spent.add(row.usd, row.tokens, row.requests)
             spent.estimated_usd += row.estimated_usd
+            if row.scope.startswith("key:"):  # users and teams have spent the same
+                day = (_EPOCH + timedelta(days=row.day)).date().isoformat()
+                by_day.setdefault(day, Spend()).add(row.usd, row.tokens, row.requests)
         names = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.name.is_not(None)))
-        return found, {row.id: row.name for row in names}
+        return found, _sorted(by_day), {row.id: row.name for row in names}
 
     try:
         return await database.read(work)
     except DatabaseUnavailableError:
-        return None, {}
+        return None, {}, {}
 
 
 async def _read_budgets(services: Services) -> Mapping[str, Statement]:

@@ -1,0 +1,59 @@
+"""Addresses of a client's own vendor that are forwarded as they are, if the operator has opened them."""
+
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Scope
+
+from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.vendors.forwarding.endpoint import ForwardingEndpoint
+from dragoman_gateway.wires.forwarded import Address, Vendor, addresses
+
+__all__ = ["routes"]
+
+
+class _OpenRoute(Route):
+    """A route that is there while its address is open, for the clients of its vendor."""
+
+    def __init__(self, gateway: Gateway, address: Address, others: tuple[Vendor, ...]) -> None:
+        """``others`` are further vendors with the same address."""
+        endpoint: ASGIApp = ForwardingEndpoint(gateway, address)
+        super().__init__(address.path, endpoint, methods=[address.method])
+        self._gateway = gateway
+        self._address = address
+        self._others = others
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if not self._address.is_open(self._gateway.current.settings.forward):
+            return Match.NONE, {}
+        match, child = super().matches(scope)
+        if match is not Match.NONE:
+            ids = tuple(map(str, child.get("path_params", {}).values()))
+            if self._is_ours(scope, ids):
+                return match, child
+        return Match.NONE, {}
+
+    def _is_ours(self, scope: Scope, ids: tuple[str, ...]) -> bool:
+        """Whether the client is one of this vendor: by a header, else by an id that only one vendor makes."""
+        vendor = self._address.vendor
+        if not self._others:
+            return True
+        if vendor.header is not None:
+            return _names(vendor, scope, ids)
+        return not any(_names(each, scope, ids) for each in self._others)
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Return the routes of all addresses of the table."""
+    found: list[Route] = []
+    for address in addresses():
+        same = (each.vendor for each in addresses() if _shape(each) == _shape(address))
+        found.append(_OpenRoute(gateway, address, tuple(each for each in same if each is not address.vendor)))
+    return found
+
+
+def _shape(address: Address) -> tuple[str, str]:
+    return address.method, address.path
+
+
+def _names(vendor: Vendor, scope: Scope, ids: tuple[str, ...]) -> bool:
+    has_header = any(name == (vendor.header or "").encode() for name, _ in scope["headers"])
+    return has_header or any(each.startswith(vendor.id_prefixes) for each in ids)

@@ -1,0 +1,90 @@
+"""A request that goes to another address of a provider as it is, and whose reply nobody reads here
+(docs/answers.md#forwarding)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.wire import WireRequest
+from dragoman.attempt.attempt import Attempt
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.usage import Usage
+from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
+from dragoman.effects.work import iterate_async
+from dragoman.limits.reservation import Governor
+from dragoman.limits.use import MeasureUse
+from dragoman.runtime.config import ClientConfig
+from dragoman.transport.contract import AsyncStreamedReply
+from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
+
+_SECONDS = 600.0
+_NO_RETRIES = RetryPolicy(max_retries=0)
+
+
+@asynccontextmanager
+async def forward(
+    config: ClientConfig,
+    adapter: Adapter,
+    request: WireRequest,
+    *,
+    governors: Iterable[Governor],
+    measure: MeasureUse,
+    used: Callable[[], Usage],
+) -> AsyncIterator[AsyncStreamedReply]:
+    """Send a request, and yield its reply as it arrives. It is sent once: who sent it decides on another attempt.
+
+    ``governors`` let it start, ``measure`` estimates for them what it may use, and ``used`` says what the reply used,
+    when it has been read.
+
+    Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what governors raise.
+    """
+    config.lifetime.check()
+    transports = config.connections.transports(asynchronous=True)
+    transport, timeout = transports.get(adapter), transports.timeout(adapter)
+    if not hasattr(transport, "new_retries"):
+        raise ConfigurationError("the transport of this provider forwards nothing")
+    retries = RetryState(_NO_RETRIES, RetryQuota(), Timing(), _SECONDS if timeout is None else timeout)
+    outcome: SendOutcome = Abandoned()
+    has_begun = False
+    steps: AsyncGenerator[Any, Any] = iterate_async(_attempt(Attempt(governors, measure)))
+    async with aclosing(steps) as work:
+        observers = await anext(work)
+        try:
+            async with transport.stream(adapter, request, retries=retries) as reply:
+                has_begun = True
+                for observe in observers:
+                    await observe(reply.headers).work_async()
+                yield reply
+            outcome = Replied(_receipt(used()))
+        except (GeneratorExit, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            outcome = Broken(error, _receipt(used()), seen=True) if has_begun else Failed(error)
+            raise
+        finally:
+            with suppress(StopAsyncIteration):
+                await work.asend(outcome)
+
+
+def _attempt(attempt: Attempt) -> Generator[Any, Any, SendOutcome]:
+    """Run the attempt. Raises the error of a governor: then nothing was sent."""
+    is_sent = False
+
+    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
+        nonlocal is_sent
+        is_sent = True
+        outcome: SendOutcome = yield observers
+        return outcome
+
+    outcome = yield from attempt.run(exchange)
+    if isinstance(outcome, Failed) and not is_sent:
+        raise outcome.error
+    return outcome
+
+
+def _receipt(usage: Usage) -> Message:
+    """Return a message with the usage of a reply, and no content."""
+    return Message(role=Role.ASSISTANT, content=(), metadata=MessageMetadata(usage=usage))

@@ -1,0 +1,32 @@
+// Calls of the SDKs of npm to addresses of their own vendors: node forwarded.mjs, with BASE and KEY in the environment.
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI, { toFile } from 'openai';
+const { BASE, KEY } = process.env;
+const openai = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: KEY, maxRetries: 0 });
+const claude = new Anthropic({ baseURL: BASE, apiKey: KEY, maxRetries: 0 });
+const bytes = Buffer.alloc(10240, 7);
+const file = () => toFile(bytes, 'a.jsonl');
+const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
+
+await openai.moderations.create({ input: 'Hi', model: 'omni-moderation-latest' });
+await openai.files.create({ file: await file(), purpose: 'batch' });
+for await (const each of openai.files.list()) if (each.id !== 'file-1') console.error('a row of another key');
+await openai.files.retrieve('file-1');
+await (await openai.files.content('file-1')).arrayBuffer();
+await openai.batches.create({ completion_window: '24h', endpoint: '/v1/responses', input_file_id: 'file-1' });
+await openai.batches.retrieve('batch_1');
+await openai.conversations.create({ metadata: { topic: 'demo' } });
+await openai.conversations.items.create('conv_1', { items: [{ type: 'message', role: 'user', content: 'Hi' }] });
+await openai.images.generate({ prompt: 'a cat', model: 'gpt-image-1' });
+await openai.images.edit({ image: await file(), prompt: 'a hat', model: 'gpt-image-1' });
+await (await openai.audio.speech.create({ input: 'Hi', model: 'tts-1', voice: 'alloy' })).arrayBuffer();
+await openai.audio.transcriptions.create({ file: await file(), model: 'whisper-1' });
+await openai.vectorStores.create({ file_ids: ['file-1'] });
+await openai.vectorStores.files.create('vs_1', { file_id: 'file-1' });
+await openai.completions.create({ model: 'gpt-3.5-turbo-instruct', prompt: 'Hi' });
+await openai.files.delete('file-1');
+await claude.beta.files.upload({ file: await file() });
+await claude.beta.files.retrieveMetadata('file-1');
+await claude.messages.batches.create({ requests: [{ custom_id: '1', params: message }] });
+await claude.messages.batches.retrieve('msgbatch_1');
+if (process.env.RESULTS) for await (const each of await claude.messages.batches.results('msgbatch_1')) void each;
