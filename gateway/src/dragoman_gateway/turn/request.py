@@ -14,13 +14,15 @@ from dragoman.messages import Role
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.turn.model_name import replace_model
+from dragoman_gateway.turn.model_name import rename_fields, replace_model
 from dragoman_gateway.turn.other_wire import OtherWire
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
 Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
 """The messages, tools and options of a request."""
+_RENAMED = "renamed_fields"
+"""The fact of a model about fields that it takes by another name alone."""
 HISTORIES = ("messages", "input")
 """The fields with the conversation, by wire."""
 
@@ -127,6 +129,11 @@ class ReadRequest:
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self._is_read = True
+
+    def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
+        """Return the client's bytes with the names of fields that the model wants."""
+        names = None if self.resources.exact_bytes else adapter.capabilities.wire.get(_RENAMED)
+        return rename_fields(body, self.request.fields, names) if names else body
 
     @property
     def prompt(self) -> Message | None:
