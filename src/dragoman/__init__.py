@@ -203,9 +203,15 @@ _EXPORTS = {
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
+__version__: str
+
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version(__name__)
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

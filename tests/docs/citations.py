@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-FOLDERS = ("src", "adapters", "tests", "docs", "pricing", "cassettes", ".github")
+FOLDERS = ("src", "adapters", "tests", "docs", "examples", "pricing", "cassettes", ".github")
 SUFFIXES = frozenset({".py", ".toml", ".md", ".yml", ".sh"})
 """Recordings are .yaml, and are evidence, not documentation."""
 RESERVED_DOMAINS = (".invalid", ".test", ".example", ".localhost", ".internal", ".intranet")

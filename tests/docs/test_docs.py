@@ -130,6 +130,8 @@ def _sse(*events: dict[str, Any]) -> HttpReply:
 def _reply(request: ReceivedRequest) -> HttpReply:
     """The path identifies the wire. If the request offers a tool, the reply calls it until its result is there."""
     if request.path.endswith("/responses"):
+        if b'"stream":true' not in request.body:
+            return json_reply(HANDWRITTEN_RESPONSE)
         return _sse({"type": "response.completed", "response": HANDWRITTEN_RESPONSE})
     if request.path.endswith("/chat/completions"):
         return json_reply(HANDWRITTEN_COMPLETION)

@@ -37,7 +37,7 @@ def test_the_tiers_are_explained() -> None:
     page = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
     assert all(f"| {tier.lower()} |" in page for tier in TIERS)
     for page, link in (
-        ("README.md", "docs/stability.md"),
+        ("README.md", "/stability/"),
         ("docs/index.md", "stability.md"),
         ("mkdocs.yml", "stability.md"),
     ):

@@ -33,14 +33,14 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.keep is not None:
         chosen.keep.mkdir(parents=True, exist_ok=True)
-        return run(chosen.keep.resolve(), live=not chosen.no_live, released=chosen.against)
+        return run_steps(steps(chosen.keep.resolve(), live=not chosen.no_live, released=chosen.against))
     with tempfile.TemporaryDirectory() as folder:
-        return run(Path(folder), live=not chosen.no_live, released=chosen.against)
+        return run_steps(steps(Path(folder), live=not chosen.no_live, released=chosen.against))
 
 
-def run(folder: Path, *, live: bool, released: Path | None) -> int:
-    """The exit status."""
-    for name, step in steps(folder, live=live, released=released):
+def run_steps(steps: Iterator[tuple[str, Callable[[], str]]]) -> int:
+    """Run steps by their names and print what each returns. Return the exit status."""
+    for name, step in steps:
         began = time.monotonic()
         try:
             note = step()

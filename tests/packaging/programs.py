@@ -67,6 +67,52 @@ print(f"dragoman-gateway {version('dragoman-gateway')}, {len(paths)} paths")
 """
 """The gateway's application."""
 
+ENTRY_POINTS = """
+import sys
+from importlib.metadata import distribution
+
+import dragoman
+
+assert dragoman.__version__ == sys.argv[1], dragoman.__version__
+loaded, absent = 0, []
+for name in ("dragoman", "dragoman-gateway"):
+    found = distribution(name)
+    assert found.version == sys.argv[1], found.version
+    for entry in found.entry_points:
+        try:
+            entry.load()
+            loaded += 1
+        except ModuleNotFoundError as error:
+            assert error.name in ("pytest", "vcr", "hypothesis"), (entry, error)
+            absent.append(entry.name)
+print(loaded, "entry points" + (f", without {', '.join(absent)}" if absent else ""))
+"""
+"""Every entry point of both distributions loads; that of pytest needs an extra."""
+
+STORED = """
+import sys
+from pathlib import Path
+
+import dragoman
+from dragoman import Session, Store
+from dragoman.messages import read_message, write_message
+from dragoman.pricing import list_versions
+
+folder = Path(sys.argv[1])
+sessions = [Session.load(path.read_bytes()) for path in sorted(folder.glob("session_*.json"))]
+messages = [read_message(path.read_bytes()) for path in sorted((folder / "messages").rglob("*.json"))]
+assert sessions and messages
+assert all(read_message(write_message(each)) == each for each in messages)
+stores = sorted((folder / "stores").glob("*.db"))
+for path in stores:
+    with Store(f"sqlite:///{path}") as store:
+        assert store.load("sess_first").messages, path
+        version = store.record("sess_first").version
+        store.append("sess_first", [dragoman.Message.user("Still there?")], expected_version=version)
+print(f"{len(sessions)} sessions, {len(messages)} messages, {len(stores)} stores")
+"""
+"""What earlier versions stored opens, is migrated, and takes another message. The argument is a copy of the files."""
+
 OFFLINE = """
 import runpy, sys
 

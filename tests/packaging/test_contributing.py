@@ -9,7 +9,9 @@ import yaml
 
 from tests.packaging.wheel import PROJECT, ROOT
 
-PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "tests/README.md", ".github/RELEASING.md")
+LONGEST = 80
+"""Lines of CONTRIBUTING.md: what fits on a page."""
 FORMS = tuple(path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml")
 TOOLS = {"pytest", "ruff", "mypy", "lint-imports", "actionlint", "zizmor", "zensical", "python", "coverage"}
 
@@ -22,10 +24,10 @@ def read(page: str) -> str:
 def test_links_lead_to_files(page: str) -> None:
     """Each linked file is in the checkout; the covenant is the only address."""
     links = re.findall(r"\]\(([^)]+)\)", read(page))
-    assert links or page == "SECURITY.md"
+    assert links or page in ("SECURITY.md", "tests/README.md")
     away = [link for link in links if "://" in link]
     assert all(link.startswith("https://www.contributor-covenant.org/") for link in away)
-    assert [link for link in links if link not in away and not (ROOT / link).is_file()] == []
+    assert [link for link in links if link not in away and not (ROOT / page).parent.joinpath(link).is_file()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -34,11 +36,16 @@ def test_a_page_names_no_address(page: str) -> None:
     assert re.findall(r"\b[\w.+-]+@[\w-]+\.\w+", read(page)) == []
 
 
+def test_contributing_fits_a_page() -> None:
+    """Who wants to change something reads it in a few minutes; the slow checks are in tests/README.md."""
+    assert len(read("CONTRIBUTING.md").splitlines()) <= LONGEST
+
+
 def test_commands_exist() -> None:
     """Modules that are run are in the checkout, and tools are in its environment."""
-    text = read("CONTRIBUTING.md")
+    text = "".join(map(read, PAGES))
     modules = re.findall(r"python -m (tests[\w.]*)", text)
-    assert "tests.packaging" in modules
+    assert {"tests.packaging", "tests.packaging.release", "tests.compatibility.api"} <= set(modules)
     assert [name for name in modules if not _runs(name)] == []
     assert set(re.findall(r"uv run ([\w-]+)", text)) <= TOOLS
     scripts = [path for path in re.findall(r"`(\.ci/\w+)", text) if not (ROOT / path).is_file()]

@@ -14,7 +14,7 @@ from tests.packaging.wheel import PROJECT, ROOT, WHEEL, packages
 BROUGHT_BY = {
     "_pytest": "pytest", "anyio": "httpx", "azure": "azure-identity", "click": "typer", "google": "google-auth",
     "idna": "httpx", "opentelemetry": "opentelemetry-api", "pydantic_core": "pydantic", "requests": "google-auth",
-    "vcr": "vcrpy", "yaml": "pyyaml",
+    "markdown_it": "markdown-it-py", "vcr": "vcrpy", "yaml": "pyyaml",
 }  # fmt: skip
 """Requirements that bring a module of another name, or another package."""
 

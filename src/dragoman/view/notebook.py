@@ -14,10 +14,9 @@ from dragoman.view.turns import build_turns
 
 
 def render(messages: Sequence[Message]) -> str | None:
-    """Return an HTML fragment without styles or scripts of its own; None without the `cli` extra, which has Jinja."""
+    """Return an HTML fragment without styles or scripts of its own; None without the `cli` extra."""
     try:
-        templates = environment()
+        turns = list(build_turns(messages, Projections(ToolIdMap(), ()), raw=False))
+        return environment().get_template("notebook.html.jinja").render(turns=turns)
     except MissingExtraError:
         return None
-    turns = build_turns(messages, Projections(ToolIdMap(), ()), raw=False)
-    return templates.get_template("notebook.html.jinja").render(turns=list(turns))

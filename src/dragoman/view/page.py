@@ -27,7 +27,8 @@ def page(
     next_model: str | None = None,
     raw: bool = True,
 ) -> str:
-    """Return the page. Everything in a message is shown as text, and only media with their own bytes are shown.
+    """Return the page. Answers are Markdown, in which HTML stays text; everything else in a message is shown as text.
+    Only media with their own bytes are shown.
 
     ``attempts`` are replies that broke and were billed. ``tool_ids`` is the session's map, which is not changed;
     without it requests have ids of their own. ``next_model`` is the session's current model. ``raw`` adds the raw data:

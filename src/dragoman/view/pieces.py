@@ -24,7 +24,8 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.view import figures, media
+from dragoman.view import figures, markdown, media
+from dragoman.view.templates import show_control_characters
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _FOLD_FROM = 700
@@ -38,6 +39,7 @@ Facts = tuple[tuple[str, str], ...]
 class Piece:
     """``kind`` sets the look: text, code, thinking, call, answer, media or data.
 
+    ``html`` is harmless HTML that shows the ``text``: rendered Markdown, or coloured code.
     ``answer`` belongs to a call. ``src`` is a data URL of the message's own bytes, and ``tag`` the element that shows
     it.
     """
@@ -45,6 +47,7 @@ class Piece:
     kind: str
     title: str = ""
     text: str = ""
+    html: str = ""
     note: str = ""
     facts: Facts = ()
     inner: tuple["Piece", ...] = ()
@@ -55,15 +58,22 @@ class Piece:
     folded: bool = False
 
 
-def build_pieces(blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock]) -> tuple[Piece, ...]:
-    """Return the pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id."""
-    return tuple(piece for block in blocks for piece in _pieces_of(block, answers))
+def build_pieces(
+    blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock], *, rendered: bool = False
+) -> tuple[Piece, ...]:
+    """Return the pieces of blocks, in order. ``answers`` are results that are shown with their calls, by call id.
+
+    ``rendered``: texts are Markdown, as a model's are.
+    """
+    return tuple(piece for block in blocks for piece in _pieces_of(block, answers, rendered=rendered))
 
 
-def _pieces_of(block: ContentBlock, answers: Mapping[str, ToolResultBlock]) -> Iterator[Piece]:
+def _pieces_of(
+    block: ContentBlock, answers: Mapping[str, ToolResultBlock], *, rendered: bool = False
+) -> Iterator[Piece]:
     match block:
         case TextBlock():
-            yield from _text_pieces(block.text)
+            yield from (rendered and _markdown_pieces(block.text)) or _text_pieces(block.text)
             if block.citations:
                 yield Piece(
                     kind="data",
@@ -94,13 +104,25 @@ def _pieces_of(block: ContentBlock, answers: Mapping[str, ToolResultBlock]) -> I
             yield Piece(kind="data", title=block.type, note="of a newer version", text=as_json(data), folded=True)
 
 
+def _markdown_pieces(text: str) -> list[Piece]:
+    """Rendered Markdown, with its blocks of code separate; nothing if the text has no markup."""
+    return [
+        Piece(kind="text", text=part.words, html=part.html) if part.html else _code_piece(part.code, part.language)
+        for part in markdown.read_parts(show_control_characters(text))
+    ]
+
+
+def _code_piece(code: str, language: str) -> Piece:
+    return Piece(kind="code", title=language, text=code, html=markdown.color(show_control_characters(code), language))
+
+
 def _text_pieces(text: str) -> Iterator[Piece]:
     """Text, with fenced code separate; no other Markdown is interpreted."""
     end = 0
     for fence in _FENCE.finditer(text):
         if before := text[end : fence.start()].strip("\n"):
             yield Piece(kind="text", text=before)
-        yield Piece(kind="code", title=fence[1].strip(), text=fence[2].rstrip("\n"))
+        yield _code_piece(fence[2].rstrip("\n"), fence[1].strip())
         end = fence.end()
     if rest := text[end:].strip("\n"):
         yield Piece(kind="text", text=rest)

@@ -28,7 +28,7 @@ def environment() -> "Environment":
         loader=PackageLoader("dragoman.view", _FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_show_control_characters,
+        finalize=show_control_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -38,6 +38,6 @@ def environment() -> "Environment":
     return templates
 
 
-def _show_control_characters(value: Any) -> Any:
+def show_control_characters(value: Any) -> Any:
     """Replace control characters with visible symbols: HTML may not contain them, and readers would not see them."""
     return value.translate(_CONTROL_PICTURES) if type(value) is str else value

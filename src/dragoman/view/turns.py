@@ -36,7 +36,8 @@ _STOP_REMARKS = {
 class TurnView:
     """One message. ``number`` counts messages from 1. ``swap`` is shown before it. ``hue`` is that of its model.
 
-    ``request`` and ``reply`` are raw; ``why_no_request`` is set if a reply has no request.
+    ``source`` is the text as it was written, if it is shown rendered. ``request`` and ``reply`` are raw;
+    ``why_no_request`` is set if a reply has no request.
     """
 
     number: int
@@ -48,6 +49,7 @@ class TurnView:
     remarks: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     swap: Swap | None = None
+    source: str = ""
     request: Raw | None = None
     why_no_request: str | None = None
     reply: str | None = None
@@ -99,16 +101,19 @@ def build_turns(messages: Sequence[Message], projections: Projections, *, raw: b
             elif raw:
                 reason = str(wire_request)
             current_model = model
+        is_answer = message.role is Role.ASSISTANT
+        pieces = build_pieces(message.content, answers, rendered=is_answer)
         yield TurnView(
             number=index + 1,
             message=message,
             speaker=_speaker(message),
             provider=message.metadata.provider or (model or "").partition(":")[0],
             hue=None if model is None else hues[model],
-            pieces=build_pieces(message.content, answers),
+            pieces=pieces,
             remarks=tuple(_remarks(message)),
             figures=tuple(_figures(message.usage)) if is_reply(message) else (),
             swap=swap,
+            source=message.text if any(piece.html for piece in pieces) and is_answer else "",
             request=request,
             why_no_request=reason,
             reply=_raw_reply(message) if raw else None,

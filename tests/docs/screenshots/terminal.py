@@ -1,4 +1,4 @@
-"""`python -m tests.docs.screenshots.terminal FOLDER`: pictures of `ask` and `chat` with the embedded model, as SVG.
+"""`python -m tests.docs.screenshots.terminal FOLDER [NAME...]`: commands and the embedded model, as SVG.
 
 Each command runs in a pseudo-terminal, and the picture shows what is left on its screen.
 """
@@ -40,13 +40,34 @@ PICTURES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
             "/quit",
         ],
     ),
+    "cli-bulk": (
+        [
+            "bulk",
+            "cities.csv",
+            "-m",
+            _MODEL,
+            "-p",
+            "Which country is {city} in?",
+            "--system",
+            "Answer with one word.",
+            "-o",
+            "countries.csv",
+            "--budget",
+            "1",
+            "--option",
+            "max_output_tokens=8",
+        ],
+        [],
+    ),
 }
 """The words of each command, and the lines that are typed into it."""
+FILES = {"cities.csv": "city\nParis\nRome\nLima\nOslo\nCairo\nQuito\n"}
+"""The files of the folder in which the commands run."""
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *chosen: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (words, lines) in PICTURES.items():
+    for name, (words, lines) in ((each, PICTURES[each]) for each in chosen or PICTURES):
         shown = read_screen(run_in_terminal([*_PROGRAM, *words], lines))
         console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
         quoted = " ".join(f'"{word}"' if " " in word else word for word in words)
@@ -65,8 +86,11 @@ def run_in_terminal(command: Sequence[str], lines: Sequence[str]) -> str:
     import termios
 
     with tempfile.TemporaryDirectory() as home:
+        for name, content in FILES.items():
+            Path(home, name).write_text(content, encoding="utf-8")
         process, terminal = pty.fork()
         if process == 0:
+            os.chdir(home)
             folders = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), home)
             environ = {**os.environ, **folders, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
             os.execve(command[0], command, environ)
@@ -104,4 +128,4 @@ def read_screen(written: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -106,7 +106,7 @@ def test_dark_and_light_follow_the_system(tab: Browser, open_page: Browser, dark
         tab.set_viewport(1280, 900)
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
+@pytest.mark.parametrize("width", [320, 380, 390, 768])
 def test_the_page_fits_a_phone(tab: Browser, open_page: Browser, width: int) -> None:
     """Nothing makes the page wider than the window."""
     tab.set_viewport(width, 844)
@@ -122,6 +122,24 @@ def test_printing_leaves_the_controls_out(tab: Browser, open_page: Browser) -> N
     try:
         assert open_page.run("getComputedStyle(document.querySelector('.bar')).display") == "none"
         assert open_page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    finally:
+        tab.set_viewport(1280, 900)
+
+
+def test_an_answer_is_readable_on_a_phone(tab: Browser, tmp_path: Path) -> None:
+    """Wide tables and code scroll in their own frame, code has colours, and the source opens with one click."""
+    wide = "| " + " | ".join(["column"] * 30) + " |\n" + "| --- " * 30 + "|"
+    history = [Message.assistant(f"{wide}\n\n```python\ndef {'long' * 60}(): pass\n```\n\n{'word' * 90}")]
+    (tmp_path / "page.html").write_text(page(history), encoding="utf-8")
+    tab.set_viewport(380, 844)
+    try:
+        tab.open(tmp_path / "page.html")
+        assert tab.run("document.documentElement.scrollWidth") <= 380
+        colors = "getComputedStyle(document.querySelector('.highlight .k')).color"
+        assert tab.run(colors) != tab.run("getComputedStyle(document.querySelector('.highlight')).color")
+        tab.run("document.querySelector('.source summary').click()")
+        assert tab.run("document.querySelector('.source').open") is True
+        assert tab.run("document.documentElement.scrollWidth") <= 380
     finally:
         tab.set_viewport(1280, 900)
 
@@ -165,7 +183,8 @@ def test_payloads_never_run(tab: Browser, tmp_path: Path) -> None:
 def test_remote_media_are_not_fetched(tab: Browser, server: str, tmp_path: Path) -> None:
     """Even if an element got in, the policy would stop it."""
     link = MediaSource(kind="url", data=f"{server}/a.gif")
-    text = page([Message.user([ImageBlock(source=link)]), Message.user(f"<img src='{server}/b.gif'>")])
+    answer = Message.assistant(f"![b]({server}/e.gif) <img src='{server}/f.gif'> [c]({server}/g.gif)")
+    text = page([Message.user([ImageBlock(source=link)]), Message.user(f"<img src='{server}/b.gif'>"), answer])
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     tab.open(tmp_path / "page.html")
     assert server in tab.run("document.querySelector('main').textContent")

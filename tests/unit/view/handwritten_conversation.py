@@ -26,11 +26,16 @@ from dragoman.pricing import price_table
 OPUS, SOL, GEMINI = "anthropic:claude-opus-5-5", "openai:gpt-6.1-sol", "google:gemini-2.5-pro"
 _START = datetime(2026, 11, 21, 9, 14, 3, tzinfo=UTC)
 
-_SCRIPT = """The gauge froze, the harbour did not. Three things point to it:
+_SCRIPT = """**The gauge froze**, the harbour did not. Three things point to it:
 
 1. The level is 2.31 m to the centimetre for eleven hours, through a whole tide.
 2. The gauge at the pier, 400 m away, went on as the table predicts.
 3. The battery fell under 3.3 V at 22:40, a minute before.
+
+| gauge | at 22:40 | at 03:10 |
+| --- | ---: | ---: |
+| lock | 2.31 m | 2.31 m |
+| pier | 2.38 m | 0.94 m |
 
 This flags the same fault from now on:
 

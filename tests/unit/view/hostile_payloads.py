@@ -15,7 +15,7 @@ PAYLOADS = (
     "&lt;b&gt;&#60;i&#62;&amp;quot;",
     "javascript:alert(1)//https://example.org/<a href=//example.org>",
     "</script><script>alert(1)</script>",
-    "\u202eltr\u2066 \u0000\u0008\ufeff`${alert(1)}`",
+    "\u202eltr\u2066 \u0000\u0008\ufeff${alert(1)}",
 )
 CLOSED_FIELDS = frozenset(
     {"type", "role", "channel", "status", "stop_reason", "created_at", "resource_type", "cost_status", "mode",

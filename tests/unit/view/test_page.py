@@ -162,7 +162,7 @@ def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
     assert "6 replies" in named[1]
     replies = [message for message in conversation() if message.usage]
     assert [column.classes for column in svg.all("a")] == [["hue-0"]] * 3 + [["hue-1"]] + [["hue-2"]] * 2
-    rows = document.one("table").one("tbody").all("tr")
+    rows = document.one(".chart").one("table").one("tbody").all("tr")
     for row, message in zip(rows, replies, strict=True):
         usage = message.usage
         assert usage is not None

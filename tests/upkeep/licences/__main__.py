@@ -1,4 +1,4 @@
-"""The licences of all that dragoman and its extras require: `python -m tests.upkeep.licences`.
+"""The licences of all that dragoman, its extras and its gateway require: `python -m tests.upkeep.licences`.
 
 It reads the metadata of the installed packages, and `licences.toml` says which licences are allowed. It prints a table,
 and exits with 1 if a license is unknown or not allowed, if a package is not installed, or if an exception is no longer
@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from tests.packaging.wheel import PROJECT
+from tests.packaging.wheel import GATEWAY, PROJECT
 from tests.upkeep.licences.bill import bill_of_materials
 from tests.upkeep.licences.expressions import is_allowed, license_of
 from tests.upkeep.licences.requirements import Package, find_packages
@@ -30,7 +30,8 @@ def main() -> int:
     parser.add_argument("--bill", type=Path, help="write the bill of materials to this file")
     chosen = parser.parse_args()
     left_out = [extra for extra in RULES["not_installed"] if find_spec(extra) is None]
-    packages, missing = find_packages(PROJECT["project"], left_out)
+    project = with_gateway(PROJECT["project"])
+    packages, missing = find_packages(project, left_out)
     licences = find_licences(packages, RULES)
     by_license = defaultdict(list)
     for name, license_ in licences.items():
@@ -42,10 +43,17 @@ def main() -> int:
         sys.stdout.write(f"FAILED: {problem}\n")
     if chosen.bill is not None:
         chosen.bill.parent.mkdir(parents=True, exist_ok=True)
-        bill = bill_of_materials(PROJECT["project"], packages, licences)
+        bill = bill_of_materials(project, packages, licences)
         chosen.bill.write_bytes(to_json(bill, indent=2) + b"\n")
     sys.stdout.write(f"{len(packages)} packages, {len(problems)} problems\n")
     return 1 if problems else 0
+
+
+def with_gateway(project: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the project with what the gateway requires, as if it were one more extra."""
+    gateway = tomllib.loads((GATEWAY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {**project["optional-dependencies"], "gateway": gateway["dependencies"]}
+    return {**project, "optional-dependencies": extras}
 
 
 def find_licences(packages: Mapping[str, Package], rules: Mapping[str, Any]) -> dict[str, str]:
