@@ -157,12 +157,12 @@ class Conversation(StoredConversation, Generic[TransportT]):
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all replies and attempts together."""
-        return cost.total_usage(self._history.billed)
+        return self._history.usage
 
     @property
     def cost(self) -> Cost:
         """The cost of all replies and attempts together."""
-        return cost.total_cost(self._history.billed)
+        return self._history.cost
 
     @property
     def attempts(self) -> tuple[Message, ...]:

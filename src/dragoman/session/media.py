@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     AudioBlock,
@@ -66,6 +67,8 @@ _DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) 
 _FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
+_NOTHING_READ: tuple[list[Message], tuple[int, ...]] = [], ()
+
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
@@ -93,6 +96,9 @@ class MediaFiles:
         self._sources: dict[tuple[str, bool], MediaSource] = {}
         self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
+        self._measures = HistoryMeasures()
+        self._read: dict[Kinds, tuple[list[Message], tuple[int, ...]]] = {}
+        """The history that was looked through last, and the places of messages that name files, by fetched kinds."""
 
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
@@ -105,10 +111,18 @@ class MediaFiles:
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
         """
-        return [
-            self._message(message, fetched) if _has_references(message.content, fetched) else message
-            for message in history
-        ]
+        read, places = self._read.get(fetched, _NOTHING_READ)
+        # Equal messages name the same files, and a comparison of a message with itself takes no time.
+        if len(read) > len(history) or read != history[: len(read)]:
+            read, places = _NOTHING_READ
+        new = enumerate(history[len(read) :], len(read))
+        found = [place for place, message in new if _has_references(message.content, fetched)]
+        places = (*places, *found) if found else places
+        self._read[fetched] = list(history), places
+        inlined = GrowingMessages(history, self._measures)
+        for place in places:
+            inlined[place] = self._message(inlined[place], fetched)
+        return inlined
 
     def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
         """Return the blocks with file content in place of paths, also inside tool results."""
@@ -287,7 +301,7 @@ def _guess_media_type(block: Media, path: str) -> str:
 
 
 def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
-    """Whether any block, also inside a tool result, names a file. Runs on every message of every request."""
+    """Whether any block, also inside a tool result, names a file."""
     for block in content:
         if type(block) is TextBlock:  # most are
             continue

@@ -75,13 +75,16 @@ def labels_at_end(
     return labels
 
 
-def label_messages(messages: Sequence[MessageT], extensions: Mapping[str, Any]) -> tuple[MessageT, ...]:
-    """Return the messages with their present labels in their metadata."""
+def label_messages(
+    messages: Sequence[MessageT], extensions: Mapping[str, Any], start: int = 0
+) -> tuple[MessageT, ...]:
+    """Return the messages from that position on, with their present labels in their metadata: those behind a message
+    say which of its labels are gone."""
     if not extensions:
-        return tuple(messages)
+        return tuple(messages[start:])
     gone: frozenset[str] = frozenset()
     labelled: list[MessageT] = []
-    for message in reversed(messages):
+    for message in reversed(messages[start:]):
         kept = extensions.get(message.id) or {}
         gone |= record_labels(read_records(kept, RECORDS))
         labelled.append(with_message_labels(message, stored_labels(message, extensions) - gone))
