@@ -108,9 +108,7 @@ def first_requests(number: int = 2_000) -> list[Row]:
 
         def build(adapter: Any = adapter, model: str = wire.model) -> bytes:
             context = RequestContext.for_model(model)
-            written: bytes = adapter.to_wire(
-                messages, [], AdapterOptions(max_output_tokens=100, context=context)
-            ).body
+            written: bytes = adapter.to_wire(messages, [], AdapterOptions(max_output_tokens=100, context=context)).body
             return written
 
         fields = json.loads(build())

@@ -145,6 +145,7 @@ def estimate_tokens(
 
 
 _NO_OVERRIDES = TokenEstimate()
+_NO_TEXT = TextCounts()
 
 
 def weights_for(model: str, overrides: TokenEstimate = _NO_OVERRIDES) -> Weights:
@@ -252,7 +253,7 @@ class HistoryMeasures:
 class ContentMeasures:
     """The measures of the content of messages; see `RequestMeasures`."""
 
-    text: TextCounts = TextCounts()
+    text: TextCounts = _NO_TEXT
     images: list[tuple[media_size.Size | None, str | None]] = field(default_factory=list)
     messages: int = 0
     systems: int = 0
@@ -352,7 +353,7 @@ class _SchemaMeasures:
     """The texts of the tools and the size of their schemas, which providers write in their own forms."""
 
     texts: list[str] = field(default_factory=list)
-    text: TextCounts = TextCounts()
+    text: TextCounts = _NO_TEXT
     tools: int = 0
     nodes: int = 0
     native: int = 0

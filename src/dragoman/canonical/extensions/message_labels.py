@@ -75,9 +75,7 @@ def labels_at_end(
     return labels
 
 
-def label_messages(
-    messages: Sequence[MessageT], extensions: Mapping[str, Any], start: int = 0
-) -> tuple[MessageT, ...]:
+def label_messages(messages: Sequence[MessageT], extensions: Mapping[str, Any], start: int = 0) -> tuple[MessageT, ...]:
     """Return the messages from that position on, with their present labels in their metadata: those behind a message
     say which of its labels are gone."""
     if not extensions:
