@@ -106,7 +106,9 @@ class ChatAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
-        tools, context = decode.decode_tools(native, self.provider), reader.context
+        context = reader.context
+        only_tools = None if native.get("functions") else native.get("tools")
+        tools = reader.tools(only_tools, lambda: decode.decode_tools(native, self.provider))
         options = read_options(
             native,
             (type(self), self.model),

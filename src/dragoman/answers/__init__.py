@@ -9,7 +9,7 @@ from dragoman.adapter.answers.client_ids import ClientToolIds
 from dragoman.adapter.answers.provider_state import holds_state
 from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
-from dragoman.adapter.context import StateSealer, StateStore
+from dragoman.adapter.context import KeptPart, StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.answers.provider_request import ProviderRequest
 from dragoman.attempt.attempt import Attempt
@@ -18,6 +18,7 @@ from dragoman.effects.work import drive_async
 __all__ = [
     "Attempt",
     "ClientToolIds",
+    "KeptPart",
     "LossKind",
     "ProviderRequest",
     "Relay",

@@ -135,6 +135,19 @@ def assemble_message(
     if len(content) != 1 or content[0].__pydantic_fields_set__ is not TEXT_ALONE:  # one `text_block` needs no more
         check_content_size(content)
         share_field_names(*content)
+    return repeat_message(id, session_id, role, content, channel, metadata, created_at)
+
+
+def repeat_message(
+    id: str,  # noqa: A002 - the name of the field
+    session_id: str,
+    role: Role,
+    content: tuple[ContentBlock, ...],
+    channel: Channel | None,
+    metadata: MessageMetadata,
+    created_at: datetime,
+) -> Message:
+    """Return a message with the content of another one, which was checked."""
     fields = {
         "id": id,
         "session_id": session_id,
