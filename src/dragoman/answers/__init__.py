@@ -11,6 +11,7 @@ from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
 from dragoman.adapter.context import KeptPart, StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.history.encode_cache import SharedEncodeCache
 from dragoman.answers.provider_request import ProviderRequest
 from dragoman.attempt.attempt import Attempt
 from dragoman.effects.work import drive_async
@@ -23,6 +24,7 @@ __all__ = [
     "ProviderRequest",
     "Relay",
     "Severity",
+    "SharedEncodeCache",
     "StateKeys",
     "StateMemory",
     "StateSealer",

@@ -237,6 +237,8 @@ class InSession(Way):
         if may_ask is not None and not may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
         self._note_asked(adapter)
+        if (kept := self._read.request.kept) is not None:
+            effect.context.encode_cache = kept.encodings
         try:
             adapter, messages, options = self._adapt(adapter, effect.messages, effect.tools, effect.options)
         except InvalidRequestError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.answers import KeptPart
+from dragoman.answers import KeptPart, SharedEncodeCache
 from dragoman_gateway.json import decode_part
 
 HISTORIES = ("messages", "input")
@@ -46,6 +46,8 @@ class KeptBody:
     fields: dict[str, _Text] = field(default_factory=dict)
     history: str = ""
     items: list[_Text] = field(default_factory=list)
+    encodings: SharedEncodeCache = field(default_factory=SharedEncodeCache)
+    """The history as it was encoded for providers of other wires."""
     continued: "KeptBody | None" = None
     """The body whose history this one goes on with."""
 
@@ -184,7 +186,7 @@ def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequ
     count, earlier = max(same, key=lambda each: each[0], default=(0, None))
     before: Sequence[_Text] = earlier.items if earlier is not None and count else ()
     if earlier is not None and 2 * count >= len(earlier.items):
-        kept.continued = earlier
+        kept.continued, kept.encodings = earlier, earlier.encodings
     if text[position] == "]":
         return position + 1
     while True:
