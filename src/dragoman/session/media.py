@@ -61,13 +61,15 @@ _CAPABILITY_OF_KIND = {
 _UNKNOWN_TYPES = frozenset({"application/octet-stream", "binary/octet-stream"})
 """Media types that servers send when they do not know the type."""
 
+_LARGE_MEDIA = 1024 * 1024
+"""Characters of media that another thread writes: they would hold up an event loop."""
 _MAX_SHOWN_PATH = 120
 _DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # If a pipe replaces the file between stat and open, the open must not wait for a writer.
 _FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
-_NOTHING_READ: tuple[list[Message], tuple[int, ...]] = [], ()
+_NOTHING_READ: tuple[list[Message], tuple[int, ...], bool] = [], (), False
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
@@ -97,8 +99,9 @@ class MediaFiles:
         self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
         self._measures = HistoryMeasures()
-        self._read: dict[Kinds, tuple[list[Message], tuple[int, ...]]] = {}
-        """The history that was looked through last, and the places of messages that name files, by fetched kinds."""
+        self._read: dict[Kinds, tuple[list[Message], tuple[int, ...], bool]] = {}
+        """The history that was looked through last, the places of messages that name files, and whether it holds large
+        media, by fetched kinds."""
 
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
@@ -111,17 +114,19 @@ class MediaFiles:
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
         """
-        read, places = self._read.get(fetched, _NOTHING_READ)
+        read, places, is_large = self._read.get(fetched, _NOTHING_READ)
         # Equal messages name the same files, and a comparison of a message with itself takes no time.
         if len(read) > len(history) or read != history[: len(read)]:
-            read, places = _NOTHING_READ
-        new = enumerate(history[len(read) :], len(read))
-        found = [place for place, message in new if _has_references(message.content, fetched)]
+            read, places, is_large = _NOTHING_READ
+        new = history[len(read) :]
+        found = [place for place, message in enumerate(new, len(read)) if _has_references(message.content, fetched)]
         places = (*places, *found) if found else places
-        self._read[fetched] = list(history), places
+        is_large = is_large or any(_is_large(message.content) for message in new)
+        self._read[fetched] = list(history), places, is_large
         inlined = GrowingMessages(history, self._measures)
         for place in places:
             inlined[place] = self._message(inlined[place], fetched)
+        inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)
         return inlined
 
     def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
@@ -310,6 +315,18 @@ def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
         ):
             return True
         if isinstance(block, ToolResultBlock) and _has_references(block.content, fetched):
+            return True
+    return False
+
+
+def _is_large(content: Sequence[ContentBlock]) -> bool:
+    """Whether some media take long to write."""
+    for block in content:
+        if type(block) is TextBlock:
+            continue
+        if isinstance(block, MEDIA_BLOCKS) and len(block.source.data) > _LARGE_MEDIA:
+            return True
+        if isinstance(block, ToolResultBlock) and _is_large(block.content):
             return True
     return False
 

@@ -84,7 +84,9 @@ def _chat() -> Json:
     for number in range(8):
         function = {"name": "read", "arguments": json.dumps({"path": f"{number}"})}
         call = {"id": f"call_{number % 6}", "type": "function", "function": function}
-        messages.append({"role": "assistant", "content": None if number % 2 else f"Step {number}", "tool_calls": [call]})
+        messages.append(
+            {"role": "assistant", "content": None if number % 2 else f"Step {number}", "tool_calls": [call]}
+        )
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": f"line {number} \ud83d\ude00".encode(
             "utf-16", "surrogatepass").decode("utf-16")})  # fmt: skip
     messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks", "name": "Ann"}]

@@ -223,11 +223,13 @@ class GrowingMessages(list[Message]):
     """The messages of one request of a conversation. ``measures`` are those of the conversation, which grow with it:
     no message is measured twice. A list with other messages is another list."""
 
-    __slots__ = ("measures",)
+    __slots__ = ("is_large", "measures")
 
     def __init__(self, messages: Iterable[Message], measures: "HistoryMeasures") -> None:
         super().__init__(messages)
         self.measures = measures
+        self.is_large = False
+        """Whether it holds large media, which take long to write."""
 
 
 class HistoryMeasures:
