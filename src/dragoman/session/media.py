@@ -27,6 +27,7 @@ from dragoman.canonical.blocks import (
     MediaSource,
     TextBlock,
     ToolResultBlock,
+    ToolUseBlock,
     VideoBlock,
 )
 from dragoman.canonical.message import Message
@@ -118,10 +119,14 @@ class MediaFiles:
         # Equal messages name the same files, and a comparison of a message with itself takes no time.
         if len(read) > len(history) or read != history[: len(read)]:
             read, places, is_large = _NOTHING_READ
-        new = history[len(read) :]
-        found = [place for place, message in enumerate(new, len(read)) if _has_references(message.content, fetched)]
+        found: list[int] = []
+        for place, message in enumerate(history[len(read) :], len(read)):
+            content = message.content
+            if _may_hold_media(content):
+                is_large = is_large or _is_large(content)
+                if _has_references(content, fetched):
+                    found.append(place)
         places = (*places, *found) if found else places
-        is_large = is_large or any(_is_large(message.content) for message in new)
         self._read[fetched] = list(history), places, is_large
         inlined = GrowingMessages(history, self._measures)
         for place in places:
@@ -303,6 +308,17 @@ def _guess_media_type(block: Media, path: str) -> str:
     if not known.startswith(_FAMILIES[type(block)]):
         raise _file_error(path, f"is {known}, no {block.type}: use the block of its kind, or give it its media_type")
     return known
+
+
+def _may_hold_media(content: Sequence[ContentBlock]) -> bool:
+    """Whether some block is not a text, a call, or a result of texts, as nearly all are."""
+    for block in content:
+        kind = type(block)
+        if kind is TextBlock or kind is ToolUseBlock:
+            continue
+        if not isinstance(block, ToolResultBlock) or any(type(part) is not TextBlock for part in block.content):
+            return True
+    return False
 
 
 def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
