@@ -55,7 +55,7 @@ async def _run(seen: _Seen, wire: str, bodies: list[bytes], *, judged: bool = Tr
 def test_a_provider_and_a_policy_see_the_same(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes for the provider, the views of plugins and the labels are the same, whatever is kept."""
     monkeypatch.setattr(repeated, "SMALLEST", 0)
-    body = dict((name, each) for name, each in requests.written_agents())[wire]
+    body = dict(requests.written_agents())[wire]
     bodies = [json.dumps(each).encode() for each in requests.growing(wire, body, 5)]
     if wire == "messages":
         bodies += REQUESTS
@@ -74,9 +74,32 @@ def test_the_next_request_of_an_agent_costs_what_is_new_in_it() -> None:
     def counted(**settings: Any) -> int:
         bodies = growing(100, 30, 3)
         one, two = (
-            call_counts.calls_of(lambda some=some: asyncio.run(_run(_Seen(), "messages", some, judged=False, **settings)))  # type: ignore[misc]
+            call_counts.calls_of(
+                lambda some=some: asyncio.run(_run(_Seen(), "messages", some, judged=False, **settings))
+            )  # type: ignore[misc]
             for some in (bodies[:2], bodies)
         )
         return two - one
 
     assert counted() < counted(max_repeated=0) / 3
+
+
+def test_who_deletes_a_response_deletes_what_is_kept_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated, "SMALLEST", 0)
+    body = dict(requests.written_agents())["responses"]
+
+    async def run() -> None:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(_Seen().answer))
+        providers: dict[str, Any] = {"openai-chat": {"client": client, "api_key": "none"}}
+        app = create_app(GatewaySettings(models={"*": TARGET}), client=AsyncClient(providers=providers))
+        async with app.router.lifespan_context(app):
+            parts = app.state.gateway.current.repeated
+            transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                made = (await http.post("/v1/responses", json=body)).json()
+                assert parts.size > 0
+                deleted = await http.delete(f"/v1/responses/{made['id']}")
+                assert deleted.json()["deleted"] is True
+                assert parts.size == 0
+
+    asyncio.run(run())

@@ -178,5 +178,5 @@ class Endpoint:
         self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: RepeatedParts, **known: Any
     ) -> ClientRequest:
         """Return the request as its wire writes it. Raises ClientError if it cannot be read."""
-        fields, kept = parse_repeated(body, headers, parts, (self._wire.name, *name_owner(known["caller"], scope)))
+        fields, kept = parse_repeated(body, headers, parts, name_owner(known["caller"], scope))
         return ClientRequest(wire=self._wire, headers=headers, body=body, fields=fields, kept=kept, **known)
