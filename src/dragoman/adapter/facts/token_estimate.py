@@ -236,18 +236,18 @@ class HistoryMeasures:
     """The measures of a history that grows. Another history is measured as a whole."""
 
     def __init__(self) -> None:
-        self._measured: tuple[tuple[Message, ...], ContentMeasures] = (), ContentMeasures()
+        self._measured: tuple[list[Message], ContentMeasures] = [], ContentMeasures()
 
-    def update(self, messages: Sequence[Message]) -> "ContentMeasures":
+    def update(self, messages: list[Message]) -> "ContentMeasures":
         """Return the measures of these messages, which are not changed later."""
         known, measures = self._measured
         # Equal messages have equal measures, and a comparison of a message with itself takes no time.
-        if len(known) > len(messages) or known != tuple(messages[: len(known)]):
-            known, measures = (), ContentMeasures()
+        if len(known) > len(messages) or known != messages[: len(known)]:
+            known, measures = [], ContentMeasures()
         if new := messages[len(known) :]:
             measures = measures.copy()
             measures.add_messages(new)
-            self._measured = tuple(messages), measures
+            self._measured = messages[:], measures
         return measures
 
 
