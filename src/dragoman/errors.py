@@ -33,7 +33,7 @@ DragomanError
 │   └── DeclassificationError       labels were not removed
 ├── McpToolError                    a tool of an MCP server returned an error
 ├── FormatError                     a document in another format cannot be read
-│   ├── MessageBodyError            a message body, or an answer, does not match its schema
+│   ├── MessageBodyError            a message body does not match its schema
 │   └── NotFetchedError             content is at a URL, and no way to fetch it was given
 ├── StoreError                      the operation failed; nothing changed
 │   ├── ConflictError               another writer was first: load the session and decide again

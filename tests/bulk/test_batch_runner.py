@@ -60,6 +60,17 @@ def test_failed_rows_of_a_batch_are_submitted_again_on_request(tmp_path: Path) -
     assert count_submitted(provider) == 3 + 2
 
 
+def test_what_a_failed_row_cost_is_told_when_it_is_submitted_again(tmp_path: Path) -> None:
+    """Its answer was not of the type, and paid for: the report names it beside the cost of the new one."""
+    with serve_provider(Provider()) as url:
+        first, _ = run(url, tmp_path / "m", ["question 0"], output=int, output_retries=0)
+        second, _ = run(url, tmp_path / "m", ["question 0"], output=int, output_retries=0, retry_errors=True)
+    assert first.errors == second.errors == 1
+    assert first.cost_usd is not None
+    assert second.cost_usd == first.cost_usd == second.lost.usd
+    assert (first.lost.failed, second.lost.failed) == (0, 1)
+
+
 def test_a_budget_limits_batches(tmp_path: Path) -> None:
     """As many rows are submitted as it pays for, at batch prices."""
     from dragoman.adapter.contract import AdapterOptions

@@ -72,7 +72,7 @@ class ModelRun:
     limits: Limits | None
     form: AnswerForm[Any] | None = None
     """What each answer has to be; None: any text."""
-    output_retries: int = 1
+    output_retries: int
     """How often a row is asked again if its answer is not valid."""
 
     def new_check(self, tries: int = 0) -> AnswerCheck[Any] | None:

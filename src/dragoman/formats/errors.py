@@ -6,12 +6,13 @@ DragomanError
     └── NotFetchedError     content is at a URL, and there is no function to fetch it
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.canonical.message import Message
 
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _MAX_SHOWN = 4
 """Violations in the message of an error, apart from the first."""
 
@@ -35,16 +36,17 @@ class BodyViolation:
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
 
+    @property
+    def steps(self) -> tuple[str | int, ...]:
+        """The keys and indices of the path."""
+        return tuple(int(index) if index else key for key, index in _STEP.findall(self.path))
+
 
 class MessageBodyError(FormatError):
-    """``violations`` has every violation. If the answer has not fully arrived, it has those that are already certain.
-
-    ``reply`` is the complete answer that a session received, or None.
-    """
+    """``violations`` has every violation."""
 
     def __init__(self, violations: Iterable[BodyViolation], *, ended: str | None = None) -> None:
         self.violations = tuple(violations)
-        self.reply: Message | None = None
         first, *more = self.violations
         reason = "; ".join([first.reason, *map(str, more[:_MAX_SHOWN])])
         if len(more) > _MAX_SHOWN:

@@ -1,6 +1,6 @@
 """What an answer has to be: a Python type, or a JSON Schema."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
@@ -45,9 +45,17 @@ class AnswerForm(Protocol[ValueT]):
         which this may change."""
         ...
 
+    def watch(self) -> Callable[[str], tuple[OutputProblem, ...]] | None:
+        """Return a function that takes an answer piece by piece, and returns the problems that are certain whatever
+        follows; None if only a whole answer can be judged."""
+        ...
+
 
 class AnswerType(Generic[T]):
-    """A Python type. Raises OutputTypeError if it has no JSON Schema."""
+    """A Python type. Raises OutputTypeError if it has no JSON Schema.
+
+    What a type is annotated with may have a method `watch`, as a `MessageBodySchema` has: see `AnswerForm`.
+    """
 
     def __init__(self, output: Any) -> None:
         try:
@@ -65,6 +73,8 @@ class AnswerType(Generic[T]):
             ) from None
         self.schema: Mapping[str, Any] = schema
         self._adapter = adapter
+        watches = (getattr(each, "watch", None) for each in getattr(output, "__metadata__", ()))
+        self._watch: Callable[[], Any] | None = next(filter(None, watches), None)
 
     def read(self, text: str) -> T:
         data = _parse(text)
@@ -85,6 +95,9 @@ class AnswerType(Generic[T]):
             except Exception:  # as in `read`: the next part is smaller
                 continue
         return None
+
+    def watch(self) -> Callable[[str], tuple[OutputProblem, ...]] | None:
+        return None if self._watch is None else self._watch()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -132,6 +145,9 @@ class AnswerJson:
 
     def read_partial(self, data: Any) -> None:
         """Return None: a part of the text is no value."""
+
+    def watch(self) -> None:
+        """Return None: only a whole text is checked."""
 
 
 def _refuse_reference(address: str) -> Any:

@@ -1,6 +1,6 @@
 """Checks the answer of a turn, and decides whether the model is asked again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from dragoman.adapter.errors import RequestError
@@ -39,12 +39,19 @@ def check_output_retries(retries: Any) -> int:
 
 
 class AnswerCheck(Generic[T]):
-    """The check of one turn's answer. ``values`` has the value when there is one."""
+    """The check of one turn's answer. ``values`` has the value when there is one.
 
-    def __init__(self, form: AnswerForm[T], retries: int, *, partial_strings: bool = False) -> None:
+    ``early``: a stream ends as soon as a problem is certain, if the model is not asked again. Where text may precede a
+    call, it does not.
+    """
+
+    def __init__(
+        self, form: AnswerForm[T], retries: int, *, partial_strings: bool = False, early: bool = False
+    ) -> None:
         self._form = form
         self._retries = retries
         self._partial_strings = partial_strings
+        self._early = early
         self._judged_id = ""
         self._problems: tuple[OutputProblem, ...] = ()
         self._asks_again = False
@@ -72,6 +79,10 @@ class AnswerCheck(Generic[T]):
 
     def partial_reader(self) -> PartialReader[T]:
         return PartialReader(self._form, strings=self._partial_strings)
+
+    def watch(self) -> Callable[[str], tuple[OutputProblem, ...]] | None:
+        """Return what finds problems in the pieces of an answer; None if the whole answer is to be waited for."""
+        return self._form.watch() if self._early and not self._retries else None
 
     def outcome(self, reply: Message) -> OutputComplete[T] | OutputRetry | None:
         """Return the event for a complete reply; None if it is no answer, or if the turn ends with an OutputError."""
@@ -103,20 +114,36 @@ class AnswerFollower(Generic[T]):
 
     def __init__(self, check: AnswerCheck[T]) -> None:
         self._check = check
-        self._reader = check.partial_reader()
+        self._begin()
 
     def follow(self, events: Iterable[Any]) -> Iterator[Any]:
-        """Yield the events, and after each what it means for the answer."""
+        """Yield the events, and after each what it means for the answer. Raises OutputError for a problem that is
+        certain before the end."""
         for event in events:
+            if isinstance(event, TextDelta) and self._watch is not None:
+                self._look_ahead(event)
             yield event
             match event:
                 case TextDelta():
                     yield from map(OutputPartial, self._reader.feed(event.text))
                 case MessageStart():
-                    self._reader = self._check.partial_reader()
+                    self._begin()
                 case MessageComplete():
                     if (outcome := self._check.outcome(event.message)) is not None:
                         yield outcome
+
+    def _begin(self) -> None:
+        self._reader, self._watch = self._check.partial_reader(), self._check.watch()
+        self._block, self._text = 0, ""
+
+    def _look_ahead(self, delta: TextDelta) -> None:
+        if delta.content_block_index < self._block:  # blocks out of order: the text is judged when it is whole
+            self._watch = None
+            return
+        self._block, self._text = delta.content_block_index, self._text + delta.text
+        assert self._watch is not None
+        if problems := self._watch(delta.text):
+            raise OutputError(problems, self._text)
 
 
 def follow_text(events: Iterable[Any]) -> Iterator[Any]:

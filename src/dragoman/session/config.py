@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Union
 from typing_extensions import TypeAliasType
 
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names
 from dragoman.adapter.registry import parse_model
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
     from dragoman.formats.body.message_body import MessageBody
-    from dragoman.formats.body.schema import MessageBodySchema
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
-    from dragoman.session.replies.answer import AnswerValidator
 
 OutputT = TypeVar("OutputT")
 """The type of a turn's answer."""
@@ -264,7 +262,7 @@ class TurnOptions(TypedDict, total=False):
     stop_sequences: tuple[str, ...]
     tool_choice: ToolChoice | None
     parallel_tool_calls: bool | None
-    output_schema: "Mapping[str, Any] | MessageBodySchema | None"
+    output_schema: Mapping[str, Any] | None
     effort: str | None
     thinking: bool | None
     thinking_budget: int | None
@@ -353,18 +351,7 @@ def _check_options(merged: AdapterOptions) -> AdapterOptions:
     if merged.extra or merged.headers:
         check_provider_names("extra", merged.extra)
         check_provider_names("headers", merged.headers)
-    if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
-        return merged
-    from dragoman.session.replies.answer import with_json_schema
-
-    return with_json_schema(merged)
-
-
-def new_answer_validator(options: AdapterOptions, overrides: TurnOptions, *, early: bool) -> "AnswerValidator | None":
-    """Return the validator of the turn's answer if it has to be a message body, else None. Raises RequestError."""
-    schema = overrides.get("output_schema", options.output_schema)
-    if schema is None or isinstance(schema, Mapping):
-        return None
-    from dragoman.session.replies.answer import AnswerValidator, require_body_schema
-
-    return AnswerValidator(require_body_schema(schema), early=early)
+    if not isinstance(merged.output_schema, Mapping | None):
+        given = type(merged.output_schema).__name__
+        raise RequestError(f"output_schema is a JSON Schema, a dict, and not a value of the class {given}: see output=")
+    return merged

@@ -31,7 +31,6 @@ from dragoman.session.config import (
     TurnOptions,
     UserInput,
     merge_options,
-    new_answer_validator,
 )
 from dragoman.session.cost import Cost
 from dragoman.session.effects import RunTools, Send, Turn
@@ -311,15 +310,13 @@ class Conversation(StoredConversation, Generic[TransportT]):
         if callable(choose_tools := self.config.tools):
             self.toolbox.replace(choose_tools(self._new_call_context()))
             self._check_tools()
-        options, check, validator = merge_options(self.options, overrides, stream=stream), None, None
+        options, check = merge_options(self.options, overrides, stream=stream), None
         if output is not None or options.output_schema is not None:
             from dragoman.session.replies.typed import new_check
 
-            if output is None:
-                validator = new_answer_validator(self.options, overrides, early=not self.toolbox.definitions)
-            options, check = new_check(options, overrides, output, is_body=validator is not None)
+            options, check = new_check(options, overrides, output, early=not self.toolbox.definitions)
         run = self._start(self._new_turn(prompt, options, check, model, results), check)
-        run.validator, run.answers_with_text = validator, output is str
+        run.answers_with_text = output is str
         return run
 
     def _new_turn(

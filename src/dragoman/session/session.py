@@ -80,9 +80,6 @@ class Session(TurnDriver[Transport]):
         again, with the problems, at most ``output_retries`` times. Then OutputError is raised. ``output_schema`` is a
         JSON Schema for the text of the answer, checked in the same way. Raises OutputTypeError for a type without a
         schema.
-
-        With a `MessageBodySchema` as ``output_schema`` the answer is a message body: the schema's `read` parses it. An
-        answer that violates the schema raises MessageBodyError with every violation, and stays in the history.
         """
         return drive(self._ask(prompt, options, output, model))
 
@@ -108,9 +105,7 @@ class Session(TurnDriver[Transport]):
 
         Iterating raises ProviderError when an adapter's stream ends with an error event; ``error.partial`` is what had
         arrived. Closing the stream before its end cancels the reply: what had arrived stays in the history with status
-        cancelled. Closing it at message_complete or tool_answered keeps the message of that event. If the answer has to
-        be a message body, the first event that makes a violation certain cancels the reply and raises MessageBodyError;
-        in a session with tools, the check is made at the end of the turn.
+        cancelled. Closing it at message_complete or tool_answered keeps the message of that event.
 
         With ``output``, the stream yields OutputPartial with what has arrived and is valid, OutputComplete with the
         answer, and OutputRetry if the model is asked again. A string is part of a value when it has ended, or as it

@@ -13,10 +13,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from dragoman import Message
 from dragoman.formats.registry import FORMATS, read
@@ -38,28 +41,31 @@ from tests.unit.formats.importers.samples import SAMPLES
 Validate = Callable[[Any], object]
 
 
+@cache
+def _list_of(kind: Any) -> TypeAdapter[list[Any]]:
+    """Return the check of a list; to make one takes longer than all its uses."""
+    return TypeAdapter(list[kind])
+
+
 def _openai_chat(data: Any) -> object:
     from openai.types.chat import ChatCompletionMessageParam
-    from pydantic import TypeAdapter
 
-    return TypeAdapter(list[ChatCompletionMessageParam]).validate_python(data)
+    return _list_of(ChatCompletionMessageParam).validate_python(data)
 
 
 def _openai(data: Any) -> object:
     from openai.types.responses import ResponseInputItemParam
-    from pydantic import TypeAdapter
 
     items = data["input"] if isinstance(data, dict) else data
     # The API takes reasoning without an id, as encrypted content of a response that is not stored; the type has one.
     named = [{"id": "", **item} if item.get("type") == "reasoning" else item for item in items]
-    return TypeAdapter(list[ResponseInputItemParam]).validate_python(named)
+    return _list_of(ResponseInputItemParam).validate_python(named)
 
 
 def _anthropic(data: Any) -> object:
     from anthropic.types import MessageParam
-    from pydantic import TypeAdapter
 
-    return TypeAdapter(list[MessageParam]).validate_python(data["messages"] if isinstance(data, dict) else data)
+    return _list_of(MessageParam).validate_python(data["messages"] if isinstance(data, dict) else data)
 
 
 def _google(data: Any) -> object:

@@ -47,11 +47,10 @@ def test_settings_are_those_of_the_config() -> None:
 
 
 def test_options_are_those_of_adapters() -> None:
-    """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's. An
-    answer's schema may also be that of a message body, and two more options are for typed answers."""
+    """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's, and
+    two more options are for typed answers."""
     hints = get_type_hints(AdapterOptions)
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
-    hints["output_schema"] |= MessageBodySchema
     typed = {"output_retries": int, "partial_strings": bool}
     assert get_type_hints(TurnOptions, localns=LATE) == {name: hints[name] for name in named} | typed
 

@@ -5,10 +5,14 @@ is matched by at least one part. The order is free, and one part may match sever
 Source: docs/reference/message-body.md#schemas.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError, to_json
+from pydantic_core.core_schema import no_info_plain_validator_function
+
+from dragoman.canonical.events import OutputProblem
 from dragoman.canonical.message import Message
 from dragoman.formats.body.answer_reader import AnswerReader
 from dragoman.formats.body.answer_schema import answer_schema
@@ -23,7 +27,8 @@ FORMAT = "message_body_schema"
 
 @dataclass(frozen=True, slots=True)
 class MessageBodySchema:
-    """The schema of a body. As the ``output_schema`` of a session's turn, it is the schema of the answer."""
+    """The schema of a body. ``Annotated[MessageBody, schema]`` is the type of the bodies that obey it, for pydantic and
+    as the ``output`` of a turn."""
 
     parts: tuple[MessageBodySchemaPart, ...] = ()
 
@@ -88,6 +93,38 @@ class MessageBodySchema:
         answer checks what JSON Schema cannot express, such as required parts.
         """
         return answer_schema(self.parts)
+
+    def watch(self) -> Callable[[str], tuple[OutputProblem, ...]]:
+        """Return a function that takes an answer piece by piece, and returns the violations that are certain: at the
+        beginning of a name that no part may have, at a repeated name, or when the list ends without a required part."""
+        reader = AnswerReader(self.parts)
+
+        def feed(text: str) -> tuple[OutputProblem, ...]:
+            reader.feed(text)
+            return tuple(OutputProblem(each.steps, each.reason) for each in reader.violations)
+
+        return feed
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Validate ``Annotated[MessageBody, schema]``, with every violation as an error of its own."""
+        if source is not MessageBody:
+            raise TypeError("the schema of a message body annotates MessageBody: Annotated[MessageBody, schema]")
+        return no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return self.json_schema()
+
+    def _validate(self, value: Any) -> MessageBody:
+        if isinstance(value, MessageBody):
+            return self.enforce(value)
+        try:
+            return self.read(to_json(value).decode())
+        except MessageBodyError as error:
+            details = []
+            for each in error.violations:
+                kind = PydanticCustomError("body", "{reason}", {"reason": each.reason})
+                details.append(InitErrorDetails(type=kind, loc=each.steps, input=None))
+            raise ValidationError.from_exception_data(MessageBody.__name__, details) from None
 
     def _unexpected_parts(self, body: MessageBody) -> Iterator[BodyViolation]:
         for index, part in enumerate(body.parts):

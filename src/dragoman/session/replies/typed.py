@@ -11,18 +11,17 @@ from dragoman.session.config import TurnOptions
 
 
 def new_check(
-    options: AdapterOptions, overrides: TurnOptions, output: Any, *, is_body: bool
+    options: AdapterOptions, overrides: TurnOptions, output: Any, *, early: bool
 ) -> tuple[AdapterOptions, AnswerCheck[Any] | None]:
     """Return the options with the schema of the answer, and its check, if it has one. ``options`` are those of the
     turn, ``overrides`` included, and ``output`` is a type, what was made of one, or None.
 
-    A plain text has no check, and a message body is checked while it streams. Raises RequestError, OutputTypeError
-    among them.
+    A plain text has no check. ``early`` is as for `AnswerCheck`. Raises RequestError, OutputTypeError among them.
     """
     form: AnswerForm[Any]
     if output is None:
         schema = options.output_schema
-        if schema is None or is_body:
+        if schema is None:
             return options, None
         form = AnswerJson(schema)
     elif overrides.get("output_schema") is not None:
@@ -33,4 +32,4 @@ def new_check(
         form = output if isinstance(output, (AnswerType, AnswerJson)) else AnswerType(output)
         options = replace(options, output_schema=form.schema)
     retries = check_output_retries(overrides.get("output_retries", 1))
-    return options, AnswerCheck(form, retries, partial_strings=overrides.get("partial_strings", False))
+    return options, AnswerCheck(form, retries, partial_strings=overrides.get("partial_strings", False), early=early)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
@@ -18,13 +18,9 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.replies.reply import TurnRecord
-from dragoman.session.turn.answers import pending_calls
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import PreparedCall, error_result
-
-if TYPE_CHECKING:
-    from dragoman.session.replies.answer import AnswerValidator
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +40,6 @@ class TurnRun:
     error: Exception | None = field(default=None, init=False)
     calls: CallRunner | None = field(default=None, init=False)
     """Runs the tool calls of the turn; None before the first one."""
-    validator: "AnswerValidator | None" = field(default=None, init=False)
-    """Ends the turn at an answer that is no valid message body."""
     is_left: bool = field(default=False, init=False)
     """Whether the caller has left: nobody receives events any more."""
     answers_with_text: bool = field(default=False, init=False)
@@ -53,8 +47,6 @@ class TurnRun:
 
     def follow_answer(self) -> Callable[[Iterable[SessionEvent]], Iterator[SessionEvent]] | None:
         """Return what the events of a stream pass through if the answer is typed: it may add events, and raise."""
-        if self.validator is not None:
-            return self.validator.follow
         if self.answers_with_text:
             from dragoman.output.check import follow_text  # imported late: few turns have a typed answer
 
@@ -65,23 +57,13 @@ class TurnRun:
     """Follows a reply that its provider still works on; its effects come before the turn's."""
 
     def finish(self) -> None:
-        """Raise the error of the turn, or that of an answer which is no valid message body."""
+        """Raise the error of the turn, if it has one."""
         if self.error is not None:
             raise self.error
-        if self.validator is not None and not pending_calls(self.record.history.messages):
-            self.validator.finish()
 
     def release(self, events: Sequence[SessionEvent]) -> Sequence[SessionEvent]:
-        """Return the events for a caller who reads them. For one who does not, check the answer: raises
-        MessageBodyError."""
-        if self.is_left:
-            return ()
-        if self.events is not None:
-            return events
-        if self.validator is not None:
-            for event in events:
-                self.validator.check_event(event)
-        return ()
+        """Return the events that the caller receives: none if nobody reads them."""
+        return () if self.is_left or self.events is None else events
 
     def finish_attempt(self, reader: ReplyReader) -> None:
         """Send the turn the outcome of a `Send`. A reply that its provider still works on is followed first."""
