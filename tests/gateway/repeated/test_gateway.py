@@ -58,13 +58,19 @@ def test_a_provider_and_a_policy_see_the_same(wire: str, monkeypatch: pytest.Mon
     body = dict(requests.written_agents())[wire]
     bodies = [json.dumps(each).encode() for each in requests.growing(wire, body, 5)]
     if wire == "messages":
-        bodies += REQUESTS
+        texts = [{"role": ("user", "assistant")[place % 2], "content": f"Text {place}"} for place in range(9)]
+        plain = {"model": body["model"], "max_tokens": 9, "messages": texts}
+        bodies += [*REQUESTS, *(json.dumps(each).encode() for each in requests.growing(wire, plain, 9))]
     with_known, as_new = _Seen(), _Seen()
     first = asyncio.run(_run(with_known, wire, bodies))
     second = asyncio.run(_run(as_new, wire, bodies, max_repeated=0))
     assert with_known.sent == as_new.sent
     assert with_known.judged == as_new.judged
     assert len(first) == len(second) == len(bodies)
+    unjudged = _Seen(), _Seen()  # then texts need no session
+    asyncio.run(_run(unjudged[0], wire, bodies, judged=False))
+    asyncio.run(_run(unjudged[1], wire, bodies, judged=False, max_repeated=0))
+    assert unjudged[0].sent == unjudged[1].sent == as_new.sent
 
 
 def test_the_next_request_of_an_agent_costs_what_is_new_in_it() -> None:
