@@ -69,7 +69,8 @@ def test_measures_grow_with_a_history(grown: tuple[list[Message], list[int]], wi
     messages, stops = grown
     measures, tools = HistoryMeasures(), [TOOL] if with_tools else []
     for stop in (*stops, *stops):
-        growing = GrowingMessages(messages[:stop], measures)
+        growing = GrowingMessages(messages[:stop])
+        growing.measures = measures
         assert measure_request(growing, tools) == measure_request(messages[:stop], tools)
         assert measure_messages(growing).remote == measure_messages(messages[:stop]).remote
 

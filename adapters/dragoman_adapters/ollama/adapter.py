@@ -70,7 +70,7 @@ class OllamaAdapter(WireAdapter):
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
         context = reader.context
-        tools = reader.tools(native.get("tools"), lambda: decode.decode_tools(native, self.provider))
+        tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
         options = read_options(
             native,
             (type(self), self.model),

@@ -108,7 +108,7 @@ class ChatAdapter(WireAdapter):
         decode.decode_history(native, reader, self.dialect)
         context = reader.context
         only_tools = None if native.get("functions") else native.get("tools")
-        tools = reader.tools(only_tools, lambda: decode.decode_tools(native, self.provider))
+        tools = reader.tools(only_tools, decode.decode_tools, native, self.provider)
         options = read_options(
             native,
             (type(self), self.model),

@@ -271,7 +271,8 @@ def merge_options(
     """Merge the options of a session and of one turn, as adapters take them. Raises RequestError, and
     ConfigurationError for an unknown option."""
     if not overrides and stream == options.stream:
-        return _check_options(options)
+        plain = not (options.extra or options.headers or options.output_schema)
+        return options if plain else _check_options(options)
     given = overrides or {}
     if options.extra or options.headers or "extra" in given or "headers" in given:
         return _merge(options, given, stream)

@@ -66,8 +66,12 @@ class History:
         read, visible = self._visible
         if read < len(self.messages):
             new = self.messages[read:]
-            replaces = any(message.metadata.summary_of for message in new)
-            visible = tuple(apply_summaries(new, visible)) if replaces else (*visible, *new)
+            for message in new:
+                if message.metadata.summary_of:
+                    visible = tuple(apply_summaries(new, visible))
+                    break
+            else:
+                visible = (*visible, *new)
             self._visible = read + len(new), visible
         return visible
 

@@ -128,7 +128,8 @@ class MediaFiles:
                     found.append(place)
         places = (*places, *found) if found else places
         self._read[fetched] = list(history), places, is_large
-        inlined = GrowingMessages(history, self._measures)
+        inlined = GrowingMessages(history)
+        inlined.measures = self._measures
         for place in places:
             inlined[place] = self._message(inlined[place], fetched)
         inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)

@@ -21,7 +21,8 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.running.shares import name_owner
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn.body import parse_repeated, read_body
+from dragoman_gateway.turn import repeated
+from dragoman_gateway.turn.body import parse_body, parse_repeated, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.repeated import RepeatedParts
 from dragoman_gateway.turn.replies import Departure
@@ -178,5 +179,8 @@ class Endpoint:
         self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: RepeatedParts, **known: Any
     ) -> ClientRequest:
         """Return the request as its wire writes it. Raises ClientError if it cannot be read."""
-        fields, kept = parse_repeated(body, headers, parts, name_owner(known["caller"], scope))
+        if len(body) < repeated.SMALLEST:
+            fields, kept = parse_body(body, headers), None
+        else:
+            fields, kept = parse_repeated(body, headers, parts, name_owner(known["caller"], scope))
         return ClientRequest(wire=self._wire, headers=headers, body=body, fields=fields, kept=kept, **known)

@@ -74,9 +74,13 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def parse_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a request. Raises ClientError if the body is no JSON object with a model."""
-    return _check_model(parse_object(body, headers))
+def parse_body(body: bytes, headers: Mapping[str, str], known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fields of a request, which may be known. Raises ClientError if the body is no JSON object with a
+    model."""
+    fields = parse_object(body, headers) if known is None else known
+    if not isinstance(fields.get("model"), str) or not fields["model"]:
+        raise ClientError("model: a text is required")
+    return fields
 
 
 def parse_repeated(
@@ -84,15 +88,8 @@ def parse_repeated(
 ) -> tuple[dict[str, Any], KeptBody | None]:
     """As `parse_body`, with the parts that the owner has sent before. They are None for a body that is not kept."""
     known = parts.read(owner, body) if is_json(headers.get("content-type", "application/json")) else None
-    if known is None:
-        return parse_body(body, headers), None
-    return _check_model(known[0]), known[1]
-
-
-def _check_model(fields: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(fields.get("model"), str) or not fields["model"]:
-        raise ClientError("model: a text is required")
-    return fields
+    fields, kept = (None, None) if known is None else known
+    return parse_body(body, headers, fields), kept
 
 
 def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:

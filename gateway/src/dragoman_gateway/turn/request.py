@@ -117,7 +117,8 @@ class ReadRequest:
         if self._is_read:
             return
         request, wire = self.request, self.request.wire
-        self._add_parts(self.context)
+        if request.kept is not None:
+            self._add_parts(self.context)
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")

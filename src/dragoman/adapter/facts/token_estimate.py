@@ -223,13 +223,9 @@ class GrowingMessages(list[Message]):
     """The messages of one request of a conversation. ``measures`` are those of the conversation, which grow with it:
     no message is measured twice. A list with other messages is another list."""
 
-    __slots__ = ("is_large", "measures")
-
-    def __init__(self, messages: Iterable[Message], measures: "HistoryMeasures") -> None:
-        super().__init__(messages)
-        self.measures = measures
-        self.is_large = False
-        """Whether it holds large media, which take long to write."""
+    measures: "HistoryMeasures"
+    is_large: bool = False
+    """Whether it holds large media, which take long to write."""
 
 
 class HistoryMeasures:

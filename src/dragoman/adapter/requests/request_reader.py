@@ -11,7 +11,7 @@ from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.adapter.wire_diff import are_merged, diff_objects
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.guard import copy_json
-from dragoman.canonical.message import Channel, Message, MessageMetadata, Role, assemble_message, repeat_message
+from dragoman.canonical.message import Channel, Message, MessageMetadata, Role, assemble_message
 from dragoman.canonical.message_fields import assemble_metadata
 from dragoman.canonical.tools import ToolDefinition
 
@@ -80,7 +80,17 @@ class HistoryReader:
         context = self.context
         session_id, new_id, now = context.session_id, context.new_id, context.clock
         for role, content, channel, metadata in decoded.messages:
-            self.messages.append(repeat_message(new_id(), session_id, role, content, channel, metadata, now()))
+            message = assemble_message(
+                id=new_id(),
+                session_id=session_id,
+                role=role,
+                content=content,
+                channel=channel,
+                metadata=metadata,
+                created_at=now(),
+                is_checked=True,
+            )
+            self.messages.append(message)
         return True
 
     def _name(self, is_result: bool, native: str | None) -> str:
@@ -104,13 +114,13 @@ class HistoryReader:
         self._named.append((True, native, canonical))
         return canonical
 
-    def tools(self, native: Any, decode: Callable[[], list[ToolDefinition]]) -> list[ToolDefinition]:
+    def tools(self, native: Any, decode: Callable[..., list[ToolDefinition]], *arguments: Any) -> list[ToolDefinition]:
         """Return the tools of the request. ``native`` is the list that they are decoded from, and nothing else."""
         kept = self.context.kept_tools
         if kept is None or kept.value is not native:
-            return decode()
+            return decode(*arguments)
         if kept.decoded is None or kept.decoded[0] != self.provider:
-            kept.decoded = self.provider, tuple(decode())
+            kept.decoded = self.provider, tuple(decode(*arguments))
         return list(kept.decoded[1])
 
     def add(
