@@ -107,8 +107,10 @@ class ChatAdapter(WireAdapter):
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
         context = reader.context
-        only_tools = None if native.get("functions") else native.get("tools")
-        tools = reader.tools(only_tools, decode.decode_tools, native, self.provider)
+        if native.get("functions"):
+            tools = decode.decode_tools(native, self.provider)
+        else:
+            tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
         options = read_options(
             native,
             (type(self), self.model),

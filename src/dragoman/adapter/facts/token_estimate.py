@@ -188,7 +188,7 @@ def _read_toml(name: str) -> dict[str, Any]:
 def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
     """Measure a request. This takes a few microseconds for each message that is not measured yet."""
     content = measure_messages(messages)
-    schemas = content.tools_of(tools)
+    schemas = content.tools_of(tools) if tools else _NO_TOOLS
     return RequestMeasures(
         text=content.text,
         schema_text=schemas.text,
@@ -383,6 +383,7 @@ class _SchemaMeasures:
                 self.texts += _iter_strings(value)
 
 
+_NO_TOOLS = _SchemaMeasures()
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _WORDS = frozenset({"description", "enum", "const", "pattern", "default", "examples", "required"})
 

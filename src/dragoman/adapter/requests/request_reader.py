@@ -116,6 +116,8 @@ class HistoryReader:
 
     def tools(self, native: Any, decode: Callable[..., list[ToolDefinition]], *arguments: Any) -> list[ToolDefinition]:
         """Return the tools of the request. ``native`` is the list that they are decoded from, and nothing else."""
+        if not native:
+            return []
         kept = self.context.kept_tools
         if kept is None or kept.value is not native:
             return decode(*arguments)
