@@ -90,7 +90,7 @@ class _Gateway:
                 client["events"] = bus = EventBus(strict=True)
                 bus.subscribe(lambda event: self.events.append(event.payload.type), name="watch")
                 stack.callback(bus.close)
-            settings = GatewaySettings(database=self._url, models={"house": MODEL})
+            settings = GatewaySettings(database=self._url, models={"house": MODEL}, own_retries=True)
             url = stack.enter_context(serving(create_app(settings, client=AsyncClient(**client))))
             self.http = stack.enter_context(httpx.Client(base_url=url, headers={"x-api-key": self.secret}))
             self.http.get("/v1/models").raise_for_status()  # the key is known from here on

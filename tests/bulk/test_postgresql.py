@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from dragoman import Client
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
 from dragoman.bulk.state.manifest import Manifest
 from dragoman.bulk.state.run_lock import RunLock
+from dragoman.policy.plugins import UntrustedData
 from dragoman.store.database import Database
 from tests.bulk.provider import HAIKU, SONNET, Provider, error_reply, number
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
@@ -78,3 +80,16 @@ def test_a_run_that_has_ended_is_free_at_once(database_url: str, monkeypatch: py
         connection.close()
     finally:
         database.close()
+
+
+def test_a_manifest_from_before_labels_gets_their_column(database_url: str) -> None:
+    """A run in it continues, and keeps the labels of its rows."""
+    rows = [{"prompt": "question 0", "secrecy": ["pii"]}]
+    Manifest(database_url).close()
+    database = Database(database_url, timeout=30.0, synchronous="full", pool_size=1)
+    database.write(lambda connection: connection.exec_driver_sql("ALTER TABLE bulk_answers DROP COLUMN labels"))
+    database.close()
+    settings = {"client": Client(policy=[UntrustedData()]), "providers": Provider().settings}
+    bulk(rows, HAIKU, manifest=database_url, labels="secrecy", **settings).close()
+    with bulk(rows, HAIKU, manifest=database_url, **settings) as report:
+        assert [row["security_labels"] for row in report] == [["pii"]]

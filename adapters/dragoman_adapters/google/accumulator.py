@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman_adapters.google.decode_blocks import FLAGS, RAW_INPUT, part_kind
+from dragoman_adapters.google.decode_blocks import FLAGS, JOINABLE, RAW_INPUT, part_kind
 from dragoman_adapters.google.values.partial_args import ArgumentsAccumulator
 from dragoman_adapters.google.values.spelling import to_camel_case
 
-_JOINABLE = ({"text"}, {"text", "thought"})
-"""The keys of parts that join. A part with any other key, such as a signature, stays separate."""
 _UNSPECIFIED = (None, 0, "", "FINISH_REASON_UNSPECIFIED")
 _PENDING_KINDS = ("executableCode", "toolCall")
 """Google's own tools: the reply continues after them, although a finish reason may come with them."""
@@ -96,7 +94,7 @@ class CandidateAccumulator:
     def _part(self, native: dict[str, Any]) -> PartChange | None:
         """Add one part. An empty text without a signature is dropped."""
         text = native.get("text")
-        if isinstance(text, str) and native.keys() in _JOINABLE:
+        if isinstance(text, str) and native.keys() in JOINABLE:
             if not text:
                 return None
             last = self.parts[-1] if self.parts else None

@@ -1,6 +1,6 @@
 """Decodes replies, and requests in Google's format (docs/reference/wires/google.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -98,9 +98,11 @@ def _decode_content(
 ) -> tuple[list[ContentBlock], dict[str, Any]]:
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
-    for index, part in enumerate(native.get("parts") or ()):
+    for index, (part, cuts) in enumerate(_join_texts(native.get("parts") or ())):
+        if cuts:
+            notes[str(index)] = {encode_blocks.CUTS: cuts}
         if type(part) is dict and part.keys() == _PLAIN_FIELDS:
-            blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing to note
+            blocks.append(text_block(part["text"]))  # as below: a plain text leaves nothing else to note
             continue
         call = _function_call(part)
         wire_id = call.get("id") if call else None
@@ -110,8 +112,24 @@ def _decode_content(
         if call and decode_blocks.RAW_INPUT in call:
             part = {**part, "functionCall": {key: call[key] for key in call if key != decode_blocks.RAW_INPUT}}
         if note := decode_blocks.note_part(part, encode_blocks.encode_block(block, wire_id)):
-            notes[str(index)] = note
+            notes[str(index)] = {**notes.get(str(index), {}), **note}
     return blocks, notes
+
+
+def _join_texts(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], list[int]]]:
+    """Return the parts with neighbouring texts as one, as a stream has them, and where each was cut. A part with
+    anything else, such as a signature, stays as it is."""
+    joined: list[tuple[dict[str, Any], list[int]]] = []
+    joins = False
+    for part in parts:
+        is_text = type(part) is dict and part.keys() in decode_blocks.JOINABLE and isinstance(part["text"], str)
+        if is_text and joins and bool(joined[-1][0].get("thought")) == bool(part.get("thought")):
+            before, cuts = joined[-1]
+            joined[-1] = {**before, "text": before["text"] + part["text"]}, [*cuts, len(before["text"])]
+        else:
+            joined.append((part, []))
+        joins = is_text
+    return joined
 
 
 def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -25,6 +25,8 @@ from dragoman_adapters.google.values.spelling import to_camel_case
 
 FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})
 """The keys of a part in addition to its one data field."""
+JOINABLE = ({"text"}, {"text", "thought"})
+"""The keys of parts that join. A part with any other key, such as a signature, stays separate."""
 _DATA_FIELDS = frozenset({
     "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult",
     "toolCall", "toolResponse",

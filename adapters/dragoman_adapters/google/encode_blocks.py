@@ -5,7 +5,8 @@ the message, so that the provider gets its own part back byte for byte.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ from dragoman_adapters.google.values.spelling import restore_spelling
 
 Note = Mapping[str, Any]
 """The adapter's note on a decoded object."""
+CUTS = "cuts"
+"""The note on a text that arrived in several parts: where the second one and each further one begin, in characters."""
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
@@ -118,3 +121,10 @@ def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[
     merged = restore_base64(apply_diff(patched, note), note.get("base64", ()))
     restored: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
     return restored
+
+
+def cut_text(part: dict[str, Any], cuts: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yield a part of text as the parts in which it arrived."""
+    text = part["text"]
+    for start, end in itertools.pairwise((0, *cuts, len(text))):
+        yield {**part, "text": text[start:end]}

@@ -258,7 +258,9 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, turn_note: No
     block = turn.blocks[index]
     if turn_note:
         request.record_field_losses(turn, index, "citations")
-        yield encode_blocks.apply_note(encode_blocks.encode_block(block), _block_note(turn_note, turn, index))
+        note = _block_note(turn_note, turn, index)
+        part = encode_blocks.apply_note(encode_blocks.encode_block(block), note)
+        yield from encode_blocks.cut_text(part, note[encode_blocks.CUTS]) if encode_blocks.CUTS in note else (part,)
         return
     resolution = _image_resolution(request, block)
     request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *(() if resolution else ("resolution",)))

@@ -5,8 +5,10 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.registry import adapter_class
 from dragoman.canonical.blocks import (
     AudioBlock,
     Citation,
@@ -139,12 +141,33 @@ def _encode_message(message: Message, writer: ReplyWriter, dialect: Dialect) -> 
         "annotations": encode_annotations(message.content, writer) if has_sources else [],
     }
     if any(thoughts):
-        encoded[dialect.reasoning_fields[0]] = "".join(thoughts)
+        encoded[_reasoning_field(message, writer, dialect)] = "".join(thoughts)
     if calls:
         encoded["tool_calls"] = calls
     if images:
         encoded[encode_blocks.IMAGES_FIELD] = images
     return encoded
+
+
+def _reasoning_field(message: Message, writer: ReplyWriter, dialect: Dialect) -> str:
+    """Return the field of reasoning: that in which it came, if it came by Chat Completions."""
+    issuer = issuer_dialect(writer)
+    if issuer is None:
+        return dialect.reasoning_fields[0]
+    notes = ((message.metadata.provider_raw or {}).get("blocks") or {}).values()
+    noted = (note.get("field") for note in notes)
+    return next((field for field in noted if field in issuer.reasoning_fields), issuer.reasoning_fields[0])
+
+
+def issuer_dialect(writer: ReplyWriter) -> Dialect | None:
+    """Return the dialect of the provider that answered; None if it does not speak Chat Completions."""
+    try:
+        kind: Any = adapter_class(writer.state.model.partition(":")[0])
+    except DragomanError:  # a provider of somebody else, which is not here
+        return None
+    kind = getattr(kind, "apis", {}).get("chat", kind)  # of a provider with both of OpenAI's APIs
+    found = getattr(kind, "dialect", None)
+    return found if isinstance(found, Dialect) else None
 
 
 def encode_image(block: ImageBlock, dialect: Dialect) -> dict[str, Any] | None:

@@ -58,7 +58,10 @@ class ChatStreamEncoder(ReplyStreamEncoder):
             return self._chunk(
                 {"tool_calls": [self._numbered({"id": tool_id, "type": "function", "function": function})]}
             )
-        field = self._dialect.reasoning_fields[0] if kind == THINKING else "content"
+        if kind == THINKING:
+            field = (encode_reply.issuer_dialect(self.writer) or self._dialect).reasoning_fields[0]
+        else:
+            field = "content"
         self._set_delta(f'"{field}":'.encode(), b"")
         return b""
 

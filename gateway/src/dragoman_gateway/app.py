@@ -68,13 +68,16 @@ def create_app(
 def app_from_configuration() -> Starlette:
     """Return the application that dragoman.toml describes. It can be reloaded.
 
-    With a folder to replay, it asks no provider; with one to record, all that passes is written there.
+    With a folder to replay, it asks no provider; with one to record, all that passes is written there. Raises
+    ConfigurationError for one to record under a policy: what its clients say has words that the policy takes out.
     """
     if (folder := recording.folder_to_replay()) is not None:
         return recording.replay_app(folder, read_settings())
-    app = build_app(Gateway(read_generation(), partial(read_generation, None), Board.of_environment()))
+    gateway = Gateway(read_generation(), partial(read_generation, None), Board.of_environment())
+    app = build_app(gateway)
     if (folder := recording.folder_to_record()) is not None:
-        app.add_middleware(recording.Recorder, folder=folder)
+        recording.check_policy(gateway.current.client)
+        app.add_middleware(recording.Recorder, folder=folder, client=lambda: gateway.current.client)
     return app
 
 

@@ -1,5 +1,6 @@
 """The table ``[gateway]`` of dragoman.toml. docs/gateway.md describes each setting."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,6 +17,17 @@ from dragoman_gateway.turn.other_wire import OtherWireSettings
 from dragoman_gateway.turn.recall import UnknownHistory
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class ReplaySettings(BaseModel):
+    """The table ``[gateway.replay]``: what does not count in requests besides the labels of known clients."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ignored_fields: tuple[str, ...] = ()
+    """Paths of fields in a body, such as ``metadata.build``."""
+    ignored_patterns: tuple[re.Pattern[str], ...] = ()
+    """Regular expressions of what does not count in any text; of one with groups, what the groups match."""
 
 
 class GatewaySettings(BaseModel):
@@ -41,6 +53,10 @@ class GatewaySettings(BaseModel):
     models: Mapping[str, KnownModel | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
     """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask
     it. The first match counts."""
+    replay: ReplaySettings = ReplaySettings()
+    """How ``--replay`` compares requests."""
+    exact_bytes: bool = False
+    """Whether a provider of the client's wire gets fields by the client's names too if the model wants other ones."""
     strict: bool = False
     """Whether a request is refused if its history loses something that is more than a detail."""
     other_wire: OtherWireSettings = OtherWireSettings()
@@ -88,6 +104,9 @@ class GatewaySettings(BaseModel):
     """The most connections at the same time, in one process. Above, the one that was idle longest is closed."""
     first_event_seconds: float = Field(default=5.0, gt=0)
     """How long the status of a stream waits for the first event of the provider."""
+    own_retries: bool = False
+    """Whether the gateway retries a place before it refuses, within ``first_event_seconds``. Clients that retry too
+    multiply these attempts."""
     ping_seconds: float = Field(default=10.0, gt=0)
     """The seconds of silence in a stream after which the client gets a sign of life."""
 

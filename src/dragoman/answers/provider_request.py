@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from dragoman.adapter.context import RequestContext, bundled_prices
 from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
-from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError
+from dragoman.adapter.errors import AuthenticationError, ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
@@ -20,7 +20,7 @@ from dragoman.canonical.blocks import assemble
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
-from dragoman.effects.outcomes import Failed, Replied, SendOutcome
+from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.effects.response import ResponseDetails
 from dragoman.effects.work import Perform, Work, drive_async, iterate_async
 from dragoman.limits.reservation import Governor, Observe, Stage
@@ -219,7 +219,7 @@ class ProviderRequest:
                                     break
                                 if events and not begun:
                                     begun, self._encode = True, _encode_again  # it may be long, and is not sent again
-                                if begun:
+                                if begun and not _refuses_key(reader.outcome):
                                     yield events
                                 if reader.outcome is not None:
                                     break
@@ -319,6 +319,11 @@ class ProviderRequest:
         usage = outcome.message.metadata.usage if isinstance(outcome, Replied) else usage_of(outcome)
         if usage is not None:
             self.usages.append(usage)
+
+
+def _refuses_key(outcome: SendOutcome | None) -> bool:
+    """Whether a reply ends in words about the sender's key, which are not for whoever gets the bytes."""
+    return isinstance(outcome, Broken) and isinstance(outcome.error, AuthenticationError)
 
 
 async def _send_outcome(work: AsyncGenerator[_Stream, Any], outcome: SendOutcome) -> _Stream | None:

@@ -1,29 +1,15 @@
 """The one decision where a request leaves, after all plugins: may this content, with these tools, go to this model?"""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from dragoman.adapter.contract import Adapter, AdapterOptions
-from dragoman.canonical.message import Message
-from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
 from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.outgoing import OutgoingRequest
 from dragoman.policy.plugin import Hook
 
 if TYPE_CHECKING:  # many programs have no router
     from dragoman.routing import Router
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingRequest:
-    """A request as it would leave. ``labels`` are those of all its content."""
-
-    adapter: Adapter
-    messages: Sequence[Message]
-    tools: tuple[ToolDefinition, ...]
-    options: AdapterOptions
-    labels: frozenset[str]
 
 
 class DecidingPolicy(Protocol):
@@ -45,7 +31,7 @@ def decide(
     request: OutgoingRequest,
     policy: DecidingPolicy | None,
     router: "Router | None",
-    report: Callable[[PolicyDeniedError], object] = lambda denial: None,
+    report: Callable[[PolicyDeniedError], object] | None = None,
 ) -> Work[OutgoingRequest]:
     """Return the request as it may be sent. Raises PolicyDeniedError.
 
@@ -58,7 +44,8 @@ def decide(
         try:
             _check_rules(request, router)
         except PolicyDeniedError as denial:
-            report(denial)
+            if report is not None:
+                report(denial)
             raise
     return request
 

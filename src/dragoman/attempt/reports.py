@@ -1,13 +1,14 @@
 """Reports the calls of a model to an event bus: hashes, names and counts, without content."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.adapter.errors import EventOverflowError, RequestCancelledError
 from dragoman.canonical.ids import new_message_id
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Work
 from dragoman.policy.errors import PolicyDeniedError
@@ -74,12 +75,46 @@ class CallReports:
             failure = error if isinstance(error, Exception) else RequestCancelledError("the caller left")
             self.emit(ids, partial(LlmCallFailed.of, self.model, failure, latency_ms=latency_ms))
 
+    def end_turn(
+        self, ids: EventIds, usage: Usage | None, *, calls: int, stop_reason: StopReason | None, seconds: float
+    ) -> None:
+        """Report that a turn ended after so many calls of the model, which used ``usage`` in all."""
+        if self.is_on:
+            from dragoman.events.catalogue import TurnCompleted
+
+            known = usage is not None and usage.cost_status in (CostStatus.PRICED, CostStatus.FREE)
+            totals = partial(
+                TurnCompleted,
+                stop_reason=stop_reason,
+                llm_call_count=calls,
+                tool_call_count=0,
+                total_input_tokens=None if usage is None else usage.prompt_tokens,
+                total_output_tokens=None if usage is None else usage.output_tokens,
+                total_cost_usd=usage.cost_usd if usage is not None and known else None,
+                wall_time_seconds=seconds,
+            )
+            self.emit(ids, totals)
+
+    def cancel_turn(self, ids: EventIds) -> None:
+        """Report that the caller left."""
+        if self.is_on:
+            from dragoman.events.catalogue import TurnCancelled
+
+            self.emit(ids, partial(TurnCancelled, reason="user_cancel", partial_llm_calls=1, partial_tool_calls=0))
+
     def deny(self, ids: EventIds, denial: PolicyDeniedError) -> None:
         if self.is_on:
             from dragoman.events.catalogue import PolicyDenied
 
             facts = {name: str(getattr(denial, name)) for name in ("hook", "plugin", "code", "reason")}
             self.emit(ids, partial(PolicyDenied.model_validate, facts))
+
+    def write_headers(self, ids: EventIds, names: Sequence[str]) -> None:
+        if self.is_on:
+            from dragoman.events.catalogue import PolicyHeadersWritten
+
+            provider = self.model.partition(":")[0]
+            self.emit(ids, partial(PolicyHeadersWritten, provider=provider, names=tuple(names)))
 
     def emit(self, ids: EventIds, make: "Callable[[], Payload]") -> Any:
         if self._bus is not None:

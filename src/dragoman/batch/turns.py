@@ -8,7 +8,6 @@ from dragoman.batch.handle import BatchEntry
 from dragoman.batch.requests import PreparedRequest
 from dragoman.batch.results import BatchResult
 from dragoman.canonical.message import Message, StopReason
-from dragoman.canonical.usage import CostStatus
 from dragoman.policy.errors import PolicyDeniedError
 
 
@@ -31,14 +30,12 @@ def report_failure(reports: CallReports, request: PreparedRequest, error: BaseEx
     """Report that a request was not submitted. An error that is not an Exception is a caller who left."""
     if not reports.is_on:
         return
-    from dragoman.events.catalogue import TurnCancelled
-
     ids = EventIds(request.session_id, request.turn_id)
     reports.fail(ids, error)
     if isinstance(error, Exception):
         _report_end(reports, ids, None, 0.0)
     else:
-        reports.emit(ids, partial(TurnCancelled, reason="user_cancel", partial_llm_calls=1, partial_tool_calls=0))
+        reports.cancel_turn(ids)
 
 
 def report_result(reports: CallReports, entry: BatchEntry, result: BatchResult, seconds: float) -> None:
@@ -56,18 +53,10 @@ def report_result(reports: CallReports, entry: BatchEntry, result: BatchResult, 
 
 
 def _report_end(reports: CallReports, ids: EventIds, result: BatchResult | None, seconds: float) -> None:
-    from dragoman.events.catalogue import TurnCompleted
-
-    usage = None if result is None else result.usage
-    known = usage is not None and usage.cost_status in (CostStatus.PRICED, CostStatus.FREE)
-    totals = partial(
-        TurnCompleted,
+    reports.end_turn(
+        ids,
+        None if result is None else result.usage,
+        calls=int(isinstance(result, Message)),
         stop_reason=result.stop_reason if isinstance(result, Message) else StopReason.ERROR,
-        llm_call_count=int(isinstance(result, Message)),
-        tool_call_count=0,
-        total_input_tokens=None if usage is None else usage.prompt_tokens,
-        total_output_tokens=None if usage is None else usage.output_tokens,
-        total_cost_usd=usage.cost_usd if usage is not None and known else None,
-        wall_time_seconds=seconds,
+        seconds=seconds,
     )
-    reports.emit(ids, totals)

@@ -56,6 +56,7 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     The policy of the client judges each prompt before it is sent and each answer before it is written, and a row that
     it denies is an error in its place; its budgets count the run as one session; its events and its store get each row
     as a session of its own. With ``ray``, the workers send the requests, and everything else stays in this process.
+    ``extensions`` stand in place of those of the client.
 
     An error that concerns one row is stored in that row. Raises errors that every row would meet (AuthenticationError,
     MissingKeyError, UnpricedModelError), ConfigurationError and StoreError; outcomes so far are kept.
@@ -133,6 +134,7 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
         output_retries: How often a model is asked again if its answer is not of the requested type, by default once.
         partial_strings: Whether a stream shows the strings of a typed answer as they arrive, and not only at their end.
+        extensions: The program's facts about this turn for the plugins.
     """
     settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     try:
@@ -170,6 +172,8 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
     arguments: dict[str, Any] = dict(settings)
     _check_arguments(arguments, model)
     client = client_config(arguments.pop("client", None)) or ClientConfig()
+    if (extensions := arguments.pop("extensions", None)) is not None:
+        client = client.with_(extensions=extensions)
     given = {name: arguments.get(name) for name in _SHARED}
     check_settings(given)
     shared = client.session_settings(given)

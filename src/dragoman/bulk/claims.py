@@ -80,7 +80,8 @@ class ModelRun:
         return None if self.form is None else AnswerCheck(self.form, max(0, self.output_retries - tries))
 
     def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
-        return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
+        digest = prompt_digest(pending.texts)
+        return Claim(self.model_no, pending.row_no, digest, estimate, now_micros(), labels=pending.labels)
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
         """Return the cost of an earlier failed request for this row."""

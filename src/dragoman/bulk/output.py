@@ -6,7 +6,7 @@ A file is written under a temporary name and renamed when it is complete.
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +21,8 @@ from dragoman.output.answer_type import AnswerType
 ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
 """The columns that are added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown.
 """
+LABELS = "security_labels"
+"""The column with the security labels of a row and its answer, a list, if any row has some."""
 
 _NOT_SENT = "not sent yet"
 _IN_PROGRESS = {
@@ -29,24 +31,30 @@ _IN_PROGRESS = {
     State.INVALID: "its answer is not valid, and it is asked again",
 }
 _TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
-_OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"}
+_OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE", LABELS: "VARCHAR[]"}
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerColumns:
-    """The columns that are added to a row, each after a prefix; ``form`` is the type of the answers, if any."""
+    """The columns that are added to a row, each after a prefix; ``form`` is the type of the answers, if any.
+    ``labels`` returns the labels of a row, and is None if the run has no labels."""
 
     prefix: str = ""
     form: AnswerType[Any] | None = None
+    labels: Callable[[Row], frozenset[str]] | None = None
 
     @property
     def names(self) -> list[str]:
         fields = () if self.form is None else self.form.fields
-        return [self.prefix + name for name in (*ANSWER_COLUMNS, *(f"answer_{each}" for each in fields))]
+        labels = () if self.labels is None else (LABELS,)
+        return [self.prefix + name for name in (*ANSWER_COLUMNS, *labels, *(f"answer_{each}" for each in fields))]
 
-    def of(self, model: str, answer: AnswerRow | None) -> Row:
+    def of(self, row: Row, model: str, answer: AnswerRow | None) -> Row:
         """Return the columns of an answer. Those of a type are empty if the row has no valid answer."""
         columns = _answer_columns(model, answer)
+        if self.labels is not None:
+            # The row's own too: a version without labels may have written the answer.
+            columns[LABELS] = sorted(self.labels(row) | (frozenset() if answer is None else answer.labels))
         if self.form is not None:
             values = {} if answer is None or answer.answer is None else self.form.read_fields(answer.answer)
             columns |= {f"answer_{each}": values.get(each) for each in self.form.fields}
@@ -58,7 +66,7 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], colum
     readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
     for row_no, row in enumerate(rows):
         for model, reader in readers.items():
-            answer_columns = columns.of(model, reader.at(row_no))
+            answer_columns = columns.of(row, model, reader.at(row_no))
             if conflicts := sorted(answer_columns.keys() & row.keys()):
                 raise ConfigurationError(
                     f"the rows already have a column {conflicts[0]!r}: set a prefix for the added columns"
@@ -130,7 +138,7 @@ def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: 
                 for name, value in row.items():
                     value_types.setdefault(name, set()).add(type(value))
                 file.write(encode_json(row) + "\n")
-        own = {prefix + name: _OWN_TYPES.get(name, "VARCHAR") for name in ANSWER_COLUMNS}
+        own = {prefix + name: _OWN_TYPES.get(name, "VARCHAR") for name in (*ANSWER_COLUMNS, LABELS)}
         kinds = {name: duckdb_type(types_seen) for name, types_seen in value_types.items()} | dict(types) | own
         lines_to_parquet([lines], path, {name: kind for name, kind in kinds.items() if name in value_types})
     finally:

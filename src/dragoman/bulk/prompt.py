@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from string import Formatter
 from typing import Any
@@ -75,8 +76,16 @@ class RowReader:
             raise RequestError("the prompt is empty")
         return (prompt,) if self._system is None else (prompt, self._system.fill(row))
 
+    def known_labels(self, row: Row) -> frozenset[str]:
+        """Return the labels; none if they cannot be read: such a row is not sent."""
+        try:
+            return self.labels(row)
+        except RequestError:
+            return frozenset()
+
     def labels(self, row: Row) -> frozenset[str]:
-        """Return the labels: those of a list, or of a text that separates them by commas. Raises RequestError."""
+        """Return the labels: those of a list, or of a text that separates them by commas or is a list in JSON, as a
+        CSV file of answers has it. Raises RequestError."""
         if self._labels is None:
             return frozenset()
         if callable(self._labels):
@@ -86,7 +95,7 @@ class RowReader:
         else:
             raise RequestError(f"the row has no column {self._labels!r:.80} with its labels")
         if isinstance(found, str):
-            found = [label.strip() for label in found.split(",")]
+            found = _listed(found)
         elif not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
             found = () if found is None else (found,)
         labels = list(found)
@@ -103,6 +112,13 @@ def build_messages(texts: tuple[str, ...]) -> list[Message]:
 def prompt_digest(texts: tuple[str, ...]) -> str:
     """Identify the rendered prompt, so that a later process notices a changed row."""
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _listed(text: str) -> list[Any]:
+    if text.startswith("["):
+        with suppress(ValueError):
+            return list(json.loads(text))
+    return [label.strip() for label in text.split(",")]
 
 
 def _column_text(row: Row, column: str) -> str:

@@ -213,7 +213,8 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 raise write_batcher.explain(error) from error.__cause__
             finally:
                 tracker.notify()
-            columns = AnswerColumns(config.prefix, form)
+            has_labels = config.labels is not None or manifest.has_labels()
+            columns = AnswerColumns(config.prefix, form, row_reader.known_labels if has_labels else None)
             by_model = dict(zip(models, numbers, strict=True))
             result = build_report(manifest, config.source, by_model, rows, tracker.stopped, columns, resumed)
             if config.to is not None:

@@ -29,7 +29,7 @@ from dragoman.attempt.reports import EventIds
 from dragoman.attempt.retrying import run_attempts
 from dragoman.canonical.blocks import ImageBlock, TextBlock
 from dragoman.canonical.ids import new_session_id, new_ulid
-from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
+from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.effects.outcomes import Broken, Replied, SendOutcome
 from dragoman.effects.response import ResponseDetails
@@ -37,7 +37,6 @@ from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_th
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
 from dragoman.limits.reservation import Observe
 from dragoman.limits.use import MaxUse
-from dragoman.policy.errors import PolicyDeniedError
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.call_settings import read_call_settings
 from dragoman.runtime.governance import Governance
@@ -172,9 +171,9 @@ class _Call:
         self._governance = Governance(config, adapter, transports, identity=identity)
         if not asynchronous:
             self._governance.check_coroutines("embed_async, or an AsyncClient")
-        self._judge = Judge(config, adapter)
         self._budgets = self._governance.new_budgets()
         self._ids = EventIds(new_session_id(), f"turn_{new_ulid()}")
+        self._judge = Judge(config, adapter, self._governance.reports, self._ids.turn_id)
 
     @property
     def workers(self) -> int:
@@ -192,15 +191,37 @@ class _Call:
 
     def run(self) -> Work[Embeddings]:
         """Send all requests, several at a time, and return the vectors."""
+        clock = self._governance.new_retries().timing.clock
+        started, reports = clock(), self._governance.reports
+        self._report_start()
+        failed: StopReason | None = None
         try:
             yield from self.prepare()
             if self.waiting:
                 yield from self._governance.check_store()
             yield Perform(self._send_all, self._send_all_async)
             return (yield from self.finish())
+        except BaseException as error:
+            failed = StopReason.ERROR if isinstance(error, Exception) else StopReason.CANCELLED
+            raise
         finally:
+            if failed is StopReason.CANCELLED:
+                reports.cancel_turn(self._ids)
+            else:
+                receipts = list(self._receipts.values())
+                usage, seconds = sum_usage(receipts) if receipts else None, clock() - started
+                reports.end_turn(self._ids, usage, calls=len(receipts), stop_reason=failed, seconds=seconds)
             for transport in [] if self._own is None else self._own.take_all():
                 yield call(transport.close)
+
+    def _report_start(self) -> None:
+        """Report that a turn starts: the inputs of the call are its prompt."""
+        reports = self._governance.reports
+        if reports.is_on:
+            from dragoman.events.catalogue import TurnStarted
+
+            content = [TextBlock(text=each) if isinstance(each, str) else each for each in self._inputs]
+            reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
 
     def _send_all(self) -> None:
         if self.workers <= 1:
@@ -287,11 +308,7 @@ class _Call:
             each = self._inputs[number]
             message = Message.user(each if isinstance(each, str) else [each])
             prompt = Prompt(session_id=self._ids.session_id, messages=(message,), options=given, labels=self._labels)
-            try:
-                judged = yield from self._judge.prompt(prompt)
-            except PolicyDeniedError as denial:
-                self._governance.reports.deny(self._ids, denial)
-                raise
+            judged = yield from self._judge.prompt(prompt)
             admitted[number], given = _judged_input(number, each, judged.messages), judged.options
             found |= judged.labels
         self._labels = found

@@ -1,11 +1,12 @@
 """Apply the message that a plugin returned. Plugins may change the content only, not ids, role or metadata."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dragoman.adapter.requests.history.prefix_ledger import is_signed
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Alternative, Message
+from dragoman.effects.work import Work
 from dragoman.policy.errors import TierViolation
 from dragoman.policy.slots import Tier
 
@@ -80,3 +81,19 @@ def _check_calls(before: Sequence[ContentBlock], after: Sequence[ContentBlock], 
             natives.remove(block)
         elif isinstance(block, ToolResultBlock) and block.tool_use_id not in result_ids:
             raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "the plugin invented a tool result")
+
+
+def judge_alternatives(
+    reply: Message, alternatives: Sequence[Alternative], judge: Callable[[Message], Work[Message]]
+) -> Work[Message]:
+    """Return the judged reply with its other answers as ``judge`` leaves each of them. If it denies one, the reply is
+    denied. If they change, the provider's raw copy of them is dropped."""
+    metadata, judged = reply.metadata, []
+    alone = metadata.model_copy(update={"alternatives": None})
+    for alternative in alternatives:
+        kept = yield from judge(reply.model_copy(update={"content": alternative.content, "metadata": alone}))
+        judged.append(alternative.model_copy(update={"content": kept.content}))
+    if tuple(judged) == reply.alternatives:
+        return reply
+    changed = metadata.model_copy(update={"alternatives": tuple(judged), "provider_raw": None})
+    return reply.model_copy(update={"metadata": changed})

@@ -4,7 +4,7 @@ All rules are here and in `step_run`, once for both drivers: plugins that nobody
 and `steps` yields the calls of the others and receives their results (see `runner`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.effects.work import Work, drive, drive_async
-from dragoman.policy.alternatives import judge_alternatives
+from dragoman.policy.edit import judge_alternatives
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.labels import labels_of
@@ -174,12 +174,13 @@ def start_step(
     calls: Mapping[str, CalledTool],
     partial: bool = False,
     already_seen: bool = False,
+    on_denial: Callable[[PolicyDeniedError], object] | None = None,
 ) -> StepRun:
     """Start what `Pipeline.steps` does: run the plugins up to the first one that has to be awaited. The caller runs the
-    steps of the result, if it is not done.
+    steps of the result, if it is not done. ``on_denial`` receives a denial before it is raised.
     """
     source = StepSource(hook, message, extensions, calls, partial, pipeline._shared)
-    step_run = StepRun(source, pipeline._by_hook[hook], pipeline._rules, already_seen)
+    step_run = StepRun(source, pipeline._by_hook[hook], pipeline._rules, already_seen, on_denial)
     if hook in pipeline._hooks and (kind := find_unknown_kind(message.content)) is not None:
         step_run.handle_unknown_part(kind)
     if hook in PRE_HOOKS:

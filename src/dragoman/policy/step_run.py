@@ -1,6 +1,6 @@
 """One step on its way through the plugins of a pipeline: each result is checked, then merged, ignored or raised."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, Literal, NoReturn
@@ -81,11 +81,19 @@ class StepRun:
     """
 
     __slots__ = (
-        "_already_seen", "_is_repeated", "_last_change", "_next", "_ordered", "_outputs", "_pending", "_plugins",
-        "_rules", "changed_extensions", "first", "is_done", "source",
+        "_already_seen", "_is_repeated", "_last_change", "_next", "_on_denial", "_ordered", "_outputs", "_pending",
+        "_plugins", "_rules", "changed_extensions", "first", "is_done", "source",
     )  # fmt: skip
 
-    def __init__(self, source: StepSource, plugins: HookPlugins, rules: StepRules, already_seen: bool) -> None:
+    def __init__(
+        self,
+        source: StepSource,
+        plugins: HookPlugins,
+        rules: StepRules,
+        already_seen: bool,
+        on_denial: Callable[[PolicyDeniedError], object] | None,
+    ) -> None:
+        self._on_denial = on_denial
         self.source = source
         self.first = source
         self._plugins = plugins
@@ -224,9 +232,12 @@ class StepRun:
         return final
 
     def deny(self, violation: Violation, cause: Exception | None = None) -> NoReturn:
-        raise PolicyDeniedError(
+        denial = PolicyDeniedError(
             self.source.hook, violation.plugin or _NAME, violation.code, violation.reason, violation.description
-        ) from cause
+        )
+        if self._on_denial is not None:
+            self._on_denial(denial)
+        raise denial from cause
 
     def _replace(self, message: Message, extensions: Extensions | None) -> None:
         """Let the next plugin see a change; extensions that are None did not change."""

@@ -63,7 +63,7 @@ class _Services:
         self._governance = Governance(config, self.adapter, transports)
         if not self._asynchronous:
             self._governance.check_coroutines("AsyncServices")
-        self._judge = Judge(config, self.adapter)
+        self._judge = Judge(config, self.adapter, self._governance.reports)
 
     @property
     def offers(self) -> frozenset[str]:

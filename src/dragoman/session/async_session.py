@@ -98,6 +98,7 @@ class AsyncSession(TurnDriver[AsyncTransport]):
                 once.
             partial_strings: Whether a stream shows the strings of a typed answer as they arrive, and not only at their
                 end.
+            extensions: The program's facts about this turn for the plugins.
         """
         return await drive_async(self._ask(prompt, options, output, model))
 

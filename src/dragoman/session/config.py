@@ -239,10 +239,14 @@ class TurnOptions(RequestOptions, total=False):
     """How often a model is asked again if its answer is not of the requested type, by default once."""
     partial_strings: bool
     """Whether a stream shows the strings of a typed answer as they arrive, and not only at their end."""
+    extensions: "Extensions | None"
+    """The program's facts about this turn for the plugins. Each slot that they set replaces the session's, as does each
+    field of ``security``; labels are added."""
 
 
 _TURN_NAMES = dict.fromkeys((*TurnOptions.__annotations__, "output"))
-_OUTPUT_OPTIONS = ("output_retries", "partial_strings")
+_NOT_SENT = ("output_retries", "partial_strings", "extensions")
+"""The options of a turn that no adapter receives."""
 
 
 class QuestionSettings(NewSessionSettings, TurnOptions, total=False):
@@ -261,7 +265,8 @@ def split_question(model: str | None, settings: Mapping[str, Any]) -> tuple[Any,
     if given.keys() - _PLAIN_NAMES:
         provider = None if model is None or ":" not in model else model.partition(":")[0]
         check_names(given, _QUESTION_NAMES, "argument of a question", provider=provider)
-        options = {name: given.pop(name) for name in TurnOptions.__annotations__ if name in given}
+        own = TurnOptions.__annotations__.keys() - SessionSettings.__annotations__.keys()
+        options = {name: given.pop(name) for name in own if name in given}
     return given, options  # type: ignore[return-value]  # the names were checked
 
 
@@ -298,7 +303,7 @@ def _merge(options: AdapterOptions, overrides: Mapping[str, Any], stream: bool) 
     changes = dict(overrides)
     if changes:
         check_names(changes, _TURN_NAMES, "option of a turn")
-        for name in _OUTPUT_OPTIONS:
+        for name in _NOT_SENT:
             changes.pop(name, None)
     return _check_options(replace(options, stream=stream, **changes))
 

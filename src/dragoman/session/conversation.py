@@ -22,7 +22,7 @@ from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.reservation import Governor
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports, TransportT
-from dragoman.runtime.validation import check_class, check_messages
+from dragoman.runtime.validation import check_class, check_messages, check_settings
 from dragoman.session import cost
 from dragoman.session.compaction.compact import Compaction, run_compaction
 from dragoman.session.config import (
@@ -53,10 +53,11 @@ from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
+    from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
+    from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
     from dragoman.session.middleware.telemetry import Telemetry
 
 
@@ -289,12 +290,14 @@ class Conversation(StoredConversation, Generic[TransportT]):
             telemetry = Telemetry(config.events, self.session_id, config.clock, self.toolbox, self._history)
             self._on_swap = telemetry.on_swap
         if config.policy is not None:
+            from dragoman.policy.conversation.hooks import PolicyHooks
             from dragoman.session.middleware.policy import PolicyMiddleware
-            from dragoman.session.middleware.policy_hooks import PolicyHooks
 
             self._policy = PolicyHooks(
                 config.policy, config.extensions, self.session_id, self.toolbox, self._history.extensions, telemetry
             )
+            if telemetry is not None:
+                telemetry.may_log_content = partial(self._policy.permits, "log_raw")
             middlewares.append(
                 PolicyMiddleware(self._policy, self.session_id, self._history.messages, self._factory.tool_message)
             )
@@ -328,9 +331,9 @@ class Conversation(StoredConversation, Generic[TransportT]):
             decide_requests,
             lambda: policy.labels,
             self._history.messages,
-            None if isinstance(policy, NoPolicy) else policy,
+            None if isinstance(policy, NoPolicy) else policy.decision,
             self._label_router,
-            (lambda denial: None) if telemetry is None else telemetry.on_denial,
+            None if telemetry is None else telemetry.on_denial,
         )
 
     def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
@@ -361,7 +364,8 @@ class Conversation(StoredConversation, Generic[TransportT]):
             from dragoman.session.replies.typed import new_check
 
             options, check = new_check(options, overrides, output, early=not self.toolbox.definitions)
-        run = self._start(self._new_turn(prompt, options, check, model, results), check)
+        turn = self._new_turn(prompt, options, check, model, results, overrides.get("extensions"))
+        run = self._start(turn, check)
         run.answers_with_text = output is str
         return run
 
@@ -372,6 +376,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         check: "AnswerCheck[Any] | None",
         model: str | None,
         results: CallResults | None,
+        extensions: "Extensions | None",
     ) -> Turn:
         requests = self._new_requests(options)
         sticky, messages, open_turn = self._adapter, self._history.messages, self._open_turn
@@ -392,19 +397,22 @@ class Conversation(StoredConversation, Generic[TransportT]):
                 sticky, model, self._history.to_send(), admitted, requests.tools, requests.options
             )
 
-        return run_turn(
-            TurnPlan(
-                prompt=tuple(map(self._policy.adopt, asked)),
-                known_adapter=sticky if self._routes.router is None else None,
-                choose=choose,
-                history=self._history.to_send,
-                requests=requests,
-                max_rounds=self.config.max_rounds,
-                answers=answers,
-                save=None if results is None or self._steps is None else self._steps.rest,
-                correct=None if check is None else partial(self._correct, check),
-            )
+        plan = TurnPlan(
+            prompt=tuple(map(self._policy.adopt, asked)),
+            known_adapter=sticky if self._routes.router is None else None,
+            choose=choose,
+            history=self._history.to_send,
+            requests=requests,
+            max_rounds=self.config.max_rounds,
+            answers=answers,
+            save=None if results is None or self._steps is None else self._steps.rest,
+            correct=None if check is None else partial(self._correct, check),
+            extensions=extensions,
         )
+        if extensions is None:
+            return run_turn(plan)
+        check_settings({"extensions": extensions})
+        return self._policy.with_extensions(run_turn(plan), extensions)
 
     def _correct(self, check: "AnswerCheck[Any]", reply: Message) -> Message | None:
         """Return the request to answer again, or None if the answer is valid. Raises OutputError."""

@@ -6,7 +6,7 @@ middleware is a generator between the two (see `dragoman.session.middleware`), a
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
@@ -28,6 +28,9 @@ from dragoman.session.routes import Route
 from dragoman.tools.calls import Fault
 from dragoman.transport.retry import RetryState, Timing
 
+if TYPE_CHECKING:
+    from dragoman.canonical.extensions.extensions import Extensions
+
 
 @dataclass(frozen=True, slots=True)
 class Admit:
@@ -40,6 +43,8 @@ class Admit:
     adapter: Adapter | None
     opens_turn: bool = True
     """False for a request to answer again, in the middle of a turn."""
+    extensions: "Extensions | None" = None
+    """What the program says of this turn to the plugins of its policy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.attempt.reports import CallReports, EventIds
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
 from dragoman.runtime import ClientConfig
+from dragoman.session.history import first_new
 
 if TYPE_CHECKING:
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
+    from dragoman.policy.conversation.hooks import PolicyHooks
+    from dragoman.policy.errors import PolicyDeniedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +37,14 @@ PromptT = TypeVar("PromptT", bound=Prompt)
 class Judge:
     """Every method returns work that runs the plugins of a client. A client without a policy changes nothing."""
 
-    def __init__(self, client: ClientConfig, adapter: Adapter) -> None:
+    def __init__(
+        self, client: ClientConfig, adapter: Adapter, reports: CallReports | None = None, turn_id: str | None = None
+    ) -> None:
+        """``reports`` gets what the policy does, in the turn of that id."""
         self._client = client
         self._adapter = adapter
+        self._reports = reports
+        self._turn_id = turn_id
 
     def prompt(self, prompt: PromptT) -> Work[PromptT]:
         """Return the prompt as it may be sent, with the labels of its content. Raises PolicyDeniedError, and
@@ -49,7 +57,7 @@ class Judge:
             hooks = self._hooks(prompt.session_id, prompt.labels)
             history = list(prompt.messages[:-1])
             admitted = yield from hooks.admit(history, prompt.messages[-1:], self._adapter)
-            messages = yield from hooks.check_input(self._adapter, full := [*history, *admitted], full)
+            messages = yield from hooks.check_input(self._adapter, full := [*history, *admitted], full, first_new(full))
             tools, options = yield from hooks.check_parts(self._adapter, tuple(prompt.tools), prompt.options)
             prompt = replace(
                 prompt,
@@ -60,7 +68,8 @@ class Judge:
             )
         if hooks is None and router is None:
             return prompt
-        from dragoman.attempt.decision import OutgoingRequest, decide  # what is not configured is not imported
+        from dragoman.attempt.decision import decide  # what is not configured is not imported
+        from dragoman.policy.outgoing import OutgoingRequest
 
         request = OutgoingRequest(
             adapter=self._adapter,
@@ -69,7 +78,10 @@ class Judge:
             options=prompt.options,
             labels=prompt.labels,
         )
-        allowed = yield from decide(request, hooks, router)
+        observer = self._observer(prompt.session_id)
+        decision = None if hooks is None else hooks.decision
+        report = None if observer is None else observer.on_denial
+        allowed = yield from decide(request, decision, router, report)
         return replace(prompt, tools=allowed.tools, options=allowed.options, labels=allowed.labels)
 
     def reply(self, session_id: str, labels: Iterable[str], reply: Message) -> Work[Message]:
@@ -93,13 +105,35 @@ class Judge:
         return judged
 
     def _hooks(self, session_id: str, labels: Iterable[str]) -> "PolicyHooks":
+        from dragoman.policy.conversation.hooks import PolicyHooks
         from dragoman.policy.labels import with_labels
-        from dragoman.session.middleware.policy_hooks import PolicyHooks
         from dragoman.tools.toolbox import Toolbox
 
         assert self._client.policy is not None
         extensions = with_labels(self._client.extensions, labels)
-        return PolicyHooks(self._client.policy, extensions, session_id, Toolbox(), {}, None)
+        return PolicyHooks(self._client.policy, extensions, session_id, Toolbox(), {}, self._observer(session_id))
+
+    def _observer(self, session_id: str) -> "_Observer | None":
+        if self._reports is None:
+            return None
+        return _Observer(self._reports, EventIds(session_id, self._turn_id))
+
+
+class _Observer:
+    """Reports what the policy of one request does."""
+
+    def __init__(self, reports: CallReports, ids: EventIds) -> None:
+        self._reports = reports
+        self._ids = ids
+
+    def on_denial(self, error: "PolicyDeniedError") -> None:
+        self._reports.deny(self._ids, error)
+
+    def on_headers_written(self, provider: str, names: Sequence[str]) -> None:
+        self._reports.write_headers(self._ids, names)
+
+    def on_declassification(self, record: object) -> None:
+        """Do nothing: only a session removes labels."""
 
 
 def _judge_text(hooks: "PolicyHooks", text: str) -> Work[str]:

@@ -126,6 +126,7 @@ class Session(TurnDriver[Transport]):
                 once.
             partial_strings: Whether a stream shows the strings of a typed answer as they arrive, and not only at their
                 end.
+            extensions: The program's facts about this turn for the plugins.
         """
         return drive(self._ask(prompt, options, output, model))
 

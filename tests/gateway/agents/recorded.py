@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +68,9 @@ def record_and_replay(client: str, installed: Path) -> Outcome:
     upstream.script = task
     with tempfile.TemporaryDirectory() as name:
         scratch, tapes = Path(name), Path(name) / "tapes"
-        with serving(upstream) as address, _dragoman_serve(_configure(scratch, address), "--record", tapes) as url:
+        with serving(upstream) as address, dragoman_serve(configure(scratch, address), "--record", tapes) as url:
             recorded = _run(client, model, url, installed, scratch / "recorded")
-        with _dragoman_serve(scratch / "dragoman.toml", "--replay", tapes) as url:
+        with dragoman_serve(scratch / "dragoman.toml", "--replay", tapes) as url:
             replayed = _run(client, model, url, installed, scratch / "replayed")
             refused = _run(client, other, url, installed, scratch / "refused")
         files = tuple(path.read_text(encoding="utf-8") for path in sorted(tapes.iterdir()))
@@ -88,19 +88,19 @@ def _run(client: str, model: str, url: str, installed: Path, scratch: Path) -> s
     return done.stdout + done.stderr
 
 
-def _configure(scratch: Path, provider: str) -> Path:
-    """Write the settings of a gateway before the scripted provider."""
+def configure(scratch: Path, provider: str, models: Mapping[str, str] = MODELS) -> Path:
+    """Write the settings of a gateway before a scripted provider."""
     lines = [
         f'[providers.{name}]\nbase_url = "{base}"\nmax_retries = 0' for name, base in provider_bases(provider).items()
     ]
-    lines += ["[gateway]\nport = 0\n[gateway.models]", *(f'"{name}" = "{model}"' for name, model in MODELS.items())]
+    lines += ["[gateway]\nport = 0\n[gateway.models]", *(f'"{name}" = "{model}"' for name, model in models.items())]
     file = scratch / "dragoman.toml"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return file
 
 
 @contextmanager
-def _dragoman_serve(settings: Path, *options: str | Path) -> Iterator[str]:
+def dragoman_serve(settings: Path, *options: str | Path) -> Iterator[str]:
     """Yield the address of a `dragoman serve` with these options, which ends in order."""
     keys = {f"{name}_API_KEY": PROVIDER_KEY for name in ("OPENAI", "ANTHROPIC", "GEMINI", "MISTRAL", "DEEPSEEK")}
     with subprocess.Popen(

@@ -25,6 +25,7 @@ from dragoman import AsyncClient
 from dragoman_gateway import GatewaySettings, create_app
 from tests.conformance.clients.recorded import folder as clients_folder
 from tests.gateway.agents.clients import NPM_AGENTS, VARIABLE, folder, install_npm
+from tests.gateway.agents.recorded import configure, dragoman_serve
 from tests.gateway.serving import serving
 from tests.gateway.upstream import PATIENCE
 
@@ -48,6 +49,8 @@ _SCENE = "fix"
 _DUMMY = "skip_thought_signature", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZ"
 """What stands for a signature that is lost, as it is and in base64."""
 _SECONDS = 150
+_OWN_WIRES = {"claude": "msgs", "codex": "resp", "gemini": "google"}
+"""The provider of each agent's own vendor."""
 
 
 @dataclass(slots=True)
@@ -152,15 +155,9 @@ def run(agent: str, behind: str, installed: Path) -> Task:
         log = scratch / "provider.jsonl"
         base = stack.enter_context(_provider(log) if wire else _aimock(installed))
         address = stack.enter_context(_gateway(base, {named: model, "*": model}, scratch))
-        environment = {**os.environ, "AGENTS_BIN": str(installed / "npm" / "node_modules" / ".bin"),
-                       "AGENTS_ROOT": str(scratch / "agents"), "LIMIT": str(_SECONDS), "SHOW": "1"}  # fmt: skip
-        driver = tools() / "agent.py"
         begin = monotonic()
-        done = subprocess.run(
-            [sys.executable, str(driver), agent, named, _SCENE, address], env=environment, check=False,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        )  # fmt: skip
-        task = Task(agent, behind, done.stdout + done.stderr, monotonic() - begin)
+        printed = _drive(agent, named, address, installed, scratch)
+        task = Task(agent, behind, printed, monotonic() - begin)
         if wire:
             events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
             task.refusals = [f"{each['status']} {each['msg']}" for each in events if each["ev"] == "BAD"]
@@ -170,6 +167,33 @@ def run(agent: str, behind: str, installed: Path) -> Task:
             entries = journal if isinstance(journal, list) else journal["entries"]
             task.refusals = [str(each)[:300] for each in entries if each.get("response", {}).get("status", 200) >= 400]
     return task
+
+
+def _drive(agent: str, model: str, address: str, installed: Path, scratch: Path) -> str:
+    """Run an agent through the task, in the same folder each time, and return what the driver says."""
+    environment = {**os.environ, "AGENTS_BIN": str(installed / "npm" / "node_modules" / ".bin"),
+                   "AGENTS_ROOT": str(scratch / "agents"), "LIMIT": str(_SECONDS), "SHOW": "1"}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, str(tools() / "agent.py"), agent, model, _SCENE, address], env=environment, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def record_and_replay(agent: str, installed: Path) -> list[str]:
+    """Run an agent at a provider of its wire through a gateway that records, and twice at one that replays. Return what
+    the driver says each time."""
+    model = WIRES[_OWN_WIRES[agent]]
+    named = model.partition(":")[2]
+    with tempfile.TemporaryDirectory() as name:
+        scratch, tapes = Path(name), Path(name) / "tapes"
+        with _provider(scratch / "provider.jsonl") as base:
+            settings = configure(scratch, base, {named: model, "*": model})
+            with dragoman_serve(settings, "--record", tapes) as address:
+                printed = [_drive(agent, named, address, installed, scratch)]
+        with dragoman_serve(settings, "--replay", tapes) as address:
+            printed += [_drive(agent, named, address, installed, scratch) for _ in range(2)]
+    return printed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -37,6 +37,18 @@ def test_an_agent_ends_its_task_at_a_strict_provider(agent: str, behind: str) ->
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
+def test_an_agent_replays_its_recorded_task_twice_in_a_row(agent: str) -> None:
+    """Other sessions, turns and processes, and the same task: the labels of a client do not count."""
+    installed = folder()
+    if installed is None or not (installed / "npm" / "node_modules" / ".bin" / agent).exists():
+        pytest.skip(f"no agents are installed: python -m tests.gateway.agents.strict --install FOLDER ({VARIABLE})")
+    if not (strict.tools() / "agent.py").exists():
+        pytest.skip("the strict providers are not here: DRAGOMAN_CLIENTS names their folder")
+    assert [printed[-700:] for printed in strict.record_and_replay(agent, installed) if " OK " not in printed] == []
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("client", NODE_LIBRARIES)
 def test_a_library_gets_its_recorded_conversation_without_a_provider(client: str) -> None:
     """A program of JavaScript records with `dragoman serve --record`, and replays with `--replay`."""

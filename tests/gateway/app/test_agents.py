@@ -34,6 +34,31 @@ def test_tokens_are_counted_by_the_provider_or_estimated_upward(opened: ExitStac
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("status", [404, 405, 501])
+@pytest.mark.parametrize("body", [b"{}", b"<html>Not here</html>", b'{"detail": "Not Found"}'])
+def test_tokens_are_estimated_if_the_server_of_the_provider_s_wire_does_not_count(status: int, body: bytes) -> None:
+    models = {"claude": "anthropic:claude-sonnet-5-5", "gpt": "openai:gpt-5.4", "gemini": "google:gemini-3.5-flash"}
+    message = {"role": "user", "content": "word " * 200}
+    asked: dict[str, dict[str, Any]] = {
+        "/v1/messages/count_tokens": {"model": "claude", "messages": [message]},
+        "/v1/responses/input_tokens": {"model": "gpt", "input": "word " * 200},
+        "/v1beta/models/gemini:countTokens": {"contents": [{"role": "user", "parts": [{"text": "word " * 200}]}]},
+    }
+    with gateway_before(HttpReply(status=status, body=body), models=models) as (url, server):
+        replies = [httpx.post(url + path, json=fields) for path, fields in asked.items()]
+    assert [reply.status_code for reply in replies] == [200] * 3
+    assert [reply.headers["x-dragoman-estimated"] for reply in replies] == ["input_tokens"] * 3
+    assert all((reply.json().get("input_tokens") or reply.json()["totalTokens"]) >= 200 for reply in replies)
+    assert len(server.requests) == 3
+
+
+def test_a_count_that_the_provider_refuses_is_not_an_estimate() -> None:
+    refusal = json_reply({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}, 400)
+    with gateway_before(refusal, models={"claude": "anthropic:claude-sonnet-5-5"}) as (url, _):
+        reply = httpx.post(f"{url}/v1/messages/count_tokens", json=question("messages", "claude"))
+    assert reply.status_code == 400
+
+
 def test_input_tokens_of_responses() -> None:
     with gateway_before(whole_reply("chat"), models=HOUSE) as (url, server):
         reply = httpx.post(f"{url}/v1/responses/input_tokens", json={"model": "house", "input": "Where is Bern?"})

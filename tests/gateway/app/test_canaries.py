@@ -1,7 +1,6 @@
 """A word anywhere in a request of any wire is judged, or the request is refused, or it does not arrive; else its place
 is on the list of the documentation."""
 
-import copy
 import json
 import re
 from collections.abc import Iterator
@@ -137,7 +136,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[str, tuple[
 
 
 def with_canary(body: dict[str, Any], what: str, path: tuple[Any, ...]) -> dict[str, Any]:
-    changed = copy.deepcopy(body)
+    changed = json.loads(json.dumps(body))  # parts that are one object here are two in a request
     target: Any = changed
     for step in path if what != "text" else path[:-1]:
         target = target[step]

@@ -2,15 +2,19 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 
 from dragoman.policy import Extensions, Step, hook
 from dragoman.policy.labels import with_labels
-from dragoman.policy.plugins import LabelledModels
+from dragoman.policy.plugins import Finder, LabelledModels, Redaction
 from dragoman.testing.faults.server import json_reply
+from dragoman_gateway.running import services
+from dragoman_gateway.stored.labels import ConversationLabels
+from tests.gateway.app.test_policy import redaction, staff_numbers
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import PATHS, gateway_before, whole_reply
 
@@ -115,3 +119,91 @@ def test_a_count_asks_nobody_who_may_not_see_the_conversation() -> None:
         follow_up = said("messages", "other", "Who?", "A. Jones.", "So?")
         assert httpx.post(f"{url}/v1/messages/count_tokens", json=follow_up).status_code == 400
         assert len(server.requests) == before
+
+
+COMPACTED: dict[str, Any] = {
+    "id": "resp_1", "object": "response.compaction", "created_at": 1, "model": "m",
+    "output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "opaque"}],
+    "usage": {
+        "input_tokens": 5, "output_tokens": 7, "total_tokens": 12,
+        "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0},
+    },
+}  # fmt: skip
+
+
+def test_a_compacted_conversation_keeps_its_labels() -> None:
+    """The summary that the item stands for is labelled, and other conversations are not."""
+    models = {"house": "openai-chat:m", "cloud": "openai:x"}
+    policy = {"policy": [wards, LabelledModels({"PHI": ["openai-chat:m"]})]}
+    with gateway_before(whole_reply("chat", "A. Jones."), models=models, client=policy) as (url, server):
+        first = {"model": "house", "input": "Who lies in ward 3?"}
+        compacted = httpx.post(f"{url}/v1/responses/compact", json=first)
+        assert compacted.status_code == 200, compacted.text
+        items = compacted.json()["output"]
+        before = len(server.requests)
+        asked = [*items, {"role": "user", "content": "Since when?"}]
+        for path in ("/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens"):
+            denied = httpx.post(url + path, json={"model": "cloud", "input": asked})
+            assert denied.status_code == 400, denied.text
+        assert len(server.requests) == before
+        free = httpx.post(f"{url}/v1/responses", json={"model": "cloud", "input": "Where is Bern?"})
+        assert free.status_code != 400
+
+
+def test_an_item_that_only_a_provider_can_read_is_refused_under_a_policy() -> None:
+    """No plugin can judge it, so that it neither leaves nor comes back."""
+    settings = {"models": {"house": "openai:m"}, "client": POLICY}
+    with gateway_before(json_reply(COMPACTED), **settings) as (url, server):
+        compacted = httpx.post(f"{url}/v1/responses/compact", json={"model": "house", "input": "Hi"})
+        assert (compacted.status_code, "unknown_part" in compacted.text) == (400, True)
+        asked = [*COMPACTED["output"], {"role": "user", "content": "And?"}]
+        again = httpx.post(f"{url}/v1/responses", json={"model": "house", "input": asked})
+        assert (again.status_code, "unknown_part" in again.text) == (400, True)
+        assert len(server.requests) == 1
+
+
+class Counting(ConversationLabels):
+    """Counts what requests ask of the database."""
+
+    asked: ClassVar[list[str]] = []
+
+    async def find(self, owner: str, keys: Any) -> dict[str, frozenset[str]]:
+        self.asked.append("read")
+        return await super().find(owner, keys)
+
+    async def note(self, owner: str, keys: Any, labels: frozenset[str]) -> None:
+        self.asked.append("write")
+        await super().note(owner, keys, labels)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ([redaction()], []),
+        ([Redaction([Finder(staff_numbers, max_length=8)], label="PII")], ["write"]),
+        (POLICY["policy"], ["read", "write"]),
+    ],
+)
+def test_labels_that_nothing_reads_cost_nothing(
+    policy: list[Any], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One read and one write for each request at most: none without labels and without anybody who reads them."""
+    monkeypatch.setattr(services, "ConversationLabels", Counting)
+    Counting.asked.clear()
+    body = said("messages", "house", "Hello.", "I know S-104233.", "And?")
+    with gateway_before(whole_reply("messages"), models=MODELS, client={"policy": policy}) as (url, _):
+        assert httpx.post(f"{url}/v1/messages", json=body).status_code == 200
+    assert Counting.asked == expected
+
+
+def test_labels_are_found_when_a_policy_begins_to_read_them(tmp_path: Path) -> None:
+    """They were noted while nothing read them."""
+    settings = {"models": MODELS, "database": f"sqlite:///{tmp_path / 'gateway.db'}"}
+    labels = {"policy": [wards]}
+    with gateway_before(whole_reply("messages", "A. Jones."), client=labels, **settings) as (url, _):
+        first = said("messages", "house", "Who lies in ward 3?")
+        assert httpx.post(f"{url}/v1/messages", json=first).status_code == 200
+    with gateway_before(whole_reply("messages", "A. Jones."), client=POLICY, **settings) as (url, server):
+        follow_up = said("messages", "cloud", "Who is it?", "A. Jones.", "Since when?")
+        assert httpx.post(f"{url}/v1/messages", json=follow_up).status_code == 400
+        assert not server.requests

@@ -134,6 +134,32 @@ def test_plugins_know_who_asks(wire: str, start: Start) -> None:
     assert all(b"x-ward" not in str(request.headers).encode() for request in keyed.server.requests)
 
 
+@pytest.mark.parametrize("wire", PATHS)
+def test_roles_and_permissions_are_those_of_the_key(wire: str, start: Start) -> None:
+    """Plugins see them, and object profiles ask for them. A client cannot choose them."""
+    seen: list[tuple[list[str], list[str]]] = []
+
+    @hook("cmf.llm_input", capabilities=["read_subject", "read_roles", "read_permissions"])
+    def note(step: Step) -> None:
+        assert step.extensions.security is not None
+        subject = step.extensions.security.subject
+        assert subject is not None
+        seen.append((sorted(subject.roles), sorted(subject.permissions)))
+
+    profile = {"write": ObjectSecurityProfile(permissions=["files.write"])}
+    own = Extensions(security=SecurityExtension(objects=profile))
+    client = {"policy": [note], "extensions": own}
+    keyed = start(handwritten_call("{}"), models={"house": "openai-chat:m"}, client=client)
+    body = {**question(wire, "house"), "tools": TOOLS[wire]}
+    statuses = []
+    for fields in ({"roles": ("staff",), "permissions": ("files.write",)}, {}):
+        _, secret = keyed.create_key(user="ada", **fields)
+        headers = {"authorization": f"Bearer {secret}", "x-dragoman-user": "root", "x-roles": "admin"}
+        statuses.append(httpx.post(keyed.url + PATHS[wire], json=body, headers=headers).status_code)
+    assert set(map(str, seen)) == {str((["staff"], ["files.write"])), str(([], []))}
+    assert statuses == [200, 400]
+
+
 RESULTS: dict[str, dict[str, Any]] = {
     "messages": {"max_tokens": 9, "messages": [
         {"role": "user", "content": "Look."},
@@ -194,20 +220,38 @@ def test_data_policies_of_the_client_hold_in_the_gateway(start: Start) -> None:
     assert (security.subject.id, security.classification, [*security.objects]) == ("ada", "internal", ["write"])
 
 
+def test_what_is_stored_is_judged_for_who_asked(start: Start) -> None:
+    """A plugin that lets one user through lets that user's responses be stored."""
+
+    @hook("cmf.llm_input", capabilities=["read_subject", "read_headers"])
+    def ada_only(step: Step) -> Violation | None:
+        subject, http = step.extensions.security and step.extensions.security.subject, step.extensions.http
+        may = subject and subject.id == "ada" and http and http.headers.get("x-ward") == "7"
+        return None if may else Violation("only Ada")
+
+    keyed = start(whole_reply("responses"), models={"house": "openai:m"}, client={"policy": [ada_only]})
+    _, secret = keyed.create_key(user="ada")
+    headers = {"authorization": f"Bearer {secret}", "x-ward": "7"}
+    made = httpx.post(f"{keyed.url}/v1/responses", json=question("responses", "house"), headers=headers).json()
+    assert httpx.get(f"{keyed.url}/v1/responses/{made['id']}", headers=headers).status_code == 200
+
+
 def test_embeddings_and_counts_know_who_asks_too(start: Start) -> None:
     seen: list[str] = []
 
-    @hook("cmf.llm_input", capabilities=["read_subject"])
+    @hook("cmf.llm_input", capabilities=["read_subject", "read_headers"])
     def ada_only(step: Step) -> Violation | None:
         subject = step.extensions.security and step.extensions.security.subject
         seen.append("" if subject is None else subject.id)
+        assert step.extensions.http is not None
+        assert step.extensions.http.headers.get("x-ward") == "7"
         return None if subject and subject.id == "ada" else Violation("only Ada")
 
     models = {"house": "anthropic:m", "vectors": "openai:text-embedding-3-small"}
     keyed = start(whole_reply("messages"), models=models, client={"policy": [ada_only]})
     for user in ("ada", "bob"):
         _, secret = keyed.create_key(user=user)
-        headers, before = {"authorization": f"Bearer {secret}"}, len(keyed.server.requests)
+        headers, before = {"authorization": f"Bearer {secret}", "x-ward": "7"}, len(keyed.server.requests)
         for path, body in (
             ("/v1/embeddings", {"model": "vectors", "input": "Hi"}),
             ("/v1/messages/count_tokens", question("messages", "house")),

@@ -1,5 +1,8 @@
 """A plugin says the same of a conversation in a session and through the gateway, on each wire."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import httpx
 import pytest
 
@@ -17,7 +20,17 @@ from dragoman import (
 from dragoman.errors import DragomanError
 from dragoman.policy import Extensions, Pipeline, Plugin, PolicyDeniedError, Step, Violation, hook
 from dragoman.policy.labels import with_labels
-from dragoman.policy.plugins import AllowUris, Confirmation, DenyUris, LabelledModels, ObjectAccess, UntrustedData
+from dragoman.policy.plugins import (
+    AllowUris,
+    Confirmation,
+    DenyUris,
+    LabelledModels,
+    ObjectAccess,
+    OpaPolicy,
+    RemotePlugin,
+    UntrustedData,
+)
+from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from dragoman.transport import RetryPolicy
 from tests.gateway.app.test_policy import redaction
 from tests.gateway.upstream import KEY, gateway_before, whole_reply
@@ -44,7 +57,7 @@ CONVERSATIONS = {
     "a picture": [Message.user([PICTURE])],
     "a ward": [Message.user("Who lies in ward 3?")],
 }
-DENYING = ("labelled_models", "untrusted_data", "concurrent")
+DENYING = ("labelled_models", "untrusted_data", "concurrent", "opa", "remote")
 ADDRESSES = ("deny_uris", "allow_uris")
 """Plugins that deny the picture, on the wires that have pictures by address."""
 MARKS = (b"S-104233", b"S-104299", b"staff_number", b"evil.example", b"ward 3")
@@ -61,6 +74,30 @@ def numbers(step: Step) -> Violation | None:
     return Violation("no numbers", code="number") if any("S-1042" in text for text in step.texts()) else None
 
 
+def decide(received: ReceivedRequest) -> HttpReply:
+    """A policy service, written by hand: no staff numbers, and wards are labelled."""
+    seen = received.body.decode()
+    if "S-1042" in seen or "evil.example" in seen:
+        return json_reply({"result": {"allow": False, "reason": "no numbers", "code": "number"}})
+    return json_reply({"result": {"allow": True, "labels": ["PHI"] if "ward" in seen else []}})
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[str, httpx.Client]]:
+    with FaultyServer(decide) as server, httpx.Client(trust_env=False) as client:
+        yield server.url, client
+
+
+def asking(plugin: Plugin) -> list[Plugin]:
+    """Return what makes the labels of a service count."""
+    return [plugin, LabelledModels({"PHI": ["local:**"]})]
+
+
+ASKS: dict[str, Any] = {"hooks": ("llm_input", "tool_post_invoke"), "capabilities": ["append_labels"]}
+SERVICES: dict[str, Callable[[str, httpx.Client], list[Plugin]]] = {
+    "opa": lambda url, client: asking(OpaPolicy(url, "app/allow", client=client, **ASKS)),
+    "remote": lambda url, client: asking(RemotePlugin(f"{url}/judge", client=client, **ASKS)),
+}
 PLUGINS: dict[str, list[Plugin]] = {
     "redaction": [redaction()],
     "deny_uris": [DenyUris("https://evil.example/**")],
@@ -82,9 +119,12 @@ def verdict(denied: bool, bodies: list[bytes]) -> tuple[str, tuple[bytes, ...]]:
 
 
 @pytest.mark.parametrize("provider", MODELS)
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_a_plugin_says_the_same_in_a_session_and_through_the_gateway(plugin: str, provider: str) -> None:
-    adapter, plugins = get_adapter(MODELS[provider]), PLUGINS[plugin]
+@pytest.mark.parametrize("plugin", [*PLUGINS, *SERVICES])
+def test_a_plugin_says_the_same_in_a_session_and_through_the_gateway(
+    plugin: str, provider: str, service: tuple[str, httpx.Client]
+) -> None:
+    adapter = get_adapter(MODELS[provider])
+    plugins = SERVICES[plugin](*service) if plugin in SERVICES else PLUGINS[plugin]
     found: set[str] = set()
     with gateway_before(whole_reply("messages"), models={"house": MODELS[provider]}, client={"policy": plugins}) as (
         url,

@@ -44,6 +44,34 @@ def test_a_request_and_its_reply_go_through_as_bytes(wire: str) -> None:
     assert KEY in str(received.headers)
 
 
+@pytest.mark.parametrize("client", [{}, {"budgets": [Budget(tokens=10**9)]}], ids=["alone", "governed"])
+@pytest.mark.parametrize("spelled", ["max_tokens", "max_\\u0074okens"])
+@pytest.mark.parametrize(("model", "exact", "name"), [
+    ("gpt-5.4", False, "max_completion_tokens"), ("o3", False, "max_completion_tokens"),
+    ("gpt-5.4", True, None), ("gpt-4.1", False, None), ("qwen3", False, None),
+])  # fmt: skip
+def test_a_limit_has_the_name_that_the_model_wants(
+    model: str, exact: bool, name: str | None, spelled: str, client: dict[str, Any]
+) -> None:
+    """All else stays as it is, byte for byte."""
+    sent = odd_request("chat").removesuffix(b"}") + f', "metadata": {{"max_tokens": "x"}}, "{spelled}" : 9 }}'.encode()
+    models = {"house": f"openai-chat:{model}"}
+    with gateway_before(whole_reply("chat"), models=models, client=client, exact_bytes=exact) as (url, server):
+        httpx.post(url + PATHS["chat"], content=sent, headers={"content-type": "application/json"})
+        (received,) = server.requests
+    expected = sent.replace(b'"house"', f'"{model}"'.encode(), 1)
+    if name is not None:
+        expected = expected.replace(f'"{spelled}" : 9'.encode(), f'"{name}" : 9'.encode())
+    assert received.body == expected
+
+
+def test_a_limit_by_both_names_is_the_provider_s_to_judge() -> None:
+    body = question("chat", "house", max_tokens=9, max_completion_tokens=8)
+    with gateway_before(whole_reply("chat"), models={"house": "openai-chat:gpt-5.4"}) as (url, server):
+        httpx.post(url + PATHS["chat"], json=body)
+    assert json.loads(server.requests[0].body) == {**body, "model": "gpt-5.4"}
+
+
 @pytest.mark.parametrize("wire", PATHS)
 def test_a_stream_goes_through_as_bytes(wire: str) -> None:
     with gateway_before(streamed_reply(wire), models={"house": f"{PROVIDERS[wire]}:some-model"}) as (url, _):

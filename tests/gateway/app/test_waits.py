@@ -84,10 +84,8 @@ def answer_after(wire: str, *refusals: HttpReply) -> list[HttpReply]:
 def test_a_wait_that_fits_is_the_gateway_s(wire: str, behind: str) -> None:
     clock = VirtualClock()
     script = answer_after(behind, refusal(behind, retry_after="30"))
-    with gateway_before(script, models={"house": MODELS[behind]}, provider=retries(clock), first_event_seconds=300) as (
-        url,
-        _,
-    ):
+    patient = {"own_retries": True, "first_event_seconds": 300}
+    with gateway_before(script, models={"house": MODELS[behind]}, provider=retries(clock), **patient) as (url, _):
         reply = post(url, wire, stream=True)
     assert (reply.status_code, clock.slept) == (200, [30.0])
     assert b"Switzerland" in reply.content
@@ -97,10 +95,8 @@ def test_a_wait_that_fits_is_the_gateway_s(wire: str, behind: str) -> None:
 def test_all_waits_together_are_no_longer(behind: str) -> None:
     clock = VirtualClock()
     script = answer_after(behind, *[refusal(behind, retry_after="50")] * 2)
-    with gateway_before(script, models={"house": MODELS[behind]}, provider=retries(clock), first_event_seconds=90) as (
-        url,
-        _,
-    ):
+    patient = {"own_retries": True, "first_event_seconds": 90}
+    with gateway_before(script, models={"house": MODELS[behind]}, provider=retries(clock), **patient) as (url, _):
         reply = post(url, "anthropic", stream=True)
     assert (reply.status_code, reply.headers["retry-after"], clock.slept) == (429, "50", [50.0])
 

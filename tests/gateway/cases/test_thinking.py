@@ -1,14 +1,21 @@
 """Thinking: signatures and sealed reasoning on their way through a client, and back to who issued them."""
 
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
+from dragoman import AsyncClient
 from dragoman.testing.conformance.wire import sse as event
+from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
+from dragoman_gateway import GatewaySettings, create_app
 from tests.gateway.cases.talk import Talk, again, tool
 from tests.gateway.cases.test_streams import WEATHER
 from tests.gateway.scripted import JSON, Answer, answer_with, chat_call, chat_events, reply, sse
+from tests.gateway.serving import serving
 
 SIGNATURE = "c2ln"
 """What the scripted Messages provider signs with."""
@@ -125,6 +132,68 @@ def test_reasoning_goes_back_in_the_field_that_it_came_from(talk: Talk) -> None:
         talk.ask(wire, "deepseek-model", tools=[tool(wire)], **again(wire, seen))
         (message,) = [each for each in talk.upstream.body["messages"] if each["role"] == "assistant"]
         assert message["reasoning_content"] == "Because.", wire
+
+
+DETAILS = [
+    {"type": "reasoning.text", "text": "Because.", "signature": "sig", "format": "anthropic-claude-v1", "index": 0},
+    {"type": "reasoning.encrypted", "data": "sealed", "id": "rs_1", "format": "openai-responses-v1", "index": 1},
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("provider", "reasoning", "shown"), [
+    ("openrouter", {"reasoning": "Because.", "reasoning_details": DETAILS}, "reasoning"),
+    ("groq", {"reasoning": "Because."}, "reasoning"),
+    ("vllm", {"reasoning": "Because."}, "reasoning"),
+    ("deepseek", {"reasoning_content": "Because."}, "reasoning_content"),
+])  # fmt: skip
+def test_reasoning_of_a_chat_provider_keeps_its_name(
+    provider: str, reasoning: dict[str, Any], shown: str, stream: bool, tmp_path: Path
+) -> None:
+    """For a client of Chat Completions, whole and streamed; and in the client's next request, for the provider."""
+    called = chat_call(0, "{}", call_id="call_1", name="weather")
+    body: dict[str, Any] = {"model": "house", "stream": stream, "tools": [tool("openai-chat")]}
+    body["messages"] = [{"role": "user", "content": "Hi"}]
+    answer = sse_reply(b"".join(map(bytes, chat_events(reasoning, called, finish="tool_calls"))))
+    if not stream:
+        call = {name: value for name, value in called["tool_calls"][0].items() if name != "index"}
+        message = {"role": "assistant", "content": None, "tool_calls": [call], **reasoning}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        answer = json_reply(
+            {"id": "c", "object": "chat.completion", "created": 1, "model": "served", "choices": [choice]}
+        )
+    with ExitStack() as opened:
+        server = opened.enter_context(FaultyServer(answer))
+        client = AsyncClient(providers={provider: {"api_key": "none", "base_url": f"{server.url}/v1"}})
+        gateway = GatewaySettings(models={"house": f"{provider}:served"}, database=f"sqlite:///{tmp_path / 'g.db'}")
+        url = opened.enter_context(serving(create_app(gateway, client=client)))
+        first = _ask_chat(url, body)
+        shown_texts = {name: text for name in ("reasoning", "reasoning_content") if (text := first.get(name))}
+        assert shown_texts == {shown: "Because."}
+        result = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "Sun."}
+        _ask_chat(url, {**body, "messages": [*body["messages"], first, result]})
+        sent = json.loads(server.requests[1].body)["messages"][1]
+    kept = {name: sent[name] for name in ("reasoning", "reasoning_content", "reasoning_details") if name in sent}
+    assert kept == ({"reasoning_details": DETAILS} if provider == "openrouter" else reasoning)
+
+
+def _ask_chat(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the message of a reply, as the official client reads it."""
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        if not body["stream"]:
+            whole: dict[str, Any] = client.chat.completions.create(**body).choices[0].message.model_dump()
+            return {name: value for name, value in whole.items() if value is not None}
+        deltas = [chunk.choices[0].delta for chunk in client.chat.completions.create(**body) if chunk.choices]
+    message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
+    for delta in deltas:
+        for name in ("reasoning", "reasoning_content"):
+            if text := getattr(delta, name, None):
+                message[name] = message.get(name, "") + text
+        for call in delta.tool_calls or ():
+            if call.id:
+                function = {"name": "weather", "arguments": "{}"}
+                message["tool_calls"].append({"id": call.id, "type": "function", "function": function})
+    return message
 
 
 def test_unsigned_thinking_does_not_reach_a_provider_that_wants_signatures(talk: Talk) -> None:

@@ -12,6 +12,7 @@ import pytest
 from dragoman import ConfigurationError
 from dragoman.testing import Cassette
 from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
+from dragoman_gateway import GatewaySettings
 from dragoman_gateway.app import app_from_configuration
 from dragoman_gateway.server.command import use_cassettes
 from dragoman_gateway.server.recording import RECORD_VARIABLE, REPLAY_VARIABLE, replay_app
@@ -107,6 +108,31 @@ def test_equal_requests_get_their_replies_in_order_and_the_last_one_again(config
     assert health.text == "ok"
 
 
+def test_labels_of_one_s_own_are_a_setting(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(build: int, text: str = "Hi") -> dict[str, Any]:
+        return {
+            "model": "house",
+            "user": f"build-{build}",
+            "messages": [{"role": "user", "content": f"#{build}: {text}"}],
+        }
+
+    with FaultyServer(whole_reply("messages", "one")) as provider:
+        configure(configured, provider.url)
+        use_cassettes(configured, None)
+        with serving(app_from_configuration()) as url:
+            httpx.post(f"{url}/v1/chat/completions", json=body(17))
+    with (configured.parent / "dragoman.toml").open("a") as file:
+        file.write("[gateway.replay]\nignored_fields = ['user']\nignored_patterns = ['^#([0-9]+)']\n")
+    monkeypatch.setenv(RECORD_VARIABLE, "")
+    use_cassettes(None, configured)
+    with serving(app_from_configuration()) as url:
+        statuses = [
+            httpx.post(f"{url}/v1/chat/completions", json=each).status_code
+            for each in (body(18), body(18), body(18, "Bye"))
+        ]
+    assert statuses == [200, 200, 400]
+
+
 def test_secrets_are_masked_and_a_broken_reply_is_not_recorded(
     configured: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,5 +163,17 @@ def test_mistakes_are_said_at_the_start(configured: Path, tmp_path: Path) -> Non
     (tmp_path / "broken.yaml").write_text("format: 99\n")
     with pytest.raises(ConfigurationError, match=r"broken\.yaml"):
         use_cassettes(None, tmp_path)
+    with pytest.raises(ConfigurationError, match=r"replay\.ignored_patterns\.0"):
+        GatewaySettings.from_table({"replay": {"ignored_patterns": ["("]}})
     with pytest.raises(ConfigurationError, match="choose one of --record and --replay"):
         use_cassettes(tmp_path, tmp_path)
+
+
+def test_nothing_is_recorded_under_a_policy(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client says has words that the policy takes out: it is said at the start."""
+    configure(configured, "http://unreal.invalid")
+    with (configured.parent / "dragoman.toml").open("a") as file:
+        file.write('[[plugins]]\nname = "untrusted-data"\n')
+    monkeypatch.setenv(RECORD_VARIABLE, str(configured))
+    with pytest.raises(ConfigurationError, match=r"record without \[\[plugins\]\]"):
+        app_from_configuration()

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from dragoman import Store
+from dragoman import AsyncClient, Store
 from dragoman.bulk import bulk
 from dragoman.bulk.vector_file import _Parts
 from dragoman.credentials.api_key import ApiKey
@@ -71,7 +71,7 @@ def write_recordings(folder: Path) -> None:
         response: Response = PlainTextResponse("an answer")
         await response(scope, receive, send)  # type: ignore[arg-type]
 
-    recorder = Recorder(app, folder / "traffic" / "monday")
+    recorder = Recorder(app, folder / "traffic" / "monday", AsyncClient)
     TestClient(recorder).post("/v1/messages", json={"model": "a", "messages": []})
     assert len(list((folder / "traffic" / "monday").glob("*.yaml"))) == 1
 

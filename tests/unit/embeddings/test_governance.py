@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ from dragoman import AdapterOptions, AsyncClient, Budget, Client, EventBus, Limi
 from dragoman.embeddings import Embeddings
 from dragoman.errors import BudgetExceededError, ConfigurationError, LimitReachedError, PolicyDeniedError, StoreError
 from dragoman.events import Event
+from dragoman.policy import Extensions, HttpExtension, Step, Violation, hook
 from dragoman.routing import Router, label_rules
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
 from tests.unit.session.middleware.policy_plugins import SECRET, DenyingPlugin, RedactingPlugin
@@ -146,9 +148,42 @@ def test_events_tell_of_each_request(provider: Provider, kind: Any) -> None:
         bus.subscribe(seen.append)
         embed(kind, provider, ["hello"], events=bus)
         bus.flush()
-    assert [each.type for each in seen] == ["llm.call_started", "llm.call_completed"]
-    assert seen[1].payload.input_tokens == TOKENS
+    assert [each.type for each in seen] == [
+        "turn.started",
+        "llm.call_started",
+        "llm.call_completed",
+        "turn.completed",
+    ]
+    assert len({(each.session_id, each.turn_id) for each in seen}) == 1
+    assert (seen[2].payload.input_tokens, seen[3].payload.total_input_tokens) == (TOKENS, TOKENS)
+    assert (seen[3].payload.llm_call_count, seen[3].payload.stop_reason) == (1, None)
     assert "hello" not in repr(seen)
+
+
+def test_what_a_policy_does_with_vectors_is_an_event(provider: Provider, kind: Any) -> None:
+    """A denial ends the turn, and headers that a plugin wrote are named, as in a session."""
+
+    @hook("llm_input", name="writer", capabilities=["write_headers"])
+    def writer(step: Step) -> Extensions:
+        return step.extensions.model_copy(update={"http": HttpExtension(headers={"x-ward": "7"})})
+
+    @hook("llm_input", name="denier")
+    def denier(step: Step) -> Violation | None:
+        return Violation("no", code="no") if "secret" in step.message.text else None
+
+    for text, types in (
+        ("hello", ["policy.headers_written", "llm.call_started", "llm.call_completed"]),
+        ("secret", ["policy.denied"]),
+    ):
+        seen: list[Event] = []
+        with EventBus() as bus:
+            bus.subscribe(seen.append)
+            with suppress(PolicyDeniedError):
+                embed(kind, provider, [text], events=bus, policy=[writer, denier])
+            bus.flush()
+        assert [each.type for each in seen] == ["turn.started", *types, "turn.completed"]
+        assert text not in repr(seen)
+    assert seen[-1].payload.stop_reason == "error"
 
 
 def test_the_store_has_the_usage(provider: Provider, kind: Any, tmp_path: Any) -> None:

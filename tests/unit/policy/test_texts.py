@@ -85,13 +85,14 @@ def test_a_plugin_sees_them_at_any_depth() -> None:
 
 
 def test_opaque_data_is_no_text() -> None:
-    """Pictures, signatures and what is encrypted for a provider."""
-    found = list(texts_of([ProviderBlock(
-        provider="anthropic", kind="web_search_tool_result",
-        data={"type": "web_search_tool_result", "content": [{"encrypted_content": CANARY, "title": "T"}]},
-    )]))  # fmt: skip
-    assert CANARY not in found
-    assert "T" in found
+    """Pictures, signatures and what is encrypted for a provider, which holds no spaces."""
+    for opaque in (CANARY.replace(" ", ""), f"two {CANARY}"):
+        found = list(texts_of([ProviderBlock(
+            provider="anthropic", kind="web_search_tool_result",
+            data={"type": "web_search_tool_result", "content": [{"encrypted_content": opaque, "title": "T"}]},
+        )]))  # fmt: skip
+        assert (opaque in found) is (" " in opaque)
+        assert "T" in found
 
 
 def test_redaction_denies_what_a_native_block_would_lose() -> None:

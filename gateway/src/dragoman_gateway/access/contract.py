@@ -21,6 +21,9 @@ class Caller:
     """The public id of the key, never the key."""
     user: str | None = None
     team: str | None = None
+    roles: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    """What the plugins of a policy and its object profiles know of the caller."""
     models: tuple[str, ...] = ()
     """Patterns of the models that the caller may use, such as ``anthropic:*``; empty for all."""
     endpoints: tuple[str, ...] = ()

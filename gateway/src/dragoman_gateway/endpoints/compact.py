@@ -8,9 +8,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from dragoman import Message
 from dragoman.answers import StateSealer
 from dragoman.errors import NotFoundError
-from dragoman_gateway.endpoints.compaction import compaction_item, user_message
+from dragoman_gateway.endpoints.compaction import compaction_item, expanded_summary, user_message
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps, loads
@@ -54,7 +55,11 @@ class CompactEndpoint(Endpoint):
         asked = replace(request, fields=fields, body=dumps(fields))
         turn = Turn(asked, resources)
         response = await ask_watched(turn, exchange.receive)
-        turn.note_end()
+        try:
+            if response is not None and response.status == 200:
+                await turn.way.note_labels(Message.user(expanded_summary(turn.way.reply.text)))
+        finally:
+            turn.note_end()
         if response is None:
             return
         if response.status == 200:

@@ -24,7 +24,9 @@ def expand_compactions(request: ClientRequest, sealer: StateSealer | None) -> Cl
     if not isinstance(items, list) or sealer is None or not any(map(_is_ours, items)):
         return request
     owner = _owner(request)
-    expanded = [user_message(_PREFIX + _open(item, sealer, owner)) if _is_ours(item) else item for item in items]
+    expanded = [
+        user_message(expanded_summary(_open(item, sealer, owner))) if _is_ours(item) else item for item in items
+    ]
     fields = {**request.fields, "input": expanded}
     return replace(request, fields=fields, body=dumps(fields))
 
@@ -38,6 +40,11 @@ def compaction_item(name: str, summary: str, request: ClientRequest, sealer: Sta
         "id": f"cmp_{name}",
         "encrypted_content": _MARK + base64.urlsafe_b64encode(sealed).decode(),
     }
+
+
+def expanded_summary(summary: str) -> str:
+    """Return the text of the user's that a summary comes back as."""
+    return _PREFIX + summary
 
 
 def user_message(text: str) -> dict[str, Any]:

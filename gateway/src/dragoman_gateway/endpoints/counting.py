@@ -6,6 +6,7 @@ from typing import Any
 
 from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.answers import ClientToolIds
+from dragoman.errors import ProviderError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
@@ -19,6 +20,8 @@ from dragoman_gateway.wires import responses
 _MARGIN = 1.1
 """An estimate may be a tenth too low; a client that believes it would meet the limit of the model unwarned."""
 _ESTIMATED = (b"x-dragoman-estimated", b"input_tokens")
+_NO_ADDRESS = frozenset({404, 405, 501})
+"""How a server that speaks a provider's wire says that it does not count."""
 
 
 class CountEndpoint(Endpoint):
@@ -35,7 +38,8 @@ class CountEndpoint(Endpoint):
         found, headers = resources.client_for(deployment.client), request.headers
         client = client_of(found, request.caller, request.request_id, headers)
         if client.config.policy is not None and resources.labels is not None:
-            recall = Recall(resources.labels, request.caller.owner, context.tool_ids, request.wire.provider)
+            owner, tool_ids = request.caller.owner, context.tool_ids
+            recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
             messages = _labelled(messages, await recall.labels(messages, resources.unknown_history))
         tokens, reply_headers = await _count(client, deployment.model, messages, tools, options)
         head = [*named(request.wire, exchange.request_id), *reply_headers, (b"content-type", b"application/json")]
@@ -62,5 +66,9 @@ async def _count(
     adapter = get_adapter(model)
     if adapter.services is not None and "count_tokens" in adapter.services.offers:
         async with client.services(str(adapter.model_id), options=replace(options, context=None)) as services:
-            return await services.count_tokens(messages, tools=tools), []
+            try:
+                return await services.count_tokens(messages, tools=tools), []
+            except ProviderError as error:
+                if error.status not in _NO_ADDRESS:
+                    raise
     return math.ceil(adapter.estimate_input_tokens(messages, tools) * _MARGIN), [_ESTIMATED]

@@ -164,7 +164,7 @@ class Endpoint:
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
         resources = await exchange.generation.resources_for(request.requested_model, caller)
         request = await exchange.services.prepare(expand_compactions(request, resources.state_sealer))
-        exchange.services.policy = exchange.generation.client.config.policy
+        exchange.services.client = exchange.generation.client
         resources.state_store, resources.labels = exchange.services.state, exchange.services.labels
         return request, resources
 

@@ -40,7 +40,14 @@ class KeyAccess:
                 status=401,
             )
         return Caller(
-            key_id=key.id, user=key.user, team=key.team, models=key.models, endpoints=key.endpoints, admin=key.admin
+            key_id=key.id,
+            user=key.user,
+            team=key.team,
+            roles=key.roles,
+            permissions=key.permissions,
+            models=key.models,
+            endpoints=key.endpoints,
+            admin=key.admin,
         )
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:

@@ -45,6 +45,12 @@ def create(
     name: Annotated[str | None, typer.Option(help="A name for the key.")] = None,
     team: Annotated[str | None, typer.Option(help="The team that the key belongs to.")] = None,
     user: Annotated[str | None, typer.Option(help="The user that the key belongs to.")] = None,
+    roles: Annotated[
+        list[str] | None, typer.Option("--role", help="A role that plugins of a policy see; may be repeated.")
+    ] = None,
+    permissions: Annotated[
+        list[str] | None, typer.Option("--permission", help="What object profiles may ask for; may be repeated.")
+    ] = None,
     budget: Budgets = None,
     limit: Limits = None,
     concurrency: Concurrent = None,
@@ -66,6 +72,8 @@ def create(
         name=name,
         user=user,
         team=team,
+        roles=tuple(roles or ()),
+        permissions=tuple(permissions or ()),
         models=tuple(models or ()),
         endpoints=tuple(endpoints or ()),
         allowance=_allowance(budget, limit, concurrency, allow_unpriced=allow_unpriced),
@@ -185,6 +193,8 @@ def _describe(key: VirtualKey, now: datetime) -> dict[str, Any]:
         "name": key.name,
         "team": key.team,
         "user": key.user,
+        "roles": list(key.roles),
+        "permissions": list(key.permissions),
         "state": "admin" if key.admin and state == "active" else state,
         "models": list(key.models),
         "endpoints": list(key.endpoints),

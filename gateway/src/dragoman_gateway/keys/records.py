@@ -53,6 +53,7 @@ NO_ALLOWANCE = Allowance()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualKey:
     """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models.
+    ``roles`` and ``permissions`` are those of the subject that plugins see.
     ``endpoints`` are some of `ENDPOINTS`; none allows all. An ``admin`` key sees what others spent, and calls no model.
 
     The digests are those of its secret, and of the secret before the last rotation, which works until ``old_until``.
@@ -65,6 +66,8 @@ class VirtualKey:
     name: str | None = None
     user: str | None = None
     team: str | None = None
+    roles: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     allowance: Allowance = NO_ALLOWANCE
@@ -79,6 +82,8 @@ class VirtualKey:
     def fields_json(self) -> str:
         """Return the fields that have no column of their own."""
         fields: dict[str, Any] = {
+            "roles": self.roles,
+            "permissions": self.permissions,
             "models": self.models,
             "endpoints": self.endpoints,
             **self.allowance.to_json(),
@@ -114,6 +119,8 @@ class VirtualKey:
             name=row["name"],
             user=row["user_id"],
             team=row["team_id"],
+            roles=tuple(fields.get("roles", ())),
+            permissions=tuple(fields.get("permissions", ())),
             models=tuple(fields.get("models", ())),
             endpoints=tuple(fields.get("endpoints", ())),
             allowance=Allowance.from_json(fields),

@@ -107,11 +107,11 @@ class Generation:
         return asking if router is None else asking.with_(router=router.without_mentions())
 
     async def resources_for(self, model: str, caller: Caller) -> RequestResources:
-        """Return what a request of the caller is asked with. From now on, its retries wait no longer than the gateway
-        may hold the head of the answer. Raises NotFoundError, PermissionDeniedError, and ClientError for a name that is
-        too long."""
+        """Return what a request of the caller is asked with. From now on, only its client retries it, or the gateway
+        within the time that it may hold the head of the answer. Raises NotFoundError, PermissionDeniedError, and
+        ClientError for a name that is too long."""
         self.known_name(model)
-        retry_within(self.settings.first_event_seconds)
+        retry_within(self.settings.first_event_seconds if self.settings.own_retries else 0.0)
         bounds = await self.access.limits_for(caller)
         governor = self.access.governor_for(caller, self.prices)
         return RequestResources(
@@ -123,6 +123,7 @@ class Generation:
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
             strict=self.settings.strict,
+            exact_bytes=self.settings.exact_bytes,
             unknown_history=self.settings.unknown_history,
             other_wire=self.settings.other_wire,
         )

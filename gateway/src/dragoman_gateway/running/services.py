@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, select
 from starlette.types import Message, Send
 
+from dragoman import AsyncClient
 from dragoman.limits import Limits
-from dragoman.policy import Pipeline
 from dragoman_gateway.access import Access, Caller, OpenAccess, PageRules
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.access.spelling import check_spelling
@@ -37,6 +37,7 @@ from dragoman_gateway.stored.recorder import Recorder
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore, Room
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
+from dragoman_gateway.turn.context import policy_extensions
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.values import count_values
 
@@ -149,7 +150,7 @@ class Services:
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "labels", "policy", "state", "stored")
+    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "client", "labels", "state", "stored")
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -157,8 +158,8 @@ class RequestServices:
         self.stored: StoredTurn | None = None
         self.labels = services.labels
         """The labels of conversations in earlier turns."""
-        self.policy: Pipeline | None = None
-        """Judges what is stored."""
+        self.client: AsyncClient | None = None
+        """Its policy judges what is stored."""
         self.state: RequestState | None = None
         self._made: frozenset[str] = frozenset()
         self._threads = self._items = False
@@ -227,9 +228,11 @@ class RequestServices:
 
     def judge(self, request: ClientRequest) -> Callable[[StoredResponse], Awaitable[StoredResponse]] | None:
         """Return what judges a response before it is stored; None without a policy."""
-        if self.policy is None:
+        config = None if self.client is None else self.client.config
+        if config is None or config.policy is None:
             return None
-        stored_judge = StoredJudge(self.policy)
+        extensions = policy_extensions(config.extensions, request.caller, request.request_id, request.headers)
+        stored_judge = StoredJudge(config.policy, extensions)
         return lambda stored: stored_judge.response(stored, request.record.asked or request.record.model)
 
     def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:

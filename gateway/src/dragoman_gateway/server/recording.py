@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman import DragomanError
+from dragoman import AsyncClient, DragomanError
+from dragoman.errors import ConfigurationError
 from dragoman.logs import get_logger
 from dragoman.testing import CassetteMissError
 from dragoman.testing.cassettes.file import RecordedResponse
 from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
+from dragoman.testing.cassettes.labels import Labels
 from dragoman_gateway.errors import ClientError, DeniedError
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.services import page_rules
@@ -42,11 +45,14 @@ _METHODS = ["GET", "POST", "DELETE"]
 class Recorder:
     """An ASGI middleware that writes each exchange into a file of its own, in the order in which they end.
 
-    What looks like a secret is masked. If one cannot be masked, the exchange is not written, and the log says so.
+    What looks like a secret is masked. If one cannot be masked, the exchange is not written, and the log says so. Under
+    a policy, which a reload may bring, nothing is written.
     """
 
-    def __init__(self, app: ASGIApp, folder: Path) -> None:
+    def __init__(self, app: ASGIApp, folder: Path, client: Callable[[], AsyncClient]) -> None:
+        """``client`` returns the present client of the gateway."""
         self._app = app
+        self._client = client
         self._writer = CassetteWriter(folder, server="dragoman gateway")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,6 +61,11 @@ class Recorder:
             return
         traffic = _Traffic(receive, send)
         await self._app(scope, traffic.receive, traffic.send)
+        try:
+            check_policy(self._client())
+        except ConfigurationError as error:
+            logger.error("%s was not recorded: %s", scope["path"], error)
+            return
         if traffic.is_complete:
             await asyncio.to_thread(self._write, scope, traffic, self._writer.new_number())
         else:
@@ -110,14 +121,24 @@ class _Traffic:
             pieces.append(data)
 
 
+def check_policy(client: AsyncClient) -> None:
+    """Raise ConfigurationError if a policy judges what passes."""
+    policy = client.config.policy
+    if policy is not None and policy.plugins:
+        raise ConfigurationError(
+            "a recording holds what clients say, also what the policy takes out: record without [[plugins]]"
+        )
+
+
 def replay_app(folder: Path, settings: GatewaySettings | None = None) -> Starlette:
     """Return an application that answers from the cassettes of a folder, and checks no keys. No page of another site
     gets an answer.
 
     Raises ConfigurationError if the folder has no cassette, or one cannot be read.
     """
-    reader, shares = CassetteReader(folder), Shares()
     settings = (settings or GatewaySettings()).model_copy(update={"share": 1.0})
+    labels = Labels.known(settings.replay.ignored_fields, settings.replay.ignored_patterns)
+    reader, shares = CassetteReader(folder, labels), Shares()
     rules = page_rules(settings)
 
     async def answer(request: Request) -> Response:

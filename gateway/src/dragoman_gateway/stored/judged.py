@@ -18,8 +18,10 @@ _LONGEST_WORD = 2_000
 class StoredJudge:
     """Judges JSON for storage, as the input of a model. Parts that a policy has judged before stay as they are."""
 
-    def __init__(self, policy: Pipeline) -> None:
+    def __init__(self, policy: Pipeline, extensions: Extensions) -> None:
+        """``extensions`` are those of the request."""
         self._policy = policy
+        self._extensions = extensions
 
     async def judge(self, value: Any, model: str) -> Any:
         """Return a copy with its texts as the plugins leave them. ``model`` is the one that was asked for them.
@@ -29,7 +31,7 @@ class StoredJudge:
         if not texts or not self._policy.has_plugins(Hook.LLM_INPUT):
             return value
         message = Message.user([TextBlock(text=text) for text in texts])
-        extensions = Extensions(llm=LLMExtension(model_id=model))
+        extensions = self._extensions.model_copy(update={"llm": LLMExtension(model_id=model)})
         found = (await self._policy.run_async(Hook.LLM_INPUT, message, extensions)).message.content
         if len(found) != len(texts) or not all(isinstance(block, TextBlock) for block in found):
             raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", "a plugin took a part out")

@@ -14,9 +14,7 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
 from dragoman_gateway.database.tables import call_state, insert_into
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.keys.records import to_microseconds
-
-_ALL = "all"
-"""What stands for all conversations of a key."""
+from dragoman_gateway.turn.recall import ALL
 
 
 class ConversationLabels:
@@ -41,16 +39,12 @@ class ConversationLabels:
             raise _unavailable() from None
         return {wanted[row.key]: _read(row.state) for row in rows}
 
-    async def find_all(self, owner: str) -> frozenset[str]:
-        """Return the labels of all conversations of a key."""
-        return (await self.find(owner, (_ALL,))).get(_ALL, frozenset())
-
     async def note(self, owner: str, keys: Collection[str], labels: frozenset[str]) -> None:
         """Add labels to these keys. Keys without labels become known."""
         if not keys:
             return
         until = to_microseconds(datetime.now(UTC) + self._lifetime)
-        rows = sorted({_row_key(owner, key) for key in (*keys, *((_ALL,) if labels else ()))})
+        rows = sorted({_row_key(owner, key) for key in (*keys, *((ALL,) if labels else ()))})
 
         def work(connection: Connection) -> None:
             new = [{"key": key, "state": b"[]", "expires_at": until} for key in rows]

@@ -20,7 +20,8 @@ def policy_extensions(
     if subject_id is not None:
         kind = SubjectType.SERVICE if caller.user is None else SubjectType.USER
         teams = frozenset() if caller.team is None else frozenset({caller.team})
-        subject = SubjectExtension(id=subject_id, type=kind, teams=teams)
+        roles, permissions = frozenset(caller.roles), frozenset(caller.permissions)
+        subject = SubjectExtension(id=subject_id, type=kind, teams=teams, roles=roles, permissions=permissions)
         security = (security or SecurityExtension()).model_copy(update={"subject": subject})
     changes = {
         "request": (known.request or RequestExtension()).model_copy(update={"request_id": request_id}),

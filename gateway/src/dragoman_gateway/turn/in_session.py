@@ -20,7 +20,7 @@ from dragoman import (
 )
 from dragoman.answers import Relay
 from dragoman.blocks import TextBlock
-from dragoman.errors import InvalidRequestError, TurnLimitError
+from dragoman.errors import AuthenticationError, InvalidRequestError, TurnLimitError
 from dragoman.events import MessageComplete, ToolUseStart
 from dragoman.limits import MeasureUse, max_use
 from dragoman.policy import Hook, PolicyDeniedError
@@ -59,7 +59,10 @@ class InSession(Way):
         counts = bool(resources.governors or config.budgets or config.limits is not None)
         self.hides_usage = counts and request.wire.asks_for_usage and lacks_usage(request.fields)
         policy = config.policy
-        self._judges_calls = policy is not None and policy.has_plugins(Hook.TOOL_PRE_INVOKE)
+        rules = None if policy is None or config.extensions is None else config.extensions.security
+        self._judges_calls = policy is not None and (
+            policy.has_plugins(Hook.TOOL_PRE_INVOKE) or (rules is not None and bool(rules.objects or rules.data))
+        )
         """Whether a policy judges calls: the client gets none before that."""
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
         self._path = path
@@ -73,7 +76,7 @@ class InSession(Way):
         self._recall: Recall | None = None
         if policy is not None and resources.labels is not None:
             owner, tool_ids = request.caller.owner, read.context.tool_ids
-            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider)
+            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
         self._new_session = partial(
             client.session,
             deployment.model,
@@ -106,7 +109,7 @@ class InSession(Way):
             self._reply = self._session.messages[-1]
         else:
             self._reply, self._asked_losses = reply.message, reply.losses
-        await self._note_labels(self._reply)
+        await self.note_labels(self._reply)
         if self.passes and self._relay.response is not None:
             return self._relay.response
         return self._write_whole(self._reply)
@@ -126,7 +129,7 @@ class InSession(Way):
                     last = events[-1]
                     ends = isinstance(last, MessageComplete)
                     if isinstance(last, MessageComplete):  # before its client can send it back
-                        await self._note_labels(last.message)
+                        await self.note_labels(last.message)
                     if passes:
                         self._complete = ends
                         yield self._relay.take()
@@ -141,8 +144,9 @@ class InSession(Way):
                         break
                 if held and ends:
                     await _end_turn(stream)
-        except Exception:
-            if passes and (rest := self._relay.take()):  # the provider's own bytes may say the error
+        except Exception as error:
+            # The provider's own bytes may say the error; what they say about the gateway's key is not for its clients.
+            if passes and not isinstance(error, AuthenticationError) and (rest := self._relay.take()):
                 yield rest
             raise
         if held:
@@ -161,9 +165,9 @@ class InSession(Way):
         self._session: AsyncSession = (await asyncio.to_thread(new_session)) if is_long else new_session()
         await self._judge_unread()
 
-    async def _note_labels(self, reply: Message) -> None:
+    async def note_labels(self, message: Message) -> None:
         if self._recall is not None:
-            await self._recall.note(reply, self._session.labels)
+            await self._recall.note(message, self._session.labels)
 
     async def _judge_unread(self) -> None:
         """Let the policy judge what the provider would get with the client's bytes, and the session does not read.
@@ -230,6 +234,8 @@ class InSession(Way):
         if adapter.provider != request.wire.provider or not self._read.may_pass:
             return None
         body = request.body_for(adapter)
+        if body is not None and request.wire.renames_fields:
+            body = self._read.rename_fields(body, adapter)
         return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
 
     def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:

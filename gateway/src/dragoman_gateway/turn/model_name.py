@@ -1,7 +1,8 @@
-"""Replaces the model's name in the bytes of a request, and nothing else."""
+"""Replaces the model's name, or the name of a field, in the bytes of a request, and nothing else."""
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman_gateway.errors import ClientError
@@ -30,27 +31,50 @@ def _find_span(body: bytes) -> tuple[int, int]:
     """Return where the value of the field model stands."""
     if body.count(_KEY) == 1 and not _ESCAPED_LETTER.search(body) and (found := _VALUE.search(body)):
         return found.span(1)
-    return _scan(body.decode())
+    return _scan(body.decode(), "model")[1]
 
 
-def _scan(text: str) -> tuple[int, int]:
-    """Return the place of the value in the bytes, by reading all fields of the object."""
+def rename_fields(body: bytes, fields: Mapping[str, Any], names: Mapping[str, str]) -> bytes:
+    """Return the body with new names of its own fields, by the old ones. A name that the body has already is left out.
+    ``fields`` are those of the body."""
+    for old, new in names.items():
+        if fields.get(old) is not None and new not in fields:
+            start, end = _find_key(body, old)
+            body = b"".join((body[:start], json.dumps(new).encode(), body[end:]))
+    return body
+
+
+def _find_key(body: bytes, name: str) -> "_Span":
+    key = json.dumps(name).encode()
+    if body.count(key) == 1 and b"\\u00" not in body:  # no other spelling of it
+        start = body.index(key)
+        return start, start + len(key)
+    return _scan(body.decode(), name)[0]
+
+
+_Span = tuple[int, int]
+
+
+def _scan(text: str, name: str) -> tuple[_Span, _Span]:
+    """Return the places of a field's name and of its value in the bytes, by reading all fields of the object."""
     seen: set[str] = set()
-    span = (0, 0)
+    key_span = span = (0, 0)
     position = _skip(text, _skip(text, 0) + 1)
     while text[position] != "}":
+        begin = position
         key, position = _decoder.raw_decode(text, position)
         if key in seen:
             raise ClientError(f"the field {key!r:.80} occurs twice")
         seen.add(key)
-        start = _skip(text, _skip(text, position) + 1)
+        key_end, start = position, _skip(text, _skip(text, position) + 1)
         _, position = _decoder.raw_decode(text, start)
-        if key == "model":
+        if key == name:
+            key_span = len(text[:begin].encode()), len(text[:key_end].encode())
             span = len(text[:start].encode()), len(text[:position].encode())
         position = _skip(text, position)
         if text[position] == ",":
             position = _skip(text, position + 1)
-    return span
+    return key_span, span
 
 
 def _skip(text: str, position: int) -> int:

@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from dragoman import Message, Role, ToolResultBlock, ToolUseBlock
+from dragoman import AsyncClient, Message, Role, ToolResultBlock, ToolUseBlock
+from dragoman.policy import Capability
 from dragoman_gateway.errors import DeniedError
 
 UnknownHistory = Literal["label", "refuse"]
@@ -13,6 +14,8 @@ UnknownHistory = Literal["label", "refuse"]
 key's conversations, or is refused."""
 
 
+ALL = "all"
+"""The key of all conversations of an owner."""
 _OUTSIDE = (Role.ASSISTANT, Role.TOOL)
 """Who says what a client had from elsewhere. What a user says is judged each time, and greets in many conversations."""
 
@@ -21,8 +24,6 @@ class LabelStore(Protocol):
     """Keeps labels by the owner of a conversation; `dragoman_gateway.stored.labels.ConversationLabels` is one."""
 
     async def find(self, owner: str, keys: Any, /) -> dict[str, frozenset[str]]: ...
-
-    async def find_all(self, owner: str, /) -> frozenset[str]: ...
 
     async def note(self, owner: str, keys: Any, labels: frozenset[str], /) -> None: ...
 
@@ -36,28 +37,38 @@ class NativeIds(Protocol):
 class Recall:
     """The labels of one conversation of an owner."""
 
-    def __init__(self, store: LabelStore, owner: str, tool_ids: NativeIds, provider: str) -> None:
-        """``tool_ids`` are those of the request, ``provider`` the one whose wire the client has."""
+    def __init__(self, store: LabelStore, owner: str, tool_ids: NativeIds, provider: str, client: AsyncClient) -> None:
+        """``tool_ids`` are those of the request, ``provider`` the one whose wire the client has. If nothing of
+        ``client`` reads labels, nothing is looked up, and only labels that arise are noted: a conversation that
+        nothing recognises later gets all labels of its owner."""
+        policy = client.config.policy
+        self._reads = client.config.router is not None or (
+            policy is not None and any(Capability.READ_LABELS in each.capabilities for each in policy.plugins)
+        )
         self._store = store
         self._owner = owner
         self._tool_ids = tool_ids
         self._provider = provider
         self._new: set[str] = set()
+        self._unread: Sequence[Message] = ()
 
     async def labels(self, messages: Sequence[Message], unknown: UnknownHistory) -> frozenset[str]:
         """Return the labels of what is known of these messages.
 
         Raises DeniedError for a history that is not recognised, if it is to be refused, and UnavailableError.
         """
+        if not self._reads:
+            self._unread = messages
+            return frozenset()
         keys = [frozenset(self._keys(message)) for message in messages]
-        known = await self._store.find(self._owner, frozenset[str]().union(*keys))
+        known = await self._store.find(self._owner, {ALL}.union(*keys))
+        every = known.pop(ALL, frozenset())
         answers = [own for own, each in zip(keys, messages, strict=True) if each.role in _OUTSIDE]
         self._new = set[str]().union(*answers) - known.keys()
         labels = frozenset[str]().union(*known.values())
         last = max((index for index, each in enumerate(messages) if each.role is Role.ASSISTANT), default=-1)
         earlier = (each for index, each in enumerate(messages[: last + 1]) if keys[index].isdisjoint(known))
         if any(each.role in _OUTSIDE for each in earlier):
-            every = await self._store.find_all(self._owner)
             if every and unknown == "refuse":
                 raise DeniedError("this conversation holds answers that the gateway does not know: begin a new one")
             labels |= every
@@ -65,6 +76,11 @@ class Recall:
 
     async def note(self, reply: Message, labels: frozenset[str]) -> None:
         """Note the labels of the conversation with what was new in it. Raises UnavailableError."""
+        if not (self._reads or labels):
+            return
+        for message in self._unread:
+            if message.role in _OUTSIDE:
+                self._new.update(self._keys(message))
         await self._store.note(self._owner, self._new | {*self._keys(reply)}, labels)
 
     def _keys(self, message: Message) -> Iterator[str]:

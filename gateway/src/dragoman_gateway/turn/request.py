@@ -16,7 +16,7 @@ from dragoman.messages import Role
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.turn.model_name import replace_model
+from dragoman_gateway.turn.model_name import rename_fields, replace_model
 from dragoman_gateway.turn.other_wire import OtherWire
 from dragoman_gateway.turn.repeated import HISTORIES, KeptBody
 from dragoman_gateway.turn.resources import RequestResources
@@ -24,6 +24,8 @@ from dragoman_gateway.wires import Wire
 
 Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
 """The messages, tools and options of a request."""
+_RENAMED = "renamed_fields"
+"""The fact of a model about fields that it takes by another name alone."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,6 +141,11 @@ class ReadRequest:
         if (kept := self.request.kept) is not None:
             context.kept_items = kept.parts(self.request.fields.get(kept.history) or ())
             context.kept_tools = kept.field("tools")
+
+    def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
+        """Return the client's bytes with the names of fields that the model wants."""
+        names = None if self.resources.exact_bytes else adapter.capabilities.wire.get(_RENAMED)
+        return rename_fields(body, self.request.fields, names) if names else body
 
     @property
     def prompt(self) -> Message | None:

@@ -33,6 +33,7 @@ class RequestResources:
     state_store: StateStore | None = None
     state_sealer: StateSealer | None = None
     strict: bool = False
+    exact_bytes: bool = False
     labels: LabelStore | None = None
     """Has the labels of conversations in earlier turns; None if nothing reads labels."""
     unknown_history: UnknownHistory = "label"

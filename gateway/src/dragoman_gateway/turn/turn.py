@@ -113,7 +113,10 @@ class Turn:
         if self._path is not None or _must_read(request, model) or self._may_need_state():
             return None
         target = get_adapter(model)
-        return request.body_for(target) if self._needs_no_session(client, target) else None
+        if not self._needs_no_session(client, target):
+            return None
+        body = request.body_for(target)
+        return self.read.rename_fields(body, target) if body is not None and request.wire.renames_fields else body
 
     def _may_need_state(self) -> bool:
         return self._resources.state_store is not None and not all(map(self._has_client_wire, self._left))

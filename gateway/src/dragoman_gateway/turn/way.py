@@ -67,6 +67,9 @@ class Way(ABC):
         """The whole reply, as a message, after `ask`."""
         return self._reply
 
+    async def note_labels(self, message: Message) -> None:  # noqa: B027 -- only a session has labels
+        """Note the labels of the conversation with a message that its client may send back. Raises UnavailableError."""
+
     @property
     @abstractmethod
     def usages(self) -> Sequence[Usage]:

@@ -68,7 +68,7 @@ async def _embed_at(
             f"the model {request.model!r:.120} embeds nothing: name an embedding model", status=400
         )
     known = adapter.provider in request.providers
-    client = client_of(resources.client_for(deployment.client), call.caller, call.record.request_id, {})
+    client = client_of(resources.client_for(deployment.client), call.caller, call.record.request_id, call.headers)
     embeddings: Embeddings | None = None
 
     async def send() -> SendOutcome:

@@ -34,6 +34,7 @@ class Call:
     address: Mapping[str, str]
     """What the path names."""
     query: Mapping[str, str]
+    headers: Mapping[str, str]
     fields: dict[str, Any] = field(repr=False)
     """The body; empty if the request has none."""
 
@@ -97,5 +98,6 @@ class Service(Endpoint):
             record=exchange.record,
             address=scope["path_params"],
             query=QueryParams(scope["query_string"]),
+            headers=exchange.headers,
             fields=fields,
         )

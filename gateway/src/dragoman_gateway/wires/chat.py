@@ -14,4 +14,5 @@ WIRE = Wire(
     headers=HeaderRules.of("chat"),
     tokens=ClientTokens.of("chat"),
     stores_state=True,
+    renames_fields=True,
 )

@@ -46,6 +46,9 @@ class Wire:
     stores_state: bool = False
     """Whether some state of other providers has no place in the wire's replies, so that the gateway keeps it."""
 
+    renames_fields: bool = False
+    """Whether some models take a field of the wire by another name alone."""
+
     server_state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Fields that go on from state at a provider of this wire, with the details of the refusal if another answers."""
 

@@ -12,7 +12,21 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, and_, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.adapter.errors import ConfigurationError
@@ -24,7 +38,7 @@ from dragoman.store.columns import decode_optional, encode_optional
 from dragoman.store.database import Database
 from dragoman.store.schema import MAX_ID
 
-_OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no"))
+_OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels"))
 _USAGE_COLUMNS = tuple(RowUsage.__slots__)
 _PAGE_SIZE = 1_000
 
@@ -39,6 +53,8 @@ class AnswerRow(NamedTuple):
     cost_usd: Decimal | None
     tokens: int | None
     ms: int | None
+    labels: frozenset[str]
+    """The security labels that are stored with the row."""
 
 
 class Manifest:
@@ -144,7 +160,7 @@ class Manifest:
         tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
         total = sum(tokens, answers.c.cache_creation_input_tokens)
         c = answers.c
-        columns = (c.row_no, c.state, c.answer, c.error, c.cost_usd, total.label("tokens"), c.ms)
+        columns = (c.row_no, c.state, c.answer, c.error, c.cost_usd, total.label("tokens"), c.ms, c.labels)
         query = select(*columns).where(self._for_model(model_no)).order_by(c.row_no).limit(_PAGE_SIZE)
         last = -1
         while True:
@@ -159,10 +175,16 @@ class Manifest:
                     row.cost_usd,
                     row.tokens,
                     row.ms,
+                    frozenset(json.loads(row.labels or "[]")),
                 )
             if len(found) < _PAGE_SIZE:
                 return
             last = found[-1].row_no
+
+    def has_labels(self) -> bool:
+        """Return whether any row of the run has labels."""
+        has_labels = and_(answers.c.run_no == self.run_no, answers.c.labels.is_not(None), answers.c.labels != "[]")
+        return bool(self.read(select(answers.c.row_no).where(has_labels).limit(1)))
 
     # -- The provider's batches
 
@@ -274,6 +296,7 @@ class Manifest:
             update(answers)
             .where(self._row_condition)
             .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
+            .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
         )
 
     def _claim_row(self, claim: Claim) -> dict[str, Any]:
@@ -281,6 +304,7 @@ class Manifest:
             **dict.fromkeys(answers.c.keys()),
             **{name: getattr(claim, name) for name in Claim.__slots__ if name != "paid"},
             **asdict(claim.paid),
+            "labels": _labels_json(claim.labels),
             "run_no": self.run_no,
             "state": State.IN_FLIGHT.value,
         }
@@ -294,10 +318,18 @@ def now_micros() -> int:
 def _outcome_row(outcome: Outcome) -> dict[str, Any]:
     values = {f"new_{name}": getattr(outcome, name) for name in _OUTCOME_COLUMNS}
     values |= {"new_answer": encode_optional(outcome.answer), "new_error": encode_optional(outcome.error)}
+    values["new_labels"] = None if outcome.labels is None else _labels_json(outcome.labels)
     return {"at_model": outcome.model_no, "at_row": outcome.row_no, **values, "new_state": outcome.state.value}
+
+
+def _labels_json(labels: Iterable[str]) -> str:
+    return json.dumps(sorted(labels))
 
 
 def _create_tables(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7021780)")  # one program at a time creates the tables
     metadata.create_all(connection)
+    known = {column["name"] for column in inspect(connection).get_columns(answers.name)}
+    if answers.c.labels.name not in known:  # a version before labels, which may go on writing, made the table
+        connection.exec_driver_sql(f"ALTER TABLE {answers.name} ADD COLUMN {answers.c.labels.name} TEXT")

@@ -96,6 +96,8 @@ class Claim:
     sent_at: int
     paid: RowUsage = NOTHING_PAID
     tries: int = 0
+    labels: frozenset[str] = frozenset()
+    """The security labels of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ class Outcome:
     cache_creation_input_tokens: int | None = None
     ms: int | None = None
     tries: int = 1
+    labels: frozenset[str] | None = None
+    """The security labels of the answer; None if they are those of the row."""
 
 
 _STRIPPED = string.whitespace + string.punctuation
@@ -160,6 +164,7 @@ def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int, u
         alike=answer_key(reply.text),
         ms=ms,
         tries=tries,
+        labels=reply.metadata.labels or None,
         **asdict(usage),
     )
 

@@ -48,9 +48,11 @@ answers = Table(
     Column("cache_creation_input_tokens", BigInteger),
     Column("ms", BigInteger),
     Column("tries", Integer),
+    Column("labels", Text),
     PrimaryKeyConstraint("run_no", "model_no", "row_no", name="bulk_answers_in_order"),
     Index("bulk_answers_by_state", "run_no", "model_no", "state"),
 )
+"""``labels`` are the security labels of the row and its answer, as a list; null if an older version wrote the row."""
 """One row per row and model, written before its request is sent."""
 
 lost_requests = Table(

@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.attempt.attempt import Attempt
-from dragoman.attempt.decision import DecidingPolicy, OutgoingRequest, decide
+from dragoman.attempt.decision import DecidingPolicy, decide
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.message import Message
 from dragoman.effects.work import carry_out
 from dragoman.limits.bounds import max_use
 from dragoman.limits.reservation import Governor, Observe, Stage
+from dragoman.policy.outgoing import OutgoingRequest
 from dragoman.session.effects import Effect, Send, SendOutcome, Turn, intercept
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def decide_requests(
     history: list[Message],
     policy: DecidingPolicy | None,
     router: "Router | None",
-    report: "Callable[[PolicyDeniedError], object]",
+    report: "Callable[[PolicyDeniedError], object] | None",
     turn: Turn,
 ) -> Turn:
     """Wrap a turn. ``labels`` returns those of the conversation; the rest is as for `decide`."""

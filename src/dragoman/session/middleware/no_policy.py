@@ -68,6 +68,10 @@ class NoPolicy:
 
         raise DeclassificationError("a session without a policy has no grant to remove labels")
 
+    def with_extensions(self, turn: Turn, extensions: Any) -> NoReturn:
+        """Raise ConfigurationError."""
+        raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
+
     def fetch_check(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
     ) -> Message:

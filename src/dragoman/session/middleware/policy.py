@@ -7,13 +7,13 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message, Role
 from dragoman.effects.outcomes import Abandoned, Replied, SendOutcome
-from dragoman.effects.work import Perform, carry_out, intercept
+from dragoman.effects.work import carry_out, intercept
+from dragoman.policy.conversation.hooks import PolicyHooks
+from dragoman.policy.conversation.stream_filter import StreamFilter
 from dragoman.session.effects import Admit, Choose, Effect, Keep, RunTools, Send, ToolRun, Turn
-from dragoman.session.middleware.policy_hooks import PolicyHooks
-from dragoman.session.middleware.stream_filter import StreamFilter
+from dragoman.session.history import first_new
 
 
 class PolicyMiddleware:
@@ -42,13 +42,10 @@ class PolicyMiddleware:
         return None if handle is None else handle(self, effect)
 
     def _admit(self, effect: Admit) -> Generator[Effect, Any, Any]:
+        if effect.opens_turn:
+            self._hooks.begin_turn(effect.extensions)
         prompt = yield effect
         return (yield from carry_out(self._hooks.admit(self._history, prompt, effect.adapter)))
-
-    def _note_prompt(self, effect: Admit) -> Generator[Effect, Any, Any]:
-        prompt = yield effect
-        next(self._hooks.admit(self._history, prompt, effect.adapter), None)  # it only yields calls of plugins
-        return prompt
 
     def _note_route(self, effect: Choose) -> Generator[Effect, Any, Any]:
         route = yield effect
@@ -58,7 +55,8 @@ class PolicyMiddleware:
     def _check_request(self, send: Send) -> Generator[Effect, Any, SendOutcome]:
         messages, tools, options = send.messages, send.tools, send.options
         if self._hooks.judges_input:
-            messages = yield from carry_out(self._hooks.check_input(send.adapter, send.history, messages))
+            new = first_new(send.history)
+            messages = yield from carry_out(self._hooks.check_input(send.adapter, send.history, messages, new))
             tools, options = yield from carry_out(self._hooks.check_parts(send.adapter, tools, options))
         options = self._hooks.add_headers(send.adapter, options)
         outcome: SendOutcome
@@ -66,7 +64,7 @@ class PolicyMiddleware:
             unchanged = messages is send.messages and tools is send.tools and options is send.options
             outcome = yield send if unchanged else replace(send, messages=messages, tools=tools, options=options)
             return self._note_reply(send, outcome)
-        stage = PolicyStage(StreamFilter(self._hooks, send.adapter, self._session_id))
+        stage = StreamFilter(self._hooks, send.adapter, self._session_id)
         outcome = yield replace(send, messages=messages, tools=tools, options=options, stages=(*send.stages, stage))
         if isinstance(outcome, Abandoned) and outcome.partial is not None:
             kept = yield from carry_out(self._hooks.check_partial(send.adapter, outcome.partial))
@@ -97,11 +95,11 @@ class PolicyMiddleware:
 
     def _check_kept(self, keep: Keep) -> Generator[Effect, Any, Any]:
         """Check a reply that no provider sent, because a middleware of the program provided it."""
-        if self._adapter is None or self._hooks.has_checked(keep.messages):
+        if self._adapter is None or self._hooks.seen.is_judged(keep.messages):
             return (yield keep)
         messages = list(keep.messages)
         for index, message in enumerate(messages):
-            if message.role is Role.ASSISTANT and not self._hooks.has_checked((message,)):
+            if message.role is Role.ASSISTANT and not self._hooks.seen.is_judged((message,)):
                 messages[index] = yield from carry_out(self._hooks.check_reply(self._adapter, message))
         unchanged = all(map(is_, messages, keep.messages))
         return (yield keep if unchanged else replace(keep, messages=tuple(messages)))
@@ -115,28 +113,10 @@ _HANDLERS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, A
     Keep: PolicyMiddleware._check_kept,
 }
 _HANDLERS_WITHOUT_PLUGINS: dict[type[Any], Callable[[PolicyMiddleware, Any], Generator[Effect, Any, Any]]] = {
-    Admit: PolicyMiddleware._note_prompt,
+    Admit: PolicyMiddleware._admit,
     RunTools: PolicyMiddleware._check_calls,
     Keep: PolicyMiddleware._note_kept,
 }
 """What is done at each effect, if there are plugins and if there are none.
 
 A table in each middleware would be a cycle, which only the garbage collector frees."""
-
-
-class PolicyStage:
-    """A `StreamFilter` as a stage of a reply."""
-
-    def __init__(self, stream_filter: StreamFilter) -> None:
-        self._filter = stream_filter
-
-    def __call__(self, event: StreamEvent, /) -> Sequence[StreamEvent] | Perform:
-        events = self._filter.try_fast(event)
-        if events is not None:
-            return events
-        steps = carry_out(self._filter.apply(event))
-        try:
-            return next(steps)
-        except StopIteration as end:
-            released: Sequence[StreamEvent] = end.value
-            return released

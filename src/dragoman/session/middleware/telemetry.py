@@ -70,6 +70,8 @@ class Telemetry:
     ) -> None:
         self.bus = bus
         self.turn_id: str | None = None
+        self.may_log_content: Callable[[], bool] = lambda: True
+        """Whether the data of the conversation may be written into traces."""
         self._session_id = session_id
         self._clock = clock
         self._toolbox = toolbox
@@ -257,6 +259,8 @@ class Telemetry:
         self, make: Callable[[], Payload], *, parent: Event | None = None, attachment: object = None
     ) -> Event | None:
         cause = parent or self._turn_started
+        if attachment is not None and not self.may_log_content():
+            attachment = None
         try:
             return self.bus.emit(
                 make, session_id=self._session_id, turn_id=self.turn_id, parent=cause, attachment=attachment

@@ -25,7 +25,7 @@ from dragoman.session.turn.unfinished import UnfinishedTurn, describe_turn
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
+    from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.session.middleware.steps import TurnSteps
     from dragoman.session.storage.persistence import Persistence
 

@@ -6,7 +6,7 @@ No I/O: `run_turn` yields effects (`dragoman.session.effects`) and receives thei
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.errors import (
@@ -37,6 +37,9 @@ from dragoman.session.effects import (
 from dragoman.session.routes import Route
 from dragoman.session.turn.answers import Answers, has_calls_to_run
 from dragoman.transport.retry import RetryState
+
+if TYPE_CHECKING:
+    from dragoman.canonical.extensions.extensions import Extensions
 
 logger = get_logger("dragoman.transport")
 
@@ -77,6 +80,8 @@ class TurnPlan:
     correct: Callable[[Message], Message | None] | None = None
     """Returns the request to answer again if an answer is not of the requested type; None if it is. Raises OutputError
     after the last retry. None if any text is an answer."""
+    extensions: "Extensions | None" = None
+    """What the program says of this turn to the plugins of its policy."""
 
 
 def run_turn(plan: TurnPlan) -> Turn:
@@ -91,7 +96,7 @@ def run_turn(plan: TurnPlan) -> Turn:
     two rounds of calls are enough: a model that calls tools nobody has may go on for ever, and each round is paid.
     """
     rounds, calls_left = plan.max_rounds, plan.max_rounds if plan.requests.tools else _ROUNDS_WITHOUT_TOOLS
-    prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter)
+    prompt: tuple[Message, ...] = yield Admit(plan.prompt, plan.known_adapter, extensions=plan.extensions)
     route: Route = yield Choose(partial(plan.choose, prompt))
     if plan.answers is not None and not (yield from _keep_answers(plan.answers(), plan.save, route)):
         return

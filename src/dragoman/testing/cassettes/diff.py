@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.matcher import comparable_body, match_key
 from dragoman.testing.cassettes.secrets import Scanner
 from dragoman.testing.cassettes.wires import request_target
@@ -13,9 +15,10 @@ _LONGEST = 120
 _BEFORE = 40
 
 
-def differences(recorded: RecordedRequest, request: RecordedRequest) -> list[str]:
-    """Return the differences between two requests, or an empty list if they match."""
-    if requests_match(recorded, request):
+def differences(recorded: RecordedRequest, request: RecordedRequest, labels: Labels | None = None) -> list[str]:
+    """Return the differences between two requests, or an empty list if they match. ``labels`` do not count."""
+    read = partial(match_key, labels=labels)
+    if requests_match(recorded, request, read):
         return []
     mask = Scanner().mask
     found = []
@@ -24,10 +27,10 @@ def differences(recorded: RecordedRequest, request: RecordedRequest) -> list[str
     ours, theirs = request_target(recorded).providers, request_target(request).providers
     if ours and theirs and not set(ours) & set(theirs):
         found.append(f"provider: {' or '.join(ours)} -> {' or '.join(theirs)}")
-    bodies = list(_differences(comparable_body(recorded), comparable_body(request), "$"))
+    bodies = list(_differences(comparable_body(recorded, labels), comparable_body(request, labels), "$"))
     if not found and not bodies:  # only the canonical forms differ, so compare those
         reader = _reader(recorded, request)
-        bodies = list(_differences(_as_adapter_sees(recorded, reader), _as_adapter_sees(request, reader), "$"))
+        bodies = list(_differences(json.loads(read(recorded, reader))[-1], json.loads(read(request, reader))[-1], "$"))
     return found + [mask(line) for line in bodies]
 
 
@@ -48,10 +51,6 @@ def _reader(recorded: RecordedRequest, request: RecordedRequest) -> str | None:
     """Return the adapter that reads both requests: the one of the request whose provider is known."""
     ours, theirs = request_target(recorded), request_target(request)
     return ours.reader if len(ours.providers) == 1 else theirs.reader
-
-
-def _as_adapter_sees(request: RecordedRequest, reader: str | None) -> Any:
-    return json.loads(match_key(request, reader))[-1]
 
 
 def _differences(recorded: Any, actual: Any, path: str) -> list[str]:

@@ -10,6 +10,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
 from dragoman.testing.cassettes.file import RESPONSE_HEADERS, dumps, loads, new_recording
+from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.replay import Cassette
 from dragoman.testing.cassettes.scrub import scrub_recording
 from dragoman.testing.cassettes.secrets import Scanner, known_values
@@ -79,7 +80,8 @@ class CassetteReader:
     Raises ConfigurationError if the folder has no cassette, or one cannot be read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, labels: Labels | None = None) -> None:
+        """``labels`` do not count in requests; the default are those of known clients."""
         exchanges: list[Exchange] = []
         for path in sorted(folder.glob("*.yaml")):
             try:
@@ -88,7 +90,7 @@ class CassetteReader:
                 raise ConfigurationError(f"{path}: {error}") from None
         if not exchanges:
             raise ConfigurationError(f"{folder} has no cassettes")
-        self._cassette = Cassette("", exchanges, folder.name)
+        self._cassette = Cassette("", exchanges, folder.name, labels)
 
     def find(self, method: str, url: str, body: bytes) -> RecordedResponse:
         """Return the reply to a request that means the same as a recorded one. Equal requests get their replies in the

@@ -2,7 +2,8 @@
 
 Requests that match get the same reply. The following differences are ignored: the order of keys, white space, a text
 as a string or as a list with one part, generated ids (the calls that they link do count), the boundary of a multipart
-body, prompt-cache hints, and null instead of an absent field. Everything else counts, down to the character.
+body, prompt-cache hints, null instead of an absent field, and the labels of clients. Everything else counts, down to
+the character.
 
 A body that no adapter reads is compared as JSON, as multipart parts, or as bytes, with the same rules.
 """
@@ -23,6 +24,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.wires import RequestTarget, ignored_names, request_target
 
 _UNNAMED = "any"
@@ -46,39 +48,42 @@ _TAGS = {
 """Optional fields, with the values that equal their absence."""
 
 
-def match_key(request: RecordedRequest, reader: str | None = None) -> str:
+def match_key(request: RecordedRequest, reader: str | None = None, labels: Labels | None = None) -> str:
     """Return a key that is equal for two requests if and only if they match.
 
-    ``reader`` is the provider whose adapter reads the body. It overrides the one that the URL implies.
+    ``reader`` is the provider whose adapter reads the body. It overrides the one that the URL implies. ``labels`` do
+    not count; the default are those of known clients.
     """
     wire = request_target(request)
-    content = _content_key(request, wire, reader)
+    content = _content_key(request, wire, reader, labels or _known_labels())
     return json.dumps([request.method, wire.operation, wire.query, content], sort_keys=True, separators=(",", ":"))
 
 
-def comparable_body(request: RecordedRequest) -> Any:
+def comparable_body(request: RecordedRequest, labels: Labels | None = None) -> Any:
     """Return the body as JSON without ignored parts, for showing differences."""
     body = _parse_json(request.body)
     if body is None:
         return _multipart_parts(request.body) or _decode_or_digest(request.body)
-    return _Normalizer().normalize(body)
+    return _Normalizer().normalize((labels or _known_labels()).remove(body))
 
 
-def _raw_body(request: RecordedRequest) -> Any:
-    """Normalize a body that no adapter reads. A list with one text part becomes the text."""
-    body = _parse_json(request.body)
-    return comparable_body(request) if body is None else _Normalizer(joined=True).normalize(body)
+@cache
+def _known_labels() -> Labels:
+    return Labels.known()
 
 
-def _content_key(request: RecordedRequest, wire: RequestTarget, reader: str | None) -> Any:
-    body = _parse_json(request.body)
+def _content_key(request: RecordedRequest, wire: RequestTarget, reader: str | None, labels: Labels) -> Any:
+    body = labels.remove(_parse_json(request.body))
     name = reader or wire.reader
     if name and isinstance(body, dict):
         try:
             return _canonical_content(body, name, wire.model)
         except DragomanError:
             pass
-    return {"model": wire.model, "body": _raw_body(request)}
+    if body is None:
+        return {"model": wire.model, "body": comparable_body(request)}
+    # A list with one text part is the text.
+    return {"model": wire.model, "body": _Normalizer(joined=True).normalize(body)}
 
 
 def _canonical_content(body: dict[str, Any], provider: str, addressed: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.testing.cassettes.diff import differences, requests_match
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
 from dragoman.testing.cassettes.file import load_exchanges
+from dragoman.testing.cassettes.labels import Labels
 from dragoman.testing.cassettes.matcher import match_key
 
 _MAX_DIFFERENCES_SHOWN = 8
@@ -28,11 +29,13 @@ class CassetteMissError(DragomanError):
 class Cassette:
     """Recorded exchanges. Each is replayed once to a matching request, in any order and from any thread.
 
-    Exchanges with the same key are replayed in recorded order. ``server`` is the server that answered."""
+    Exchanges with the same key are replayed in recorded order. ``server`` is the server that answered. ``labels`` do
+    not count in requests; the default are those of known clients."""
 
     server: str
     exchanges: list[Exchange]
     name: str = "the cassette"
+    labels: Labels | None = None
     _played: set[int] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _meanings: dict[tuple[int, str | None], tuple[RecordedRequest, str]] = field(default_factory=dict, repr=False)
@@ -67,10 +70,10 @@ class Cassette:
 
         def read_once(each: RecordedRequest, reader: str | None) -> str:
             if each is request:
-                return request_keys.get(reader) or request_keys.setdefault(reader, match_key(each, reader))
+                return request_keys.get(reader) or request_keys.setdefault(reader, match_key(each, reader, self.labels))
             key = (id(each), reader)  # keep the request with its key, so that no other request gets its id
             if key not in self._meanings:
-                self._meanings[key] = (each, match_key(each, reader))
+                self._meanings[key] = (each, match_key(each, reader, self.labels))
             return self._meanings[key][1]
 
         fitting = [n for n, each in enumerate(self.exchanges) if requests_match(each.request, request, read_once)]
@@ -88,7 +91,8 @@ class Cassette:
         if played:
             times = "once" if played == 1 else f"{played} times"
             return f"{self.name}: this request was recorded {times}, but is sent again"
-        left = [(differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in used]
+        exchanges = [(n, each.request) for n, each in enumerate(self.exchanges) if n not in used]
+        left = [(differences(recorded, request, self.labels), n) for n, recorded in exchanges]
         if not left:
             return f"{self.name} has no exchange left: {request.method} {request.path} is one request too many"
         found, number = min(left, key=lambda pair: (len(pair[0]), pair[1]))

@@ -12,7 +12,18 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google.decode import decode_usage
 from tests.exchanges import load_or_skip
-from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, VERTEX, context, handwritten_reply, read, reply_of
+from tests.unit.adapters.google.wire import (
+    GEMINI_2,
+    GEMINI_3,
+    VERTEX,
+    body,
+    context,
+    handwritten_reply,
+    read,
+    reply_of,
+    sse,
+    stream_message,
+)
 
 CALL = {"functionCall": {"name": "add", "args": {}}}
 
@@ -128,12 +139,28 @@ def test_the_traffic_type_gives_the_tier(traffic: Any, tier: str) -> None:
 
 
 def grounded_reply(*texts: str, **grounding: Any) -> Message:
-    reply = handwritten_reply(*({"text": text} for text in texts), groundingMetadata=grounding)
-    return read(reply)
+    """Each text has a signature, and so a block of its own."""
+    parts = ({"text": text, "thoughtSignature": "c2ln"} for text in texts)
+    return read(handwritten_reply(*parts, groundingMetadata=grounding))
 
 
 WEB = {"web": {"uri": "https://a.example", "title": "A"}}
 FILE = {"retrievedContext": {"title": "F", "text": "so it is"}}
+
+
+def test_neighbouring_texts_are_one_block_as_in_a_stream() -> None:
+    """And go back as they came: in their parts, each signature where it was."""
+    parts: list[dict[str, Any]] = [
+        {"text": "Let me", "thought": True}, {"text": " see.", "thought": True}, {"text": "It is "}, {"text": ""},
+        {"text": "Bern."}, {"text": " Yes.", "thoughtSignature": "c2ln"}, {"text": "No."}, {"text": "Well."}, CALL,
+    ]  # fmt: skip
+    message = read(handwritten_reply(*parts))
+    texts = [getattr(block, "text", block.type) for block in message.content]
+    assert texts == ["Let me see.", "It is Bern.", " Yes.", "No.Well.", "tool_use"]
+    chunks = [handwritten_reply(part, reason=None) for part in parts[:-1]]
+    streamed = stream_message(sse(*chunks, handwritten_reply(CALL)))
+    assert [getattr(block, "text", block.type) for block in streamed.content] == texts
+    assert body(Message.user("Where?"), message)["contents"][1]["parts"] == parts
 
 
 def test_citation_spans_are_counted_in_bytes() -> None:

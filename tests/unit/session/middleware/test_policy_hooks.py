@@ -428,14 +428,14 @@ def test_a_session_without_a_policy_loads_none() -> None:
     with_policy = loaded_modules(
         "from dragoman.policy import Pipeline;"
         "Session('anthropic:claude-opus-5-5', policy=Pipeline([]));"
-        "import_module('dragoman.session.middleware.stream_filter')"
+        "import_module('dragoman.policy.conversation.stream_filter')"
     )
     for name in (
         "dragoman.policy",
         "dragoman.canonical.message_view",
-        "dragoman.session.middleware.policy_hooks",
-        "dragoman.session.middleware.stream_filter",
-        "dragoman.session.middleware.policy_context",
+        "dragoman.policy.conversation.hooks",
+        "dragoman.policy.conversation.stream_filter",
+        "dragoman.policy.conversation.context",
     ):
         assert repr(name) in with_policy
 

@@ -21,6 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from dragoman.adapter.errors import ServerError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.events import EventBus, LlmCallCompleted, LlmCallStarted, Telemetry, TurnStarted, conventions
+from dragoman.policy import DataPolicy, Extensions, Pipeline, SecurityExtension
 from dragoman.routing import Router
 from dragoman.session import tool
 from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Body, Driver, SyncDriver, Wire
@@ -318,3 +319,27 @@ def test_span_names_are_those_of_the_conventions() -> None:
     known_providers = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
     declared = {name: adapter_class(name).telemetry_name for name in providers()}
     assert {declared[name] for name in declared if declared[name] != name} <= known_providers
+
+
+@pytest.mark.parametrize(
+    "rule", [DataPolicy(denied_actions=["log_raw"]), DataPolicy(allowed_actions=["read", "export", "write"])]
+)
+def test_data_that_may_not_be_logged_is_in_no_span(driver: Driver, rule: DataPolicy) -> None:
+    """Nor is what follows it, in this turn and in a session that goes on with the history; the turn before it is."""
+    recorder = new_recorder(message_content=True)
+    calling = handwritten_anthropic(Call("toolu_1", "look", {"at": "a"}))
+    wire = Wire([handwritten_anthropic("Fine."), calling, FINE, FINE])
+    settings: dict[str, Any] = {
+        "policy": Pipeline(),
+        "extensions": Extensions(security=SecurityExtension(data={"look": rule})),
+        "events": recorder.bus,
+        "tools": [look],
+    }
+    session = driver.session({"anthropic": wire}, **settings)
+    driver.ask(session, "An open word.")
+    driver.ask(session, "Look.")
+    later = driver.session({"anthropic": Wire([FINE])}, messages=session.messages, **settings)
+    driver.ask(later, "Again.")
+    spans = [span.to_json() for span in recorder.spans]
+    assert any("An open word." in span for span in spans)
+    assert not any(SECRET in span for span in spans)

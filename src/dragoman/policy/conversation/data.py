@@ -42,17 +42,17 @@ class ConversationData:
         return check_data_use(("forward",), foreign)
 
 
-_UNENFORCED = frozenset({"log_raw", "delete"})
-"""Words of the specification for what logs and stores do, where no data policy is asked: a denial would be ignored."""
+_DELETE = "delete"
+"""A store deletes what its program tells it to, without asking a data policy: only tools are kept from deleting."""
 
 
 def check_policies(policies: Mapping[str, DataPolicy]) -> None:
     """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is no time."""
     for name, policy in policies.items():
-        if ignored := sorted(_UNENFORCED.intersection(policy.denied_actions)):
+        if _DELETE in policy.denied_actions:
             raise ConfigurationError(
-                f"the data policy of {name!r} denies {ignored[0]}, which nothing here enforces: redact the data, or end"
-                " its storage with a retention policy"
+                f"the data policy of {name!r} denies delete, which no store here enforces: withhold the tools that"
+                " delete, with a list of allowed_actions"
             )
         try:
             if policy.retention is not None:

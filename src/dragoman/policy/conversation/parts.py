@@ -8,17 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ServerTool
-from dragoman.session.middleware.policy_offers import settings_of
+from dragoman.policy.conversation.tools import settings_of
 
 IsForeign = Callable[[ToolDefinition], bool]
 """Whether a tool was described by somebody else than the program: by a server, or by a client of the program."""
 
 _OPTIONS = ("user", "metadata", "stop_sequences", "output_schema")
+_WORDS = (
+    "tool_choice", "effort", "prompt_cache", "service_tier", "verbosity", "reasoning_summary", "safety", "server_state",
+    "keep_alive",
+)  # fmt: skip
+"""Options that are one word each. One that holds more is judged, and cannot change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,9 @@ class RequestParts:
 
     def as_message(self, session_id: str) -> Message | None:
         """Return the message; None if there is nothing to judge."""
-        content = tuple(TextBlock(text=text) for text in (*self._tool_texts(), *self._option_texts()))
+        texts = [text for tool in self.tools if self.is_foreign(tool) for text in _texts_of(tool)]
+        texts += [_dump(value) for _, value in self._given_options()]
+        content = tuple(TextBlock(text=text) for text in texts)
         return Message(role=Role.SYSTEM, content=content, session_id=session_id) if content else None
 
     def replaced(self, judged: Message) -> tuple[tuple[ToolDefinition, ...], AdapterOptions]:
@@ -55,20 +62,18 @@ class RequestParts:
             raise ValueError("a part that was added")
         return tools, options
 
-    def _tool_texts(self) -> Iterator[str]:
-        for tool in self.tools:
-            if self.is_foreign(tool):
-                yield from _texts_of(tool)
-
-    def _option_texts(self) -> Iterator[str]:
-        yield from (_dump(value) for _, value in self._given_options())
-
     def _given_options(self) -> Iterator[tuple[str, Any]]:
         for name in _OPTIONS:
             value = getattr(self.options, name)
             if value is not None and value != ():
                 yield name, value
-        if extra := _readable(self.options.extra.get(self.provider, {})):
+        for name in _WORDS:
+            value = getattr(self.options, name)
+            text = value.name if isinstance(value, NamedTool) else value
+            if isinstance(text, str) and any(map(str.isspace, text)):
+                yield name, text
+        given = self.options.extra.get(self.provider, {})
+        if extra := {key: value for key, value in given.items() if value is not ...}:
             yield "extra", extra
 
     def _with_option_texts(self, texts: Iterator[str]) -> AdapterOptions:
@@ -78,6 +83,8 @@ class RequestParts:
             if text == _dump(value):
                 continue
             new = json.loads(text)
+            if name in _WORDS:
+                raise ValueError(f"the option {name} cannot change so")
             if type(new) is not type(json.loads(_dump(value))):
                 raise ValueError(f"the option {name} is of another type")
             if name == "extra":
@@ -105,10 +112,6 @@ def _with_texts(tool: ToolDefinition, texts: Iterator[str]) -> ToolDefinition:
     if not isinstance(tool, ServerTool):
         changes["input_schema"] = json.loads(schema)
     return tool.model_copy(update=changes)
-
-
-def _readable(extra: Any) -> dict[str, Any]:
-    return {key: value for key, value in extra.items() if value is not ...}
 
 
 def _dump(value: Any) -> str:

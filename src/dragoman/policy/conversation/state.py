@@ -4,34 +4,35 @@ There is no I/O here: every method that runs plugins is a generator of a pipelin
 carries out. A session without a policy does not load this module.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.message_labels import carried_labels
+from dragoman.canonical.extensions.security import SecurityExtension
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work
-from dragoman.policy.alternatives import judge_alternatives
-from dragoman.policy.data_policy import data_policies
-from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.labels import labels_of, with_labels
-from dragoman.policy.pipeline import Pipeline, start_step
-from dragoman.policy.plugin import Hook, Violation
-from dragoman.policy.step import LazyExtensions
-from dragoman.policy.step_run import StepRun
-from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
-from dragoman.session.middleware.policy_context import (
+from dragoman.policy.conversation.context import (
     PolicyContext,
     PolicyObserver,
     build_extensions,
 )
-from dragoman.session.middleware.policy_data import ConversationData, check_policies
-from dragoman.session.middleware.policy_headers import PolicyHeaders
-from dragoman.session.middleware.policy_parts import RequestParts
-from dragoman.session.middleware.policy_seen import SeenMessages
+from dragoman.policy.conversation.data import ConversationData, check_policies
+from dragoman.policy.conversation.headers import PolicyHeaders
+from dragoman.policy.conversation.labels import LabelLedger, MessageExtensions
+from dragoman.policy.conversation.parts import RequestParts
+from dragoman.policy.conversation.seen import SeenMessages
+from dragoman.policy.data_policy import data_policies
+from dragoman.policy.edit import judge_alternatives
+from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.labels import labels_of, with_labels, without_labels
+from dragoman.policy.pipeline import Pipeline, start_step
+from dragoman.policy.plugin import Hook, Violation
+from dragoman.policy.step import LazyExtensions
+from dragoman.policy.step_run import StepRun
 from dragoman.tools.toolbox import Toolbox
 
 _CARRIED = ("delegation", "custom")
@@ -40,6 +41,23 @@ request."""
 
 _NO_EXTENSIONS = Extensions()
 _HEADERS = Violation("headers are written at cmf.llm_input, and nowhere else", code="headers")
+
+
+def overlay(base: Extensions, extensions: Extensions) -> Extensions:
+    """Return the base with the slots that the others set, and of their ``security`` with the fields that they set."""
+    changes = {name: value for name in extensions.model_fields_set if (value := getattr(extensions, name)) is not None}
+    if extensions.security is not None:
+        own = {name: getattr(extensions.security, name) for name in extensions.security.model_fields_set}
+        changes["security"] = (base.security or SecurityExtension()).model_copy(update=own)
+    return base.model_copy(update=changes)
+
+
+def _has_data_policies(extensions: Extensions) -> bool:
+    """Return whether there are data policies. Raises ConfigurationError for one that cannot be enforced."""
+    if extensions.security is None or not extensions.security.data:
+        return False
+    check_policies(extensions.security.data)
+    return True
 
 
 class PolicyState:
@@ -59,33 +77,66 @@ class PolicyState:
         """Whether a plugin sees what is sent to models."""
         self.judges_replies = pipeline.has_plugins(Hook.LLM_OUTPUT) or pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         """Whether a plugin sees replies, or what tools of a provider found for them."""
-        self._judges_requests = pipeline.has_plugins(Hook.REQUEST)
-        self._session_id = session_id
-        self._extensions = extensions or _NO_EXTENSIONS
-        security = self._extensions.security
-        self._has_data_policies = security is not None and bool(security.data)
-        if security is not None:
-            check_policies(security.data)
-        self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
+        self.judges_requests = pipeline.has_plugins(Hook.REQUEST)
+        self.session_id = session_id
+        self.extensions = self._given = extensions or _NO_EXTENSIONS
+        self._of_turn: Extensions | None = None
+        """What the program said of the present turn."""
+        self._replaced: dict[str, Any] = {}
+        """Slots that plugins write, as they were before this turn: those that the program set for it."""
+        self.takes_turn_extensions = False
+        self.has_data_policies = _has_data_policies(self.extensions)
+        self.context = PolicyContext(session_id, self.extensions.agent, toolbox)
         self._message_extensions = message_extensions
         self._ledger = LabelLedger(message_extensions)
-        self._headers = PolicyHeaders(self._extensions.http)
+        self._headers = PolicyHeaders(self.extensions.http)
         self._telemetry = telemetry
-        self._data = ConversationData()
-        self._admitted: dict[int, Message] = {}
-        """Admitted messages by ``id()``. They are referenced here, so that no other object gets the same ``id()``."""
-        self._seen = SeenMessages()
+        self.data = ConversationData()
+        self.seen = SeenMessages()
         self._parts: tuple[RequestParts, tuple[tuple[ToolDefinition, ...], AdapterOptions]] | None = None
         """What was judged last besides messages, and how it is sent."""
-        self._offers: dict[tuple[ToolDefinition, str, frozenset[str]], PolicyDeniedError | None] = {}
+        self.offers: dict[tuple[ToolDefinition, str, frozenset[str]], PolicyDeniedError | None] = {}
         """What the plugins said in this turn of tools that a provider runs: a person is asked once."""
-        self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
+        self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self.extensions)
         """The extensions for stream pieces, with their sources, cached until a source changes."""
+
+    def begin_turn(self, extensions: Extensions | None) -> None:
+        """Set what the program says of this turn. Labels stay, and so does what plugins wrote."""
+        if extensions is self._of_turn:
+            return
+        written = {name: getattr(self.extensions, name) for name in _CARRIED} | self._replaced
+        own = {} if extensions is None else {name: getattr(extensions, name) for name in _CARRIED}
+        given = self._given if extensions is None else overlay(self._given, extensions)
+        labels = self.labels | labels_of(extensions)
+        self._replaced = {name: written[name] for name, value in own.items() if value is not None}
+        carried = {name: value for name, value in written.items() if own.get(name) is None}
+        state = given.model_copy(update=carried)
+        self.extensions = with_labels(without_labels(state, labels_of(state) - labels), labels)
+        self._of_turn, self.has_data_policies = extensions, _has_data_policies(given)
+        self.context.set_agent(given.agent)
+        self._headers.given = given.http
+
+    def with_extensions(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
+        """Return the turn: what the program says of it holds until it ends. Raises ConfigurationError."""
+        _has_data_policies(extensions)
+        self.takes_turn_extensions = True
+        return self._until_end(turn, extensions)
+
+    def _until_end(self, turn: Generator[Any, Any, None], extensions: Extensions) -> Generator[Any, Any, None]:
+        try:
+            yield from turn
+        finally:
+            if self._of_turn is extensions:  # no other turn has begun
+                self.begin_turn(None)
 
     @property
     def labels(self) -> frozenset[str]:
         """The labels of the whole conversation so far."""
-        return labels_of(self._extensions)
+        return labels_of(self.extensions)
+
+    def permits(self, action: str) -> bool:
+        """Whether the data policies of what the conversation holds allow the action."""
+        return self.data.check_actions((action,)) is None
 
     @property
     def async_names(self) -> tuple[str, ...]:
@@ -95,10 +146,10 @@ class PolicyState:
     def _judge_input(
         self, message: Message, adapter: Adapter | None, *, already_seen: bool = False, old: bool = False
     ) -> Work[Message]:
-        visible = self._extensions_for(self._context.input_slots, message, adapter)
-        return self._judge(Hook.LLM_INPUT, message, visible, already_seen=already_seen, old=old)
+        visible = self.extensions_for(self.context.input_slots, message, adapter)
+        return self.judge(Hook.LLM_INPUT, message, visible, already_seen=already_seen, old=old)
 
-    def _judge(
+    def judge(
         self,
         hook: Hook,
         message: Message,
@@ -112,11 +163,11 @@ class PolicyState:
         labels may have been declassified."""
         step_run = self._start(hook, message, visible, partial, already_seen)
         if not step_run.is_done:
-            yield from self._wait(step_run)
+            yield from step_run.steps()
         judged = message if step_run.source is step_run.first else self._finish(step_run, old)
         if hook is Hook.LLM_OUTPUT and message.alternatives and not partial and self.pipeline.has_plugins(hook):
             judged = yield from judge_alternatives(
-                judged, message.alternatives, lambda answer: self._judge(hook, answer, visible)
+                judged, message.alternatives, lambda answer: self.judge(hook, answer, visible)
             )
         return judged
 
@@ -128,45 +179,31 @@ class PolicyState:
         partial: bool = False,
         already_seen: bool = False,
     ) -> StepRun:
-        try:
-            return start_step(self.pipeline, hook, message, visible, self._context.calls, partial, already_seen)
-        except PolicyDeniedError as error:
-            self._report_denial(error)
-            raise
-
-    def _wait(self, step_run: StepRun) -> Work[None]:
-        try:
-            yield from step_run.steps()
-        except PolicyDeniedError as error:
-            self._report_denial(error)
-            raise
+        calls = self.context.calls
+        return start_step(self.pipeline, hook, message, visible, calls, partial, already_seen, self._report_denial)
 
     def _finish(self, step_run: StepRun, old: bool) -> Message:
-        try:
-            judged = step_run.finish()
-        except PolicyDeniedError as error:
-            self._report_denial(error)
-            raise
+        judged = step_run.finish()
         changed = step_run.changed_extensions
         if changed is not None and not step_run.source.partial:
             before = step_run.first.extensions or Extensions()
             writes_headers = step_run.source.hook == Hook.LLM_INPUT
             slot_names = (*_CARRIED, "http") if writes_headers else _CARRIED
             if changed.http != before.http and not writes_headers:
-                self._refuse(Hook(step_run.source.hook), _HEADERS)
+                self.refuse(Hook(step_run.source.hook), _HEADERS)
             self._carry_slots(before, changed, slot_names, step_run.first.message.id if old else None)
         return judged
 
-    def _extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
+    def extensions_for(self, slots: Callable[..., Mapping[str, Any]], *facts: Any) -> LazyExtensions:
         """Return the extensions of a step; ``slots`` and its arguments give those that differ from step to step."""
-        return LazyExtensions(build_extensions, self._extensions, self._context.agent, slots, facts)
+        return LazyExtensions(build_extensions, self.extensions, self.context.agent, slots, facts)
 
     def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
         changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
-        state = self._extensions.model_copy(update=changes) if changes else self._extensions
-        self._extensions = with_labels(state, self._ledger.new_labels(labels_of(before), labels_of(after), old))
+        state = self.extensions.model_copy(update=changes) if changes else self.extensions
+        self.extensions = with_labels(state, self._ledger.new_labels(labels_of(before), labels_of(after), old))
 
-    def _refuse(self, hook: Hook, violation: Violation) -> None:
+    def refuse(self, hook: Hook, violation: Violation) -> None:
         error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)
         self._report_denial(error)
         raise error
@@ -178,34 +215,34 @@ class PolicyState:
     def _note(self, message: Message, *, old: bool = False) -> None:
         """Record what a message that comes in calls, and its labels."""
         self._note_calls(message)
-        if self._has_data_policies or carried_labels(message):
+        if self.has_data_policies or carried_labels(message):
             self._add_labels(message, old=old)
 
     def _note_calls(self, message: Message) -> None:
         for use in message.content:
             if type(use) is ToolUseBlock:
-                self._context.note_call(use)
-                self._data.note_call(use.id, message.metadata.provider)
+                self.context.note_call(use)
+                self.data.note_call(use.id, message.metadata.provider)
 
     def _add_labels(self, message: Message, *, old: bool = False) -> None:
         """Add the labels and the data policies of this message to those of the conversation."""
-        policies = data_policies(message, self._extensions, self._context.calls)
+        policies = data_policies(message, self.extensions, self.context.calls)
         labels = {label for policy in policies for label in policy.apply_labels}
         if not self._ledger.has_labels(message.id):
             labels |= carried_labels(message)
         if labels:
             before = self.labels
             new_labels = self._ledger.new_labels(before, before | labels, message.id if old else None)
-            self._extensions = with_labels(self._extensions, new_labels)
+            self.extensions = with_labels(self.extensions, new_labels)
         if policies:
-            self._data.add(message, policies)
+            self.data.add(message, policies)
 
     def _remember(self, message: Message, noted: Message | None = None, *, first: bool = False) -> None:
         """Record a message in its final form; ``noted`` is the form that `_note` recorded."""
         if message is not noted:
             self._note_calls(message)
-        self._admitted[id(message)] = message
-        if self._message_extensions or self._extensions.security is not None:
+        self.seen.judged[message.id] = message
+        if self._message_extensions or self.extensions.security is not None:
             self._ledger.record_labels(message.id, self.labels, first=first)
-        if self._has_data_policies:
-            self._ledger.record_retention(message, data_policies(message, self._extensions, self._context.calls))
+        if self.has_data_policies:
+            self._ledger.record_retention(message, data_policies(message, self.extensions, self.context.calls))

@@ -17,10 +17,10 @@ from dragoman.canonical.extensions.slots import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
-from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.policy.conversation.tools import tool_metadata
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification
-from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool
 from dragoman.tools.toolbox import Toolbox
 
 _STOP_REASONS = {
@@ -32,14 +32,6 @@ _STOP_REASONS = {
 
 _CAPABILITIES = {"supports_images": "vision", "supports_tools": "tool_use", "supports_thinking": "extended_thinking"}
 """Names of model capabilities (docs/reference/cmf.md#extensions)."""
-
-_ACTIONS = {
-    SideEffects.READ: ("read",),
-    SideEffects.WRITE: ("write",),
-    SideEffects.EXECUTE: ("execute",),
-    SideEffects.NETWORK: ("export",),
-}
-"""What a tool does with its input, as data policies name it."""
 
 _NO_AGENT, _NO_MODEL = AgentExtension(), LLMExtension()
 
@@ -58,9 +50,10 @@ class PolicyContext:
     """The facts of one session for its policy, built once if they do not change."""
 
     def __init__(self, session_id: str, agent: AgentExtension | None, toolbox: Toolbox) -> None:
-        known = agent or _NO_AGENT
-        self._agent_settings = known
-        self.agent = known if known.session_id else known.model_copy(update={"session_id": session_id})
+        self._session_id = session_id
+        self._facts: dict[str, Any] = {}
+        """The number and the input of the turn."""
+        self.set_agent(agent)
         self._toolbox = toolbox
         self._tools: dict[str, ToolMetadata | None] = {}
         self._model: tuple[Adapter | None, LLMExtension] = (None, _NO_MODEL)
@@ -68,14 +61,18 @@ class PolicyContext:
         self.calls: dict[str, CalledTool] = {}
         """The tools of the session's calls, by the ids of the calls."""
 
+    def set_agent(self, agent: AgentExtension | None) -> None:
+        """Set what the program says of the agent. A turn number or an input that it set is not replaced."""
+        known = agent or _NO_AGENT
+        facts = {"session_id": self._session_id, **self._facts}
+        changes = {name: value for name, value in facts.items() if getattr(known, name) is None}
+        self._given_agent, self.agent = known, known.model_copy(update=changes) if changes else known
+
     def next_turn(self, prompt_text: str) -> None:
-        """Count the turn. A turn number or an input that the program set is not replaced."""
+        """Count the turn."""
         self._turn += 1
-        facts: dict[str, Any] = {"turn": self._turn, "input": prompt_text}
-        settings = self._agent_settings
-        self.agent = self.agent.model_copy(
-            update={name: value for name, value in facts.items() if getattr(settings, name) is None}
-        )
+        self._facts = {"turn": self._turn, "input": prompt_text}
+        self.set_agent(self._given_agent)
 
     def model(self, adapter: Adapter) -> LLMExtension:
         if self._model[0] is not adapter:
@@ -85,7 +82,7 @@ class PolicyContext:
     def tool(self, name: str) -> ToolMetadata | None:
         """Return the tool's metadata, or None if the session has no such tool."""
         if name not in self._tools:
-            self._tools[name] = _tool_metadata(self._toolbox.find(name))
+            self._tools[name] = tool_metadata(self._toolbox.find(name))
         return self._tools[name]
 
     def is_foreign(self, tool: ToolDefinition) -> bool:
@@ -112,35 +109,6 @@ class PolicyContext:
 
     def reply_slots(self, reply: Message, adapter: Adapter) -> dict[str, Any]:
         return {"completion": completion(reply), "provenance": provenance(reply), "llm": self.model(adapter)}
-
-
-def _tool_metadata(tool: Tool | None) -> ToolMetadata | None:
-    """Return the metadata of the tool's server, else that of its definition."""
-    if tool is None:
-        return None
-    metadata = getattr(tool, "metadata", None)
-    if isinstance(metadata, ToolMetadata):
-        return metadata
-    effects = tool.definition.side_effects
-    read_only = effects in (SideEffects.NONE, SideEffects.READ)
-    return ToolMetadata(
-        name=tool.name,
-        description=tool.definition.description or None,
-        input_schema=tool.definition.input_schema,
-        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": read_only},
-    )
-
-
-def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
-    """Return what the tool does with data, as data policies name it. An unknown tool is never run."""
-    if tool is None:
-        return ()
-    annotations: Mapping[str, Any] = tool.annotations
-    effects = annotations.get(SIDE_EFFECTS)
-    declared = annotations.get(ACTIONS) or ()
-    known = _ACTIONS.get(SideEffects(effects), ()) if effects in list(SideEffects) else ()
-    outside = ("export",) if annotations.get("openWorldHint") else ()
-    return tuple(dict.fromkeys((*known, *outside, *(str(each) for each in declared))))
 
 
 def llm_extension(adapter: Adapter) -> LLMExtension:

@@ -25,8 +25,8 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.effects.work import Work
-from dragoman.session.middleware.policy_hooks import PolicyHooks
+from dragoman.effects.work import Perform, Work, carry_out
+from dragoman.policy.conversation.hooks import PolicyHooks
 
 Events = Sequence[StreamEvent]
 
@@ -60,6 +60,18 @@ class StreamFilter:
 
     def __post_init__(self) -> None:
         self._window = self.policy_hooks.pipeline.window
+
+    def __call__(self, event: StreamEvent, /) -> Events | Perform:
+        """Return the events to release, or the first effect that `apply` needs."""
+        events = self.try_fast(event)
+        if events is not None:
+            return events
+        steps = carry_out(self.apply(event))
+        try:
+            return next(steps)
+        except StopIteration as end:
+            released: Events = end.value
+            return released
 
     def try_fast(self, event: StreamEvent) -> Events | None:
         """Return the events to release if no plugin has to run yet, else None: see `apply`."""
@@ -107,7 +119,9 @@ class StreamFilter:
         match event:
             case TextDelta() | ThinkingDelta():
                 if index not in self._pieces:
-                    self._start_piece(event)
+                    self._pieces[event.content_block_index] = _Piece(
+                        type(event), event.content_block_index, 2 * (self._window or 0)
+                    )
                     released_now = self.try_fast(event)
                     if released_now is not None:
                         return (*released, *released_now)
@@ -128,10 +142,6 @@ class StreamFilter:
         if piece.ended or all(other is piece or other.ended for other in self._pieces.values()):
             return piece
         return None
-
-    def _start_piece(self, event: TextDelta | ThinkingDelta) -> None:
-        window = self._window or 0
-        self._pieces[event.content_block_index] = _Piece(type(event), event.content_block_index, 2 * window)
 
     def _release_prefix(self, piece: _Piece) -> Work[Events]:
         """Release what no later text can change: all but the last window, split at a point that changes nothing."""

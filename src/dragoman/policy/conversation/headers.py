@@ -20,14 +20,14 @@ class PolicyHeaders:
     """The headers written for the next request. ``http`` is the slot as the program gave it."""
 
     def __init__(self, http: HttpExtension | None) -> None:
-        self._given_http = http
+        self.given = http
         self._provider: str | None = None
         """The provider that the headers were set for; None if it was not known."""
 
     def begin_request(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Start a new request to this provider with the slot as the program gave it."""
         self._provider = None if adapter is None else adapter.provider
-        return state if state.http is self._given_http else self._replace_http(state, self._given_http)
+        return state if state.http is self.given else self._replace_http(state, self.given)
 
     def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """Set the provider of the request. Headers for another provider are dropped, and so are credentials that were
@@ -36,11 +36,11 @@ class PolicyHeaders:
         if known == self._provider:
             return state
         if known is not None:
-            return self._replace_http(state, self._given_http)
+            return self._replace_http(state, self.given)
         written = self._plugin_headers(state)
         if any(map(_is_credential, written)):
             kept = {name: value for name, value in written.items() if not _is_credential(name)}
-            return self._replace_http(state, HttpExtension(headers={**_headers(self._given_http), **kept}))
+            return self._replace_http(state, HttpExtension(headers={**_headers(self.given), **kept}))
         return state
 
     def add_headers(
@@ -50,7 +50,7 @@ class PolicyHeaders:
 
         Raises RequestError if a header is invalid, reserved for the transport, or a key of another provider.
         """
-        if state.http is self._given_http or self._provider != adapter.provider:
+        if state.http is self.given or self._provider != adapter.provider:
             return options, []
         written = self._plugin_headers(state)
         if not written:
@@ -67,9 +67,9 @@ class PolicyHeaders:
 
     def _plugin_headers(self, state: Extensions) -> dict[str, str]:
         """Return the headers in the slot that the program did not give."""
-        if state.http is self._given_http:
+        if state.http is self.given:
             return {}
-        program_headers = {name.lower(): value for name, value in _headers(self._given_http).items()}
+        program_headers = {name.lower(): value for name, value in _headers(self.given).items()}
         return {
             name: value for name, value in _headers(state.http).items() if program_headers.get(name.lower()) != value
         }

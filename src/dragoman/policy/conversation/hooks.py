@@ -20,18 +20,16 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolResultBlock,
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Perform, Work, perform_all
+from dragoman.policy.conversation.decision import RequestDecision
+from dragoman.policy.conversation.parts import RequestParts
+from dragoman.policy.conversation.state import PolicyState
+from dragoman.policy.conversation.tools import actions_of
 from dragoman.policy.edit import drop_signed_thinking
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.labels import Declassification, declassify
 from dragoman.policy.object_access import PRE_HOOKS
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.step_run import POST_HOOKS
-from dragoman.session.history import first_new
-from dragoman.session.middleware.policy_context import (
-    actions_of,
-)
-from dragoman.session.middleware.policy_decision import PolicyDecision
-from dragoman.session.middleware.policy_parts import RequestParts
 from dragoman.tools.calls import error_result
 
 _REFUSAL_REASONS = {
@@ -40,8 +38,13 @@ _REFUSAL_REASONS = {
 }
 
 
-class PolicyHooks(PolicyDecision):
+class PolicyHooks(PolicyState):
     """The checks at the effects of a turn."""
+
+    @property
+    def decision(self) -> RequestDecision:
+        """What decides where a request leaves."""
+        return RequestDecision(self)
 
     def adopt(self, prompt: Message) -> Message:
         """Return the prompt: its labels are taken over when it is judged."""
@@ -49,7 +52,7 @@ class PolicyHooks(PolicyDecision):
 
     def restore(self, history: Sequence[Message]) -> None:
         """Restore the labels stored with these messages, except those that were declassified since."""
-        self._extensions = self._ledger.replay(self._extensions, history)
+        self.extensions = self._ledger.replay(self.extensions, history)
 
     def declassify(
         self,
@@ -82,14 +85,14 @@ class PolicyHooks(PolicyDecision):
             self._ledger.apply_record(record, ids, message_extensions)
             records.append(record)
 
-        self._extensions = declassify(
-            self._extensions,
+        self.extensions = declassify(
+            self.extensions,
             labels,
             capabilities=self.pipeline.grants,
             actor=actor,
             reason=reason,
             audit=record_declassification,
-            subject=self._session_id,
+            subject=self.session_id,
             at=at,
         )
         if not records:
@@ -106,18 +109,14 @@ class PolicyHooks(PolicyDecision):
         ``adapter`` is that of the model that will read them, None if it is not known yet. If a history message is
         changed, signed thinking after it is dropped.
         """
-        self._extensions = self._headers.begin_request(self._extensions, adapter)
-        present = dict(zip(map(id, history), history, strict=True))
-        new = present.keys() - self._admitted.keys()
-        # Before each new one is judged, it does not count as admitted: a plugin may deny one of them.
-        self._admitted = {key: each for key, each in present.items() if key not in new} if new else present
-        judges, has_data_policies = self.judges_input, self._has_data_policies
+        self.extensions = self._headers.begin_request(self.extensions, adapter)
+        new = self.seen.begin_turn(history)  # each counts when it is judged: a plugin may deny one of them
+        judges, has_data_policies = self.judges_input, self.has_data_policies
         judges_results = self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         admitted: list[Message] = []
         history_changed = False
-        for index, message in enumerate(history) if new else ():
-            if id(message) not in new:
-                continue
+        for index in new:
+            message = history[index]
             # A long history has no time for `_note` if the message is a text, and for the generator of `_judge`.
             content = message.content
             if len(content) != 1 or type(content[0]) is not TextBlock or message.metadata.labels or has_data_policies:
@@ -126,13 +125,13 @@ class PolicyHooks(PolicyDecision):
             if (
                 judges_results and message.tool_results
             ):  # they came from a program or a client, and not from a tool here
-                visible = self._extensions_for(self._context.input_slots, message, adapter)
-                kept = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
+                visible = self.extensions_for(self.context.input_slots, message, adapter)
+                kept = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
             if judges:
-                visible = self._extensions_for(self._context.input_slots, kept, adapter)
+                visible = self.extensions_for(self.context.input_slots, kept, adapter)
                 step_run = self._start(Hook.LLM_INPUT, kept, visible)
                 if not step_run.is_done:
-                    yield from self._wait(step_run)
+                    yield from step_run.steps()
                 if step_run.source is not step_run.first:
                     kept = self._finish(step_run, True)
             if history_changed:
@@ -141,47 +140,48 @@ class PolicyHooks(PolicyDecision):
                 history[index], history_changed = kept, True
             admitted.append(kept)
             self._remember(kept, message)
-        self._offers.clear()
+        self.offers.clear()
         if prompt and self.pipeline.plugins:
-            self._context.next_turn(prompt[-1].text)
+            self.context.next_turn(prompt[-1].text)
         for message in prompt:
             self._note(message)
             kept = (yield from self._judge_input(message, adapter)) if judges else message
             admitted.append(drop_signed_thinking(kept) if history_changed else kept)
             self._remember(admitted[-1], message, first=not history and message is prompt[0])
         if judges:
-            self._seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
+            self.seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
         return tuple(admitted[len(admitted) - len(prompt) :])
 
     def check_input(
-        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
+        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], new: int
     ) -> Work[Sequence[Message]]:
-        """Return the history as it may be sent to that model; ``filled`` is the same history with file content.
+        """Return the history as it may be sent to that model; ``filled`` is the same history with file content, and
+        messages from the index ``new`` on are judged with each request.
 
         It is for pipelines with a plugin that sees input."""
         model = str(adapter.model_id)
-        self._extensions = self._headers.set_provider(self._extensions, adapter)
-        unchecked = self._seen.find_unchecked(model, filled, first_new(history))
-        sent: Sequence[Message] = self._seen.visible(filled)
+        self.extensions = self._headers.set_provider(self.extensions, adapter)
+        unchecked = self.seen.find_unchecked(model, filled, new)
+        sent: Sequence[Message] = self.seen.visible(filled)
         if unchecked:
             sent = yield from self._check_each(adapter, history, filled, unchecked)
-        self._seen.note_sent(model, filled)
+        self.seen.note_sent(model, filled)
         return sent
 
     def _check_each(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], unchecked: frozenset[int]
     ) -> Work[Sequence[Message]]:
         sent = []
-        for stored, full in zip(history, filled, strict=True):
-            known = self._seen.replacement(full)
+        for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
+            known = self.seen.replacement(full)
             visible = full if known is None else known
-            if id(full) in unchecked:
-                is_stored = stored is full and id(full) in self._admitted
+            if index in unchecked:
+                is_stored = stored is full and self.seen.is_judged((full,))
                 visible = yield from self._judge_input(
                     visible, adapter, already_seen=is_stored or known is not None, old=True
                 )
                 if not is_stored:
-                    self._seen.replace(full, visible)
+                    self.seen.replace(full, visible)
             sent.append(visible)
         return sent
 
@@ -189,23 +189,23 @@ class PolicyHooks(PolicyDecision):
         self, adapter: Adapter, tools: tuple[ToolDefinition, ...], options: AdapterOptions
     ) -> Work[tuple[tuple[ToolDefinition, ...], AdapterOptions]]:
         """Return the tools and options of a request as the plugins leave their texts. Raises PolicyDeniedError."""
-        parts, known = RequestParts(tools, options, adapter.provider, self._context.is_foreign), self._parts
+        parts, known = RequestParts(tools, options, adapter.provider, self.context.is_foreign), self._parts
         if known is not None and parts.is_same(known[0]):
             return known[1]
         result = tools, options
-        if (message := parts.as_message(self._session_id)) is not None:
+        if (message := parts.as_message(self.session_id)) is not None:
             judged = yield from self._judge_input(message, adapter)
             try:
                 result = parts.replaced(judged) if judged is not message else result
             except ValueError:
                 changed = Violation("a plugin changed a tool or an option so that it cannot be sent", "cannot_change")
-                self._refuse(Hook.LLM_INPUT, changed)
+                self.refuse(Hook.LLM_INPUT, changed)
         self._parts = parts, result
         return result
 
     def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
         """Return the options with the headers that plugins wrote for this request. Raises RequestError."""
-        send_options, names = self._headers.add_headers(self._extensions, adapter, options)
+        send_options, names = self._headers.add_headers(self.extensions, adapter, options)
         if names and self._telemetry is not None:
             self._telemetry.on_headers_written(adapter.provider, names)
         return send_options
@@ -227,38 +227,33 @@ class PolicyHooks(PolicyDecision):
     def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Work[tuple[Message, ...]]:
         """Return tool results as the history stores them, labelled by the policies of their data."""
         admitted = []
-        self._extensions = self._headers.begin_request(self._extensions, adapter)
+        self.extensions = self._headers.begin_request(self.extensions, adapter)
         for message in results:
             self._add_labels(message)
             accepted = message
             if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
-                visible = self._extensions_for(self._context.input_slots, message, adapter)
-                accepted = yield from self._judge(Hook.TOOL_POST_INVOKE, message, visible)
+                visible = self.extensions_for(self.context.input_slots, message, adapter)
+                accepted = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible)
             self._note(accepted)
             if self.judges_input:
                 accepted = yield from self._judge_input(accepted, adapter)
             if len(accepted.tool_results) != 1:
-                self._refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
+                self.refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
             self._remember(accepted)
             admitted.append(accepted)
-        self._seen.note_checked(str(adapter.model_id), admitted)
+        self.seen.note_checked(str(adapter.model_id), admitted)
         return tuple(admitted)
-
-    def has_checked(self, messages: Iterable[Message]) -> bool:
-        """Whether each of the messages was checked in this form."""
-        return self._admitted.keys() >= set(map(id, messages))
 
     def has_judged(self, messages: Sequence[Message]) -> bool:
         """Whether each of the messages was checked, if perhaps in an earlier form."""
-        judged = {message.id for message in self._admitted.values()}
-        return all(message.id in judged for message in messages)
+        return self.seen.is_judged(messages, in_any_form=True)
 
     def check_reply(self, adapter: Adapter, reply: Message) -> Work[Message]:
         """Return a reply as the history stores it."""
         accepted = reply
         if self.pipeline.has_plugins(Hook.LLM_OUTPUT):
-            visible = self._extensions_for(self._context.reply_slots, reply, adapter)
-            accepted = yield from self._judge(Hook.LLM_OUTPUT, reply, visible)
+            visible = self.extensions_for(self.context.reply_slots, reply, adapter)
+            accepted = yield from self.judge(Hook.LLM_OUTPUT, reply, visible)
         if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
             yield from self._judge_natives(adapter, accepted)
         self.note_reply(adapter, accepted)
@@ -269,21 +264,21 @@ class PolicyHooks(PolicyDecision):
         natives = tuple(block for block in reply.content if type(block) is ProviderBlock)
         if natives:
             found = reply.model_copy(update={"content": natives})
-            visible = self._extensions_for(self._context.reply_slots, reply, adapter)
-            yield from self._judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
+            visible = self.extensions_for(self.context.reply_slots, reply, adapter)
+            yield from self.judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
 
     def note_reply(self, adapter: Adapter, reply: Message) -> None:
         """Record a reply in its final form."""
-        if self._has_data_policies:
+        if self.has_data_policies:
             self._add_labels(reply)
         self._remember(reply)
         if self.judges_input:
-            self._seen.note_reply(str(adapter.model_id), reply)
+            self.seen.note_reply(str(adapter.model_id), reply)
 
     def note_kept(self, messages: Iterable[Message]) -> None:
         """Record replies and summaries that no plugin judges, before they are stored."""
         for message in messages:
-            if id(message) not in self._admitted:
+            if not self.seen.is_judged((message,)):
                 self._note(message)
                 self._remember(message, message)
 
@@ -298,11 +293,11 @@ class PolicyHooks(PolicyDecision):
 
     def check_piece(self, adapter: Adapter, piece: Message) -> Work[Message]:
         """Check a part of a reply that is still streaming."""
-        slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
-        sources = (self._extensions, *slots.values())
+        slots = {"agent": self.context.agent, "llm": self.context.model(adapter)}
+        sources = (self.extensions, *slots.values())
         if not all(map(is_, self._piece_extensions[0], sources)):
-            self._piece_extensions = (sources, replace_fields(self._extensions, slots))
-        return (yield from self._judge(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
+            self._piece_extensions = (sources, replace_fields(self.extensions, slots))
+        return (yield from self.judge(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
 
     def fetch_check(
         self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
@@ -322,20 +317,20 @@ class PolicyHooks(PolicyDecision):
             self._add_labels(message)
         checked = message
         if self.pipeline.has_plugins(parsed_hook) or parsed_hook in PRE_HOOKS:
-            visible = self._extensions_for(lambda: slots)
-            checked = yield from self._judge(parsed_hook, message, visible)
+            visible = self.extensions_for(lambda: slots)
+            checked = yield from self.judge(parsed_hook, message, visible)
         code = None if require is None else require(checked)
         if code is not None:
-            self._refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
+            self.refuse(parsed_hook, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
         return checked
 
     def _check_call(self, call: ToolUseBlock) -> Work[ToolUseBlock]:
-        violation = self._data.check_actions(actions_of(self._context.tool(call.name)))
+        violation = self.data.check_actions(actions_of(self.context.tool(call.name)))
         if violation is not None:
-            self._refuse(Hook.TOOL_PRE_INVOKE, violation)
-        message = Message(id=call.id, session_id=self._session_id, role=Role.ASSISTANT, content=(call,))
-        visible = self._extensions_for(lambda: {"mcp": self._context.mcp(call.name)})
-        accepted = yield from self._judge(Hook.TOOL_PRE_INVOKE, message, visible)
+            self.refuse(Hook.TOOL_PRE_INVOKE, violation)
+        message = Message(id=call.id, session_id=self.session_id, role=Role.ASSISTANT, content=(call,))
+        visible = self.extensions_for(lambda: {"mcp": self.context.mcp(call.name)})
+        accepted = yield from self.judge(Hook.TOOL_PRE_INVOKE, message, visible)
         if len(accepted.tool_uses) != 1:
-            self._refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
+            self.refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
         return accepted.tool_uses[0]
