@@ -187,7 +187,11 @@ def _read_toml(name: str) -> dict[str, Any]:
 
 def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
     """Measure a request. This takes a few microseconds for each message that is not measured yet."""
-    content = measure_messages(messages)
+    if isinstance(messages, GrowingMessages):
+        content = messages.measures.update(messages)
+    else:
+        content = ContentMeasures()
+        content.add_messages(messages)
     schemas = content.tools_of(tools) if tools else _NO_TOOLS
     return RequestMeasures(
         text=content.text,
