@@ -3,7 +3,7 @@
 import sys
 
 from tests.benchmarks import policy, rows
-from tests.benchmarks.timing import Row, mock_provider
+from tests.benchmarks.timing import Row, mock_provider, print_rows
 
 
 def main(names: list[str]) -> None:
@@ -24,11 +24,7 @@ def main(names: list[str]) -> None:
         found += rows.pricing()
     if "policy" in wanted:
         found += policy.policy()
-    print("| what | peer, us of CPU | ours, us of CPU | ratio | goal |")
-    print("| --- | --- | --- | --- | --- |")
-    for row in found:
-        peer = f"{row.peer} {row.peer_us:,.1f}"
-        print(f"| {row.what} | {peer} | {row.ours_us:,.1f} | {row.ratio:.2f}x | {row.goal} |")
+    print_rows(found)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,15 @@ class Row:
         return self.ours_us / self.peer_us
 
 
+def print_rows(rows: list[Row]) -> None:
+    """Print the table."""
+    print("| what | peer, us of CPU | ours, us of CPU | ratio | goal |")
+    print("| --- | --- | --- | --- | --- |")
+    for row in rows:
+        peer = f"{row.peer} {row.peer_us:,.1f}"
+        print(f"| {row.what} | {peer} | {row.ours_us:,.1f} | {row.ratio:.2f}x | {row.goal} |")
+
+
 def time_in_turns(contestants: dict[str, Callable[[], object]], *, rounds: int, repeat: int = 1) -> dict[str, float]:
     """Median CPU microseconds of one call of each, measured in turns after one warm-up each."""
     for run in contestants.values():

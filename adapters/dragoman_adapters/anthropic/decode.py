@@ -229,7 +229,8 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     system = native.get("system")
     if system:
         _add_message(reader, Role.SYSTEM, system, {})
-    for item in native["messages"]:
+    items = native["messages"]
+    for item in reader.items(items) if reader.context.kept_items else items:
         role = ROLES.get(item["role"]) or Role(item["role"])
         layout = {"in_list": True} if role is Role.SYSTEM else {}
         _add_message(reader, role, item["content"], layout | unread_fields(item, _MESSAGE_FIELDS))

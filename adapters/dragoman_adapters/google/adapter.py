@@ -115,7 +115,7 @@ class GoogleAdapter(WireAdapter):
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         """Decode a request. The body names neither the model nor whether to stream, so the options do not stream."""
         covered = decode_messages.decode_history(native, reader)
-        tools = decode_messages.decode_tools(native, self.provider)
+        tools = reader.tools(native.get("tools"), decode_messages.decode_tools, native, self.provider)
         if tools:
             covered.append("tools")
         context = reader.context

@@ -69,7 +69,8 @@ class OllamaAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader)
-        tools, context = decode.decode_tools(native, self.provider), reader.context
+        context = reader.context
+        tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
         options = read_options(
             native,
             (type(self), self.model),

@@ -106,7 +106,11 @@ class ChatAdapter(WireAdapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         decode.decode_history(native, reader, self.dialect)
-        tools, context = decode.decode_tools(native, self.provider), reader.context
+        context = reader.context
+        if native.get("functions"):
+            tools = decode.decode_tools(native, self.provider)
+        else:
+            tools = reader.tools(native.get("tools"), decode.decode_tools, native, self.provider)
         options = read_options(
             native,
             (type(self), self.model),

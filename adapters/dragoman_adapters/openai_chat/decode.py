@@ -235,7 +235,10 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
     """Decode the messages of a request. A result in the older form has no call id: it answers the latest call without
     one."""
     call_without_id: str | None = None
-    for item in native["messages"]:
+    items = native["messages"]
+    if reader.context.kept_items and all(map(_names_its_call, items)):
+        items = reader.items(items)
+    for item in items:
         if item["role"] in ("tool", "function"):
             answered = reader.result_id(item["tool_call_id"]) if item.get("tool_call_id") else None
             _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
@@ -254,6 +257,11 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
         raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
         content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
+
+
+def _names_its_call(native: dict[str, Any]) -> bool:
+    """Whether a message means the same wherever it stands: it is not a result in the older form."""
+    return native.get("role") not in ("tool", "function") or bool(native.get("tool_call_id"))
 
 
 def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:

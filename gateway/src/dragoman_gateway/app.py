@@ -23,7 +23,7 @@ from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.running.shares import Share, name_holder
+from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
@@ -118,6 +118,8 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
         generation = gateway.current
         caller = await generation.access.authenticate(read_headers(scope))
         check_caller(caller, responses.WIRE.name)
+        if scope.get("method") == "DELETE":  # what a caller deletes may also be in what it sent
+            generation.repeated.forget(name_owner(caller, scope))
         return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
 
     def fail(error: Exception) -> Response:

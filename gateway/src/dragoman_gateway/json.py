@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_core import from_json
 
 _BEYOND = 2**63
+_SHALLOW_PART = 150
 _SHALLOW = 600
 """Arrays and objects that cannot be nested too deeply, whatever their order is."""
 
@@ -58,6 +59,23 @@ def loads_request(body: bytes) -> tuple[Any, bool]:
         if not _seen.foreign:
             return loads(body), _seen.large
     return _request_decoder.decode(body.decode()), _seen.large
+
+
+def decode_part(text: str, position: int, depth: int) -> tuple[Any, int]:
+    """Return the value that begins at a position of a request's JSON text, and the position behind it. ``depth`` is the
+    number of objects and arrays around it.
+
+    Raises ValueError as `loads_request` does, and for a number beyond 64 bits.
+    """
+    _seen.large = False
+    value, end = _request_decoder.raw_decode(text, position)
+    if _seen.large:
+        raise ValueError("a number has more than 64 bits")
+    if end - position > _SHALLOW_PART and (
+        text.count("[", position, end) + text.count("{", position, end) > _SHALLOW_PART
+    ):
+        _check_depth(b"[" * depth + text[position:end].encode() + b"]" * depth)
+    return value, end
 
 
 def is_in_range(number: float) -> bool:

@@ -99,6 +99,11 @@ class GatewaySettings(BaseModel):
     """The most characters in the name of a model."""
     max_bodies: int = Field(default=192 * 1024 * 1024, ge=1)
     """The most bytes of bodies that are held at the same time, in one process."""
+    max_repeated: int = Field(default=64 * 1024 * 1024, ge=0)
+    """The most bytes, in one process, for what clients have sent and may send again: tools and earlier messages need
+    not be read again. Half of them are for one key; 0 keeps nothing."""
+    repeated_seconds: float = Field(default=300.0, gt=0)
+    """How long such a part is kept after it was last sent."""
     share: float = Field(default=0.5, gt=0, le=1)
     """The part of ``max_requests`` and ``max_bodies`` that one key may hold; without keys, one address."""
     max_connections: int = Field(default=10_000, ge=1)

@@ -1,6 +1,6 @@
 """RequestContext: the identity, ids, clock and prices of one request."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -64,6 +64,18 @@ def _load_bundled_prices() -> Callable[[], Any]:
     return load
 
 
+@dataclass(slots=True, eq=False)
+class KeptPart:
+    """A part of a client's request that a server keeps: a value of its JSON, and what was decoded from it.
+
+    Both are shared by all requests that repeat the part, so nothing may change them.
+    """
+
+    value: Any
+    decoded: Any = None
+    """For the reader of requests; None before it has read the value."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
     """The identity, ids, clock and prices that a request is made with.
@@ -108,6 +120,11 @@ class RequestContext:
     team_id: str | None = None
     client_fields: Mapping[str, Any] | None = None
     """The fields of a client's request that are not its history; set by `Adapter.from_wire_request`."""
+    kept_items: Sequence[KeptPart] = ()
+    """The items of a client's history that were read before, one for each item of the request; set by the caller. They
+    get what is decoded from them."""
+    kept_tools: KeptPart | None = None
+    """The list of tools of a client's request, which was read before; set by the caller."""
     client_query: Mapping[str, str] = field(default_factory=dict)
     """The query of a client's request, such as ``alt`` of a stream of generateContent; set by the caller."""
     estimated_input_tokens: int | None = None

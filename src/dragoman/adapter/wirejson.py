@@ -46,8 +46,12 @@ def dumps(value: Any) -> bytes:
     """
     try:
         data = to_json(value)
-        # NaN and infinity are the words that differ in the other mode. To search for the words takes longer.
-        if (b"N" in data or b"I" in data) and to_json(value, inf_nan_mode="null") != data:
+        # NaN and infinity are the words that differ in the other mode. Most texts have no such letter; base64 has both.
+        if (
+            (b"N" in data or b"I" in data)
+            and (b"NaN" in data or b"Infinity" in data)
+            and to_json(value, inf_nan_mode="null") != data
+        ):
             copy_json(value, MAX_DOCUMENT_DEPTH)
     except ValueError as error:
         raise RequestError(f"the request cannot be written as JSON: {error}") from None

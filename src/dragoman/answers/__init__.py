@@ -9,8 +9,9 @@ from dragoman.adapter.answers.client_ids import ClientToolIds
 from dragoman.adapter.answers.provider_state import holds_state
 from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
-from dragoman.adapter.context import StateSealer, StateStore
+from dragoman.adapter.context import KeptPart, StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.history.encode_cache import SharedEncodeCache
 from dragoman.adapter.wire import Upload
 from dragoman.answers.forwarding import forward
 from dragoman.answers.provider_request import ProviderRequest
@@ -20,10 +21,12 @@ from dragoman.effects.work import drive_async
 __all__ = [
     "Attempt",
     "ClientToolIds",
+    "KeptPart",
     "LossKind",
     "ProviderRequest",
     "Relay",
     "Severity",
+    "SharedEncodeCache",
     "StateKeys",
     "StateMemory",
     "StateSealer",

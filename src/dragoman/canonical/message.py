@@ -122,8 +122,10 @@ def assemble_message(
     channel: Channel | None,
     metadata: MessageMetadata,
     created_at: datetime,
+    is_checked: bool = False,
 ) -> Message:
     """Return ``Message(...)`` of these fields, whose blocks and metadata are valid already: only the rest is checked.
+    ``is_checked``: the content is that of another message.
 
     A reader makes a message from each entry of a request, and pydantic would take five times as long.
     """
@@ -132,7 +134,9 @@ def assemble_message(
             id=id, session_id=session_id, role=role, content=content, channel=channel, metadata=metadata,
             created_at=created_at,
         )  # fmt: skip
-    if len(content) != 1 or content[0].__pydantic_fields_set__ is not TEXT_ALONE:  # one `text_block` needs no more
+    if not is_checked and (
+        len(content) != 1 or content[0].__pydantic_fields_set__ is not TEXT_ALONE
+    ):  # one `text_block` needs no more
         check_content_size(content)
         share_field_names(*content)
     fields = {

@@ -5,13 +5,13 @@ them there is a stated bound, and a tool that is billed by call and may be calle
 Source: docs/sessions.md#what-a-budget-reserves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.facts.token_estimate import measure_messages
 from dragoman.adapter.json_path import lookup_path
-from dragoman.canonical.blocks import AudioBlock, ContentBlock, DocumentBlock, ToolResultBlock, VideoBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ProviderTool, ServerTool
@@ -48,7 +48,7 @@ def max_use(
         buckets.append("cache_creation_1h_input_tokens")
     bounds = [_bound(adapter, tool, options) for tool in tools if isinstance(tool, ServerTool) and tool.RUN_BY_PROVIDER]
     window = max(tokens, adapter.capabilities.max_context_tokens)
-    remote = REMOTE_MEDIA_TOKENS * sum(_count_remote_media(message.content) for message in messages)
+    remote = REMOTE_MEDIA_TOKENS * measure_messages(messages).remote
     prompt = min(tokens + remote, window)
     read = prompt
     for bound in bounds:  # each call adds its result to the prompt, which is read again, until it fills the window
@@ -97,17 +97,6 @@ def _bound(adapter: Adapter, tool: ServerTool, options: AdapterOptions) -> _Tool
         return _ToolBound(word, limit, result_tokens, billed)
     unlimited = f"server_tools.{word}: set its max_uses" if billed and setting else ""
     return _ToolBound(word, TOOL_CALLS, result_tokens, billed, unlimited)
-
-
-def _count_remote_media(content: Iterable[ContentBlock]) -> int:
-    """Count the documents and recordings whose bytes only the provider reads."""
-    found = 0
-    for block in content:
-        if isinstance(block, ToolResultBlock):
-            found += _count_remote_media(block.content)
-        elif isinstance(block, (DocumentBlock, AudioBlock, VideoBlock)) and block.source.kind not in ("base64", "text"):
-            found += getattr(block, "duration_ms", None) is None
-    return found
 
 
 def _predicted_tokens(adapter: Adapter, options: AdapterOptions) -> int:

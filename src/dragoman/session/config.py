@@ -275,12 +275,40 @@ def merge_options(
 ) -> AdapterOptions:
     """Merge the options of a session and of one turn, as adapters take them. Raises RequestError, and
     ConfigurationError for an unknown option."""
-    changes: dict[str, Any] = {**(overrides or {})}
+    if not overrides and stream == options.stream:
+        plain = not (options.extra or options.headers or options.output_schema)
+        return options if plain else _check_options(options)
+    given = overrides or {}
+    if options.extra or options.headers or "extra" in given or "headers" in given:
+        return _merge(options, given, stream)
+    key = (id(options), stream, *given, *given.values(), *map(type, given.values()))
+    try:
+        known = _MERGED.get(key)
+    except TypeError:  # a value that is not hashable may change
+        return _merge(options, given, stream)
+    if known is not None and known[0] is options:
+        return known[1]
+    if len(_MERGED) >= _MAX_MERGED:
+        _MERGED.clear()
+    _MERGED[key] = known = options, _merge(options, given, stream)
+    return known[1]
+
+
+_MERGED: dict[tuple[Any, ...], tuple[AdapterOptions, AdapterOptions]] = {}
+"""Options that were merged lately, by the options of the turn, with those of the session. No headers are among them."""
+_MAX_MERGED = 256
+
+
+def _merge(options: AdapterOptions, overrides: Mapping[str, Any], stream: bool) -> AdapterOptions:
+    changes = dict(overrides)
     if changes:
         check_names(changes, _TURN_NAMES, "option of a turn")
         for name in _NOT_SENT:
             changes.pop(name, None)
-    merged = replace(options, stream=stream, **changes) if changes or stream != options.stream else options
+    return _check_options(replace(options, stream=stream, **changes))
+
+
+def _check_options(merged: AdapterOptions) -> AdapterOptions:
     if merged.extra or merged.headers:
         check_provider_names("extra", merged.extra)
         check_provider_names("headers", merged.headers)

@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from dragoman.session.middleware.telemetry import Telemetry
 
 
+_NO_OPTIONS = AdapterOptions()
+
+
 class Conversation(StoredConversation, Generic[TransportT]):
     """A history, the model that answers next, and the tools. Use `Session` or `AsyncSession`."""
 
@@ -136,7 +139,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
         check_class("tool_ids", tool_ids)
         self.session_id = session_id or new_session_id()
         self.toolbox = Toolbox(config.tools if isinstance(config.tools, tuple) else ())
-        self.options = config.options or AdapterOptions()
+        self.options = config.options or _NO_OPTIONS
         self.prices = config.prices if config.prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(new_tool_id, config.new_id))
         self._factory = MessageFactory(self.session_id, config.new_id, config.clock, config.pseudonyms)
@@ -203,12 +206,12 @@ class Conversation(StoredConversation, Generic[TransportT]):
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all replies and attempts together."""
-        return cost.total_usage(self._history.billed)
+        return self._history.usage
 
     @property
     def cost(self) -> Cost:
         """The cost of all replies and attempts together."""
-        return cost.total_cost(self._history.billed)
+        return self._history.cost
 
     @property
     def attempts(self) -> tuple[Message, ...]:

@@ -100,40 +100,70 @@ class Attempts:
             self._on_billed(reply)
 
 
+class RunningTotals:
+    """The usage and the cost of a list of messages that only grows. Both are made when they are read, of what is new:
+    sums take long to make."""
+
+    __slots__ = ("_cost", "_new", "_read", "_usage")
+
+    def __init__(self) -> None:
+        self._cost, self._usage = NO_COST, TokenUsage()
+        self._new: list[tuple[str, Usage | None]] = []
+        self._read = 0
+
+    def add_new(self, messages: Sequence[Message]) -> None:
+        """Count the messages of the list that came since the last time."""
+        if self._read < len(messages):
+            new = messages[self._read :]
+            self._read += len(new)
+            self.add(new)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Count each message that is a reply that was billed."""
+        if billed := _replies(messages):
+            self._new += billed
+            if len(self._new) >= _MAX_NEW:
+                self._fold()
+
+    @property
+    def cost(self) -> Cost:
+        self._fold()
+        return self._cost
+
+    @property
+    def usage(self) -> TokenUsage:
+        self._fold()
+        return self._usage
+
+    def _fold(self) -> None:
+        if new := self._new:
+            self._new = []
+            self._cost += _sum_costs(new)
+            self._usage = sum_usages([self._usage, *(usage for _, usage in new)])
+
+
 class Meter:
     """Counts what was used and what it cost, over all sessions and threads."""
 
     def __init__(self) -> None:
         self._lock = ProcessLock()
-        self._cost, self._usage = NO_COST, TokenUsage()
-        self._new: list[tuple[str, Usage | None]] = []
+        self._totals = RunningTotals()
 
     def add(self, message: Message) -> None:
         """Count a message, if it is a reply that was billed."""
-        if billed := _replies([message]):
+        if message.metadata.usage is not None or message.metadata.provider:
             with self._lock:
-                self._new += billed
-                if len(self._new) >= _MAX_NEW:
-                    self._fold()
+                self._totals.add((message,))
 
     @property
     def cost(self) -> Cost:
         with self._lock:
-            self._fold()
-            return self._cost
+            return self._totals.cost
 
     @property
     def usage(self) -> TokenUsage:
         with self._lock:
-            self._fold()
-            return self._usage
-
-    def _fold(self) -> None:
-        """Add what is new to the sums. Sums take long to make, and are rarely read."""
-        if new := self._new:
-            self._new = []
-            self._cost += _sum_costs(new)
-            self._usage = _sum_usages([self._usage, *(usage for _, usage in new)])
+            return self._totals.usage
 
 
 _MAX_NEW = 1000
@@ -141,10 +171,11 @@ _MAX_NEW = 1000
 
 def total_usage(history: Iterable[Message]) -> TokenUsage:
     """Return the sum of all replies' buckets and tool calls. A subset is summed if any reply reports it."""
-    return _sum_usages([usage for _, usage in _replies(history)])
+    return sum_usages([usage for _, usage in _replies(history)])
 
 
-def _sum_usages(usages: Sequence[TokenUsage | None]) -> TokenUsage:
+def sum_usages(usages: Sequence[TokenUsage | None]) -> TokenUsage:
+    """Return the sum of usages. None is that of a reply without counts."""
     counted = [usage for usage in usages if usage is not None]
     uncounted = len(usages) - len(counted) + sum(usage.uncounted_replies or 0 for usage in counted)
     tools: Counter[str] = Counter()

@@ -6,8 +6,9 @@ from typing import Any
 
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.canonical.message import Message, Role
+from dragoman.canonical.usage import TokenUsage
 from dragoman.session.compaction.split import apply_summaries
-from dragoman.session.cost import Attempts, OnBilled
+from dragoman.session.cost import Attempts, Cost, OnBilled, RunningTotals, sum_usages
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +22,10 @@ class History:
     extensions: dict[str, Any] = field(default_factory=dict)
     reasons_to_wait: dict[str, str] = field(default_factory=dict)
     """Why calls wait for results from elsewhere, by call id. Not stored."""
+    _visible: tuple[int, tuple[Message, ...]] = field(default=(0, ()), init=False)
+    """How many messages were read, and what a request contains of them."""
+    _totals: tuple[RunningTotals, RunningTotals] | None = field(default=None, init=False)
+    """Those of the messages and of the attempts; None before the first use."""
 
     def __post_init__(self) -> None:
         self.attempts = Attempts(on_billed=self.on_billed)
@@ -37,9 +42,38 @@ class History:
         """All messages and attempts."""
         return [*self.messages, *self.attempts.all]
 
-    def to_send(self) -> list[Message]:
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all messages and attempts."""
+        kept, attempts = self._count()
+        return sum_usages([kept.usage, attempts.usage])
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all messages and attempts."""
+        kept, attempts = self._count()
+        return kept.cost + attempts.cost
+
+    def _count(self) -> tuple[RunningTotals, RunningTotals]:
+        """Count what came since the last time: the list of messages only grows."""
+        kept, attempts = self._totals = self._totals or (RunningTotals(), RunningTotals())
+        kept.add_new(self.messages)
+        attempts.add_new(self.attempts.all)
+        return kept, attempts
+
+    def to_send(self) -> tuple[Message, ...]:
         """Return the messages that a request contains: summaries in place of the messages that they replace."""
-        return apply_summaries(self.messages)
+        read, visible = self._visible
+        if read < len(self.messages):
+            new = self.messages[read:]
+            for message in new:
+                if message.metadata.summary_of:
+                    visible = tuple(apply_summaries(new, visible))
+                    break
+            else:
+                visible = (*visible, *new)
+            self._visible = read + len(new), visible
+        return visible
 
     def labelled(self) -> tuple[Message, ...]:
         """Return the messages, each with the labels of its data."""
@@ -51,14 +85,14 @@ class History:
 
     def since(self, mark: tuple[int, int]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """Return the messages and the attempts that came after that mark."""
-        return self.labelled()[mark[0] :], tuple(self.attempts.all[mark[1] :])
+        return label_messages(self.messages, self.extensions, mark[0]), tuple(self.attempts.all[mark[1] :])
 
     def last_round(self) -> tuple[Message, ...]:
         """Return the last reply, and what follows it."""
         start = len(self.messages) - 1
         while start > 0 and self.messages[start].role is not Role.ASSISTANT:
             start -= 1
-        return self.labelled()[start:]
+        return label_messages(self.messages, self.extensions, start)
 
     def billed_since(self, mark: tuple[int, int]) -> list[Message]:
         messages, attempts = self.since(mark)
@@ -66,7 +100,7 @@ class History:
 
     def restore(self, attempts: Iterable[Message], extensions: Mapping[str, Any]) -> None:
         """Add what a stored session had besides its messages."""
-        self.attempts = Attempts(attempts, self.on_billed)
+        self.attempts, self._totals = Attempts(attempts, self.on_billed), None
         self.extensions.update(extensions)
 
 

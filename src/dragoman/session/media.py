@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.token_estimate import GrowingMessages, HistoryMeasures
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     AudioBlock,
@@ -26,6 +27,7 @@ from dragoman.canonical.blocks import (
     MediaSource,
     TextBlock,
     ToolResultBlock,
+    ToolUseBlock,
     VideoBlock,
 )
 from dragoman.canonical.message import Message
@@ -60,11 +62,15 @@ _CAPABILITY_OF_KIND = {
 _UNKNOWN_TYPES = frozenset({"application/octet-stream", "binary/octet-stream"})
 """Media types that servers send when they do not know the type."""
 
+_LARGE_MEDIA = 1024 * 1024
+"""Characters of media that another thread writes: they would hold up an event loop."""
 _MAX_SHOWN_PATH = 120
 _DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # If a pipe replaces the file between stat and open, the open must not wait for a writer.
 _FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+
+_NOTHING_READ: tuple[list[Message], tuple[int, ...], bool] = [], (), False
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
@@ -93,6 +99,10 @@ class MediaFiles:
         self._sources: dict[tuple[str, bool], MediaSource] = {}
         self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
+        self._measures = HistoryMeasures()
+        self._read: dict[Kinds, tuple[list[Message], tuple[int, ...], bool]] = {}
+        """The history that was looked through last, the places of messages that name files, and whether it holds large
+        media, by fetched kinds."""
 
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
@@ -105,10 +115,25 @@ class MediaFiles:
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
         """
-        return [
-            self._message(message, fetched) if _has_references(message.content, fetched) else message
-            for message in history
-        ]
+        read, places, is_large = self._read.get(fetched, _NOTHING_READ)
+        # Equal messages name the same files, and a comparison of a message with itself takes no time.
+        if len(read) > len(history) or read != history[: len(read)]:
+            read, places, is_large = _NOTHING_READ
+        found: list[int] = []
+        for place, message in enumerate(history[len(read) :], len(read)):
+            content = message.content
+            if _may_hold_media(content):
+                is_large = is_large or _is_large(content)
+                if _has_references(content, fetched):
+                    found.append(place)
+        places = (*places, *found) if found else places
+        self._read[fetched] = list(history), places, is_large
+        inlined = GrowingMessages(history)
+        inlined.measures = self._measures
+        for place in places:
+            inlined[place] = self._message(inlined[place], fetched)
+        inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)
+        return inlined
 
     def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
         """Return the blocks with file content in place of paths, also inside tool results."""
@@ -286,8 +311,19 @@ def _guess_media_type(block: Media, path: str) -> str:
     return known
 
 
+def _may_hold_media(content: Sequence[ContentBlock]) -> bool:
+    """Whether some block is not a text, a call, or a result of texts, as nearly all are."""
+    for block in content:
+        kind = type(block)
+        if kind is TextBlock or kind is ToolUseBlock:
+            continue
+        if not isinstance(block, ToolResultBlock) or any(type(part) is not TextBlock for part in block.content):
+            return True
+    return False
+
+
 def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
-    """Whether any block, also inside a tool result, names a file. Runs on every message of every request."""
+    """Whether any block, also inside a tool result, names a file."""
     for block in content:
         if type(block) is TextBlock:  # most are
             continue
@@ -296,6 +332,18 @@ def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
         ):
             return True
         if isinstance(block, ToolResultBlock) and _has_references(block.content, fetched):
+            return True
+    return False
+
+
+def _is_large(content: Sequence[ContentBlock]) -> bool:
+    """Whether some media take long to write."""
+    for block in content:
+        if type(block) is TextBlock:
+            continue
+        if isinstance(block, MEDIA_BLOCKS) and len(block.source.data) > _LARGE_MEDIA:
+            return True
+        if isinstance(block, ToolResultBlock) and _is_large(block.content):
             return True
     return False
 

@@ -182,7 +182,7 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
         """Make one attempt of a request. Of a stream, yield what the caller may see of the reply, as it arrives."""
         reader = ReplyReader(send)
         try:
-            is_long = len(send.messages) >= _LONG_HISTORY
+            is_long = len(send.messages) >= _LONG_HISTORY or getattr(send.messages, "is_large", False)
             request = (yield in_thread(encode, send, run.record)) if is_long else encode(send, run.record)
             transport: Any = self._transports.get(send.adapter)
             arguments = self._transports.arguments(send.adapter, send.retries)

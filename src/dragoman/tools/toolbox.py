@@ -3,9 +3,11 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from weakref import ref
 
 from pydantic import ValidationError
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.adapter.names import foreign_value
 from dragoman.canonical.blocks import ToolUseBlock
@@ -67,10 +69,9 @@ class Toolbox:
             item = Tool(item, _wait) if isinstance(item, ToolDefinition) else item
             added = item if isinstance(item, Tool) else tool(item)
             definition = added.definition
-        problems = definition.problems()
+        problems, validator = _check_definition(definition, has_calls=added is not None)
         if definition.name in self._definitions:
-            problems.append(f"name: {definition.name!r} is registered already")
-        validator = None if problems or added is None else _validator(definition, problems)
+            problems = [*problems, f"name: {definition.name!r} is registered already"]
         if problems:
             raise ToolSchemaError(definition.name, problems)
         self._definitions[definition.name] = definition
@@ -203,15 +204,29 @@ def _may_be(value: Any, expected: Any) -> bool:
         return True
 
 
-def _validator(definition: ToolDefinition, problems: list[str]) -> Any:
-    """Return the validator of the definition's schema. A keyword with an invalid value is added to ``problems``."""
-    import jsonschema_rs  # imported late: only sessions with tools need it
+def _check_definition(definition: ToolDefinition, *, has_calls: bool) -> tuple[list[str], Any]:
+    """Return every problem of a definition, and the validator of its calls, if it has any. A definition is checked once
+    for all sessions, unless somebody changes its schema."""
+    key, schema = id(definition), wirejson.dumps(definition.input_schema)
+    known = _CHECKED.get(key)
+    if known is not None and known[0]() is definition and known[1:3] == (schema, has_calls):
+        return [], known[3]
+    problems, validator = definition.problems(), None
+    if has_calls and not problems:
+        import jsonschema_rs  # imported late: only sessions with tools need it
 
-    try:
-        return jsonschema_rs.validator_for(definition.input_schema)
-    except jsonschema_rs.ValidationError as error:
-        problems.append(f"{'.'.join(('$', *map(str, error.instance_path)))}: {error.message}")
-    return None
+        try:
+            validator = jsonschema_rs.validator_for(definition.input_schema)
+        except jsonschema_rs.ValidationError as error:
+            problems.append(f"{'.'.join(('$', *map(str, error.instance_path)))}: {error.message}")
+    if not problems:
+        _CHECKED[key] = ref(definition, lambda _: _CHECKED.pop(key, None)), schema, has_calls, validator
+    return problems, validator
+
+
+_CHECKED: dict[int, tuple[ref[ToolDefinition], bytes, bool, Any]] = {}
+"""The definitions without problems, by identity, as long as they live: with the schema that was checked, whether it has
+calls, and their validator."""
 
 
 def _violation(path: Iterable[Any], message: str) -> str:

@@ -14,6 +14,7 @@ import zstandard
 
 from dragoman_gateway.json import loads_request
 from dragoman_gateway.turn import body as bodies
+from dragoman_gateway.turn.repeated import RepeatedParts
 from tests.gateway.upstream import PATHS, gateway_before, question, whole_reply
 
 HOUSE = {"house": "openai-chat:m", "same": "anthropic:m"}
@@ -44,7 +45,15 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
         found.append((len(body), threading.current_thread().name))
         return loads_request(body)
 
+    read = RepeatedParts.read
+
+    def note_parts(parts: RepeatedParts, owner: Any, body: bytes) -> Any:
+        if (known := read(parts, owner, body)) is not None:
+            found.append((len(body), threading.current_thread().name))
+        return known
+
     monkeypatch.setattr(bodies, "loads_request", note)
+    monkeypatch.setattr(RepeatedParts, "read", note_parts)
     return found
 
 

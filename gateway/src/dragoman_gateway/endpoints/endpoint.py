@@ -19,9 +19,12 @@ from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.hops import mark_hop
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices, check_caller
+from dragoman_gateway.running.shares import name_owner
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn.body import parse_body, read_body
+from dragoman_gateway.turn import repeated
+from dragoman_gateway.turn.body import parse_body, parse_repeated, read_body
 from dragoman_gateway.turn.errors import error_response
+from dragoman_gateway.turn.repeated import RepeatedParts
 from dragoman_gateway.turn.replies import Departure
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.resources import RequestResources
@@ -152,8 +155,10 @@ class Endpoint:
         await self.admit(exchange, caller)
         body = await read_body(exchange.receive, headers, exchange.generation.settings, exchange.share)
         known: dict[str, Any] = {"caller": caller, "request_id": record.request_id, "record": record}
+        parts = exchange.generation.repeated
         request = await exchange.share.work(
-            len(body), partial(self.read_request, exchange.scope, headers=headers, body=body, **known)
+            len(body),
+            partial(self.read_request, exchange.scope, headers=headers, body=body, parts=parts, **known),
         )
         record.model = exchange.generation.known_name(request.model)
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
@@ -170,7 +175,12 @@ class Endpoint:
         check_caller(caller, self._wire.name)
         await exchange.generation.access.check(caller, exchange.generation.prices)
 
-    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+    def read_request(
+        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: RepeatedParts, **known: Any
+    ) -> ClientRequest:
         """Return the request as its wire writes it. Raises ClientError if it cannot be read."""
-        fields = parse_body(body, headers)
-        return ClientRequest(wire=self._wire, headers=headers, body=body, fields=fields, **known)
+        if len(body) < repeated.SMALLEST:
+            fields, kept = parse_body(body, headers), None
+        else:
+            fields, kept = parse_repeated(body, headers, parts, name_owner(known["caller"], scope))
+        return ClientRequest(wire=self._wire, headers=headers, body=body, fields=fields, kept=kept, **known)

@@ -33,6 +33,7 @@ from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
+from dragoman_gateway.turn.repeated import RepeatedParts
 from dragoman_gateway.turn.resources import RequestResources
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Generation:
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
     prices: Prices = field(init=False)
+    repeated: RepeatedParts = field(init=False, repr=False)
+    """What callers send again in each request."""
     quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
     in_flight: int = field(default=0, init=False)
     """The requests that are being answered."""
@@ -92,6 +95,7 @@ class Generation:
             self.tracing = Tracing(self.settings.telemetry)
         self.models = Models(self.settings.models, self._asking_client())
         self.callers = CallerClients(self.client.config.limits)
+        self.repeated = RepeatedParts(self.settings.max_repeated, self.settings.repeated_seconds)
         self.prices = self.client.config.prices or price_table()
 
     def _asking_client(self) -> AsyncClient:

@@ -127,6 +127,12 @@ class Share:
         self._shares._all.bytes += size
 
 
+def name_owner(caller: Caller, scope: Scope) -> tuple[str | None, ...]:
+    """Return what only one caller's requests have in common: all that is known of it."""
+    named = caller.key_id, caller.user, caller.team
+    return named if any(named) else (*named, name_holder(caller, scope))
+
+
 def name_holder(caller: Caller, scope: Scope) -> str:
     """Return under which name a caller's requests are counted: that of its key, else its address."""
     if name := caller.key_id or caller.user or caller.team:

@@ -1,7 +1,7 @@
 """Reads the body of a request, within its limits."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from dragoman_gateway.json import loads_request
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.inflate import inflate
+from dragoman_gateway.turn.repeated import KeptBody, RepeatedParts
 from dragoman_gateway.turn.values import check_values
 
 
@@ -73,12 +74,22 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def parse_body(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a request. Raises ClientError if the body is no JSON object with a model."""
-    fields = parse_object(body, headers)
+def parse_body(body: bytes, headers: Mapping[str, str], known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fields of a request, which may be known. Raises ClientError if the body is no JSON object with a
+    model."""
+    fields = parse_object(body, headers) if known is None else known
     if not isinstance(fields.get("model"), str) or not fields["model"]:
         raise ClientError("model: a text is required")
     return fields
+
+
+def parse_repeated(
+    body: bytes, headers: Mapping[str, str], parts: RepeatedParts, owner: Hashable
+) -> tuple[dict[str, Any], KeptBody | None]:
+    """As `parse_body`, with the parts that the owner has sent before. They are None for a body that is not kept."""
+    known = parts.read(owner, body) if is_json(headers.get("content-type", "application/json")) else None
+    fields, kept = (None, None) if known is None else known
+    return parse_body(body, headers, fields), kept
 
 
 def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A session asks: under a client's policy, budgets, limits and store, and with all that only a session does."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -33,6 +34,9 @@ from dragoman_gateway.turn.request import ReadRequest, refuse_losses
 from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 from dragoman_gateway.turn.way import Way
+
+_LONG = 2_000
+"""Messages and tools of a request whose session is made in another thread."""
 
 
 class InSession(Way):
@@ -155,7 +159,10 @@ class InSession(Way):
         labels: frozenset[str] = frozenset()
         if self._recall is not None:
             labels = await self._recall.labels(self._read.messages, self._read.resources.unknown_history)
-        self._session: AsyncSession = self._new_session(labels=labels)
+        new_session = partial(self._new_session, labels=labels)
+        # A session looks through its history, and many tools, which would hold up the requests of others.
+        is_long = len(self._read.messages) + len(self._read.tools) >= _LONG
+        self._session: AsyncSession = (await asyncio.to_thread(new_session)) if is_long else new_session()
         await self._judge_unread()
 
     async def note_labels(self, message: Message) -> None:
@@ -243,6 +250,8 @@ class InSession(Way):
         if may_ask is not None and not may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
         self._note_asked(adapter)
+        if (kept := self._read.request.kept) is not None:
+            effect.context.encode_cache = kept.encodings
         try:
             adapter, messages, options = self._adapt(adapter, effect.messages, effect.tools, effect.options)
         except InvalidRequestError as error:

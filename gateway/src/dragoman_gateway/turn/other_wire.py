@@ -133,8 +133,12 @@ def _allows_some_tools(choice: Any) -> bool:
 def _named_speakers(messages: Any) -> list[str]:
     """Return the names that messages of Chat Completions give their speakers. A tool's name is that of its call."""
     found = messages if isinstance(messages, list) else ()
-    speakers = (each for each in found if isinstance(each, dict) and each.get("role") not in ("tool", "function"))
-    return sorted({each["name"] for each in speakers if isinstance(each.get("name"), str)})
+    names = {
+        each["name"]
+        for each in found
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and each.get("role") not in ("tool", "function")
+    }
+    return sorted(names)
 
 
 def _is_known(adapter: Adapter, prices: Prices) -> bool:

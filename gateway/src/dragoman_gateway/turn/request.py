@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pydantic import BaseModel
+
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest
 from dragoman.answers import ClientToolIds, holds_state
 from dragoman.blocks import ThinkingBlock
@@ -16,6 +18,7 @@ from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.turn.model_name import rename_fields, replace_model
 from dragoman_gateway.turn.other_wire import OtherWire
+from dragoman_gateway.turn.repeated import HISTORIES, KeptBody
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
@@ -23,8 +26,6 @@ Content = tuple[Sequence[Message], Sequence[ToolDefinition], AdapterOptions]
 """The messages, tools and options of a request."""
 _RENAMED = "renamed_fields"
 """The fact of a model about fields that it takes by another name alone."""
-HISTORIES = ("messages", "input")
-"""The fields with the conversation, by wire."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class ClientRequest:
     body: bytes = field(repr=False)
     fields: dict[str, Any] = field(repr=False)
     record: RequestRecord
+    kept: KeptBody | None = field(default=None, repr=False)
+    """The parts of the body, which earlier requests may have had; None if it was read as a whole."""
 
     @property
     def model(self) -> str:
@@ -67,6 +70,7 @@ class ClientRequest:
     def forget_history(self) -> None:
         """Release the conversation of a stream that has begun: it may be long, and is asked nowhere else."""
         self.body = b""
+        self.kept = None
         self.fields = {name: [] if name in HISTORIES else value for name, value in self.fields.items()}
 
     def body_for(self, adapter: Adapter) -> bytes | None:
@@ -115,6 +119,8 @@ class ReadRequest:
         if self._is_read:
             return
         request, wire = self.request, self.request.wire
+        if request.kept is not None:
+            self._add_parts(self.context)
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")
@@ -129,6 +135,12 @@ class ReadRequest:
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self._is_read = True
+
+    def _add_parts(self, context: RequestContext) -> None:
+        """Give the context what the caller has sent before: it is not decoded again."""
+        if (kept := self.request.kept) is not None:
+            context.kept_items = kept.parts(self.request.fields.get(kept.history) or ())
+            context.kept_tools = kept.field("tools")
 
     def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
         """Return the client's bytes with the names of fields that the model wants."""
@@ -150,6 +162,7 @@ class ReadRequest:
         if self._is_read:
             return self.messages, self.tools, self.read_options
         context = RequestContext(model=self.resources.deployments.model, tool_ids=ClientToolIds())
+        self._add_parts(context)
         return self.adapter.from_wire_request(self.request.fields, context)
 
     def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
@@ -182,7 +195,10 @@ def refuse_losses(request: WireRequest) -> None:
 
 def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
     """Return a tool that says who declared it: a session takes such tools as they are."""
-    return tool if tool.provider_raw is not None else tool.model_copy(update={"provider_raw": {"by": provider}})
+    # Pydantic's own copy, which does not validate the schema again.
+    return (
+        tool if tool.provider_raw is not None else BaseModel.model_copy(tool, update={"provider_raw": {"by": provider}})
+    )
 
 
 def _has_unsigned_thinking(message: Message) -> bool:

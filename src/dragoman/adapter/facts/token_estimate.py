@@ -7,10 +7,11 @@ requests.
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
+from operator import add, is_
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -41,6 +42,8 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ServerTool
 
+_READ_HERE = ("base64", "text")
+"""The kinds of sources whose bytes are in the message."""
 _FALLBACK_SECONDS = 10.0
 """The assumed length of a recording whose length is unknown."""
 
@@ -142,6 +145,7 @@ def estimate_tokens(
 
 
 _NO_OVERRIDES = TokenEstimate()
+_NO_TEXT = TextCounts()
 
 
 def weights_for(model: str, overrides: TokenEstimate = _NO_OVERRIDES) -> Weights:
@@ -182,24 +186,18 @@ def _read_toml(name: str) -> dict[str, Any]:
 
 
 def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
-    """Measure a request. This takes a few microseconds for each message."""
-    content = _ContentMeasures()
-    systems = 0
-    for message in messages:
-        systems += message.role is Role.SYSTEM or message.role is Role.DEVELOPER
-        for block in message.content:
-            if type(block) is TextBlock:  # most blocks are texts
-                content.texts.append(block.text)
-            else:
-                content.add(block)
-    schemas = _SchemaMeasures()
-    for tool in tools:
-        schemas.add(tool)
+    """Measure a request. This takes a few microseconds for each message that is not measured yet."""
+    if isinstance(messages, GrowingMessages):
+        content = messages.measures.update(messages)
+    else:
+        content = ContentMeasures()
+        content.add_messages(messages)
+    schemas = content.tools_of(tools) if tools else _NO_TOOLS
     return RequestMeasures(
-        text=count_text(content.texts),
-        schema_text=count_text(schemas.texts),
-        messages=len(messages),
-        systems=systems,
+        text=content.text,
+        schema_text=schemas.text,
+        messages=content.messages,
+        systems=content.systems,
         calls=content.calls,
         results=content.results,
         toolbox=1 if tools else 0,
@@ -216,10 +214,51 @@ def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]
     )
 
 
+def measure_messages(messages: Sequence[Message]) -> "ContentMeasures":
+    """Return the measures of messages."""
+    if isinstance(messages, GrowingMessages):
+        return messages.measures.update(messages)
+    found = ContentMeasures()
+    found.add_messages(messages)
+    return found
+
+
+class GrowingMessages(list[Message]):
+    """The messages of one request of a conversation. ``measures`` are those of the conversation, which grow with it:
+    no message is measured twice. A list with other messages is another list."""
+
+    measures: "HistoryMeasures"
+    is_large: bool = False
+    """Whether it holds large media, which take long to write."""
+
+
+class HistoryMeasures:
+    """The measures of a history that grows. Another history is measured as a whole."""
+
+    def __init__(self) -> None:
+        self._measured: tuple[list[Message], ContentMeasures] = [], ContentMeasures()
+
+    def update(self, messages: list[Message]) -> "ContentMeasures":
+        """Return the measures of these messages, which are not changed later."""
+        known, measures = self._measured
+        # Equal messages have equal measures, and a comparison of a message with itself takes no time.
+        if len(known) > len(messages) or known != messages[: len(known)]:
+            known, measures = [], ContentMeasures()
+        if new := messages[len(known) :]:
+            measures = measures.copy()
+            measures.add_messages(new)
+            self._measured = messages[:], measures
+        return measures
+
+
 @dataclass(slots=True)
-class _ContentMeasures:
-    texts: list[str] = field(default_factory=list)
+class ContentMeasures:
+    """The measures of the content of messages; see `RequestMeasures`."""
+
+    text: TextCounts = _NO_TEXT
     images: list[tuple[media_size.Size | None, str | None]] = field(default_factory=list)
+    messages: int = 0
+    systems: int = 0
     calls: int = 0
     results: int = 0
     thinking: int = 0
@@ -228,6 +267,38 @@ class _ContentMeasures:
     pages: int = 0
     audio: float = 0.0
     video: float = 0.0
+    remote: int = 0
+    """Documents, recordings and videos whose bytes only the provider reads, and whose length is unknown."""
+    texts: list[str] = field(default_factory=list)
+    """The texts that are not counted yet."""
+    _tools: tuple[tuple[ToolDefinition, ...], "_SchemaMeasures"] | None = None
+
+    def copy(self) -> "ContentMeasures":
+        return replace(self, images=list(self.images), texts=[])
+
+    def add_messages(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self.messages += 1
+            self.systems += message.role is Role.SYSTEM or message.role is Role.DEVELOPER
+            for block in message.content:
+                if type(block) is TextBlock:  # most blocks are texts
+                    self.texts.append(block.text)
+                else:
+                    self.add(block)
+        counts = count_text(self.texts)
+        self.text = TextCounts(*map(add, self.text, counts)) if any(self.text) else counts
+        self.texts = []
+
+    def tools_of(self, tools: Sequence[ToolDefinition]) -> "_SchemaMeasures":
+        """Return the measures of the tools that are offered with these messages, which are often the same."""
+        if self._tools is not None and len(self._tools[0]) == len(tools) and all(map(is_, self._tools[0], tools)):
+            return self._tools[1]
+        schemas = _SchemaMeasures()
+        for tool in tools:
+            schemas.add(tool)
+        schemas.text = count_text(schemas.texts)
+        self._tools = tuple(tools), schemas
+        return schemas
 
     def add(self, block: ContentBlock) -> None:
         match block:
@@ -248,11 +319,14 @@ class _ContentMeasures:
             case ImageBlock(source=source, detail=detail):
                 self.images.append((media_size.image_size(source.data) if source.kind == "base64" else None, detail))
             case DocumentBlock(source=source):
+                self.remote += source.kind not in _READ_HERE
                 self.texts += filter(None, (block.title, block.context))
                 self._add_document(source)
             case AudioBlock(source=source, duration_ms=length):
                 self.audio += _duration(source, length)
+                self.remote += length is None and source.kind not in _READ_HERE
             case VideoBlock(source=source, duration_ms=length):
+                self.remote += length is None and source.kind not in _READ_HERE
                 self.video += _FALLBACK_SECONDS if length is None else length / 1000
             case ResourceBlock(content=text):
                 self.texts += filter(None, (block.name, block.uri, block.description, text))
@@ -281,6 +355,7 @@ class _SchemaMeasures:
     """The texts of the tools and the size of their schemas, which providers write in their own forms."""
 
     texts: list[str] = field(default_factory=list)
+    text: TextCounts = _NO_TEXT
     tools: int = 0
     nodes: int = 0
     native: int = 0
@@ -312,6 +387,7 @@ class _SchemaMeasures:
                 self.texts += _iter_strings(value)
 
 
+_NO_TOOLS = _SchemaMeasures()
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _WORDS = frozenset({"description", "enum", "const", "pattern", "default", "examples", "required"})
 

@@ -99,6 +99,8 @@ class RequestBuilder:
         whole = whole or server_state or (lead > 0 and target.capabilities.supports_system_prompt is ABSENT)
         prefix = EMPTY_PREFIX
         if not whole:
+            if context.encode_cache.is_shared:  # the id map is new
+                _remember_issued_ids(messages[lead:], target.provider, context, EMPTY_PREFIX.keys)
             found = context.encode_cache.find(target.cache_key, context.tool_ids, messages, lead)
             if found is not None and found.options == _encoding_options(options):
                 prefix = found
@@ -142,25 +144,48 @@ class RequestBuilder:
             open_call = first_open_call(self.uncached[:count], rules, self.provider)
             # What becomes of an open call depends on what follows, so it is not cached.
             count = count if open_call is None else find_boundary(self.uncached[: open_call + 1])
-        cached_turns = find_first_turn(self.uncached[count], turns) if count else 0
-        if cached_turns:
-            messages = self.uncached[:count]
-            new_losses = self.losses[len(self.prefix.losses) :]
-            if new_losses:
-                ids = {message.id for message in messages}
-                new_losses = [loss for loss in new_losses if loss.message_id in ids]
-            mark = len(self.losses)
-            chunks = self._encode_chunks(turns[:cached_turns], encode)
-            self.prefix = self.prefix.extend(
-                self.context.tool_ids,
-                _encoding_options(self.options),
-                messages,
-                chunks,
-                [*new_losses, *self.losses[mark:]],
-                self.encoder_state,
-            )
-            self.context.encode_cache.store(self.target.cache_key, self.prefix)
+        # A shared cache also keeps a prefix without the newest messages, which the client may change.
+        earlier = find_boundary(self.uncached[:count]) if count and self.context.encode_cache.is_shared else 0
+        cached_turns = first_message = 0
+        known_losses = len(self.prefix.losses)
+        for end in (earlier, count):
+            last_turn = find_first_turn(self.uncached[end], turns) if end else 0
+            if last_turn > cached_turns:
+                stretch = turns[cached_turns:last_turn]
+                self._cache(self.uncached[first_message:end], stretch, encode, self.losses[known_losses:])
+                cached_turns, first_message = last_turn, end
         return cached_turns
+
+    def _cache(
+        self,
+        messages: Sequence[Message],
+        turns: Sequence[Turn],
+        encode: Callable[[Sequence[Turn]], list[Any]],
+        new_losses: list[Loss],
+    ) -> None:
+        """Add these messages to the cached prefix, with their turns. ``new_losses`` are all losses that it lacks."""
+        if new_losses:
+            ids = {message.id for message in messages}
+            new_losses = [loss for loss in new_losses if loss.message_id in ids]
+        mark = len(self.losses)
+        chunks = self._encode_chunks(turns, encode)
+        context, shorter = self.context, self.prefix
+        self.prefix = self.prefix.extend(
+            context.tool_ids,
+            _encoding_options(self.options),
+            messages,
+            chunks,
+            [*new_losses, *self.losses[mark:]],
+            self.encoder_state,
+        )
+        if context.encode_cache.is_shared:
+            self.prefix = replace(
+                self.prefix,
+                provider=self.provider,
+                sent_ids=context.tool_ids.sent_to(self.provider),
+                shorter=shorter if shorter.messages else None,
+            )
+        context.encode_cache.store(self.target.cache_key, self.prefix)
 
     def _encode_chunks(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> list[bytes]:
         """Encode the turns in stretches: the items of a long history would take more memory than their JSON."""

@@ -1,6 +1,8 @@
 """Reads a provider's request: messages in order, each with the adapter's notes on it."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -11,9 +13,25 @@ from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Channel, Message, MessageMetadata, Role, assemble_message
 from dragoman.canonical.message_fields import assemble_metadata
+from dragoman.canonical.tools import ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedItem:
+    """What was decoded from an item of a history: its calls and results in order, and its messages, apart from their
+    ids, sessions and times. ``source`` are the provider and the model of the reader."""
+
+    source: tuple[str, str]
+    calls: tuple["_Call", ...]
+    messages: tuple[tuple[Role, tuple[ContentBlock, ...], Channel | None, MessageMetadata], ...]
+
 
 ROLES = {role.value: role for role in Role}
 """The roles by their names: a look-up takes a fraction of the time of ``Role(name)``, which raises for other names."""
+
+
+_Call = tuple[bool, str | None, str]
+"""Whether it is a result, the native id, and the canonical one."""
 
 
 class HistoryReader:
@@ -25,13 +43,66 @@ class HistoryReader:
         self.context = context
         self.messages: list[Message] = []
         self._calls: dict[str, str] = {}
+        self._named: list[_Call] = []
+        """The calls and results of the item that is being read."""
+        self._given: deque[str] = deque()
+        """Canonical ids that its calls and results have got already."""
         self._shared: dict[Hashable, MessageMetadata] = {}
         """The metadata of messages whose notes are flags, or none. They share it, because a long history has little
         else."""
 
+    def items(self, native: Sequence[Any]) -> Iterator[Any]:
+        """Yield the items that have to be decoded. An item that the context keeps decoded is added as it is. The items
+        must not depend on each other but by the ids of calls.
+        """
+        kept = self.context.kept_items
+        if len(kept) != len(native):
+            yield from native
+            return
+        source = (self.provider, self.model)
+        for item, known in zip(native, kept, strict=True):
+            if known.value is not item:
+                yield item
+                continue
+            if (decoded := known.decoded) is not None and decoded.source == source and self._repeat(decoded):
+                continue
+            start, self._named = len(self.messages), []
+            yield item
+            parts = tuple((each.role, each.content, each.channel, each.metadata) for each in self.messages[start:])
+            known.decoded = DecodedItem(source, tuple(self._named), parts)
+
+    def _repeat(self, decoded: "DecodedItem") -> bool:
+        """Add the messages of an item again. Return False if its calls have other ids here, which they keep."""
+        ids = [self._name(is_result, native) for is_result, native, _ in decoded.calls]
+        if any(known[2] != new for known, new in zip(decoded.calls, ids, strict=True)):
+            self._given.extend(ids)
+            return False
+        context = self.context
+        session_id, new_id, now = context.session_id, context.new_id, context.clock
+        for role, content, channel, metadata in decoded.messages:
+            message = assemble_message(
+                id=new_id(),
+                session_id=session_id,
+                role=role,
+                content=content,
+                channel=channel,
+                metadata=metadata,
+                created_at=now(),
+                is_checked=True,
+            )
+            self.messages.append(message)
+        return True
+
+    def _name(self, is_result: bool, native: str | None) -> str:
+        tool_ids = self.context.tool_ids
+        if is_result and native and (found := tool_ids.find(self.provider, native)):
+            return found
+        return tool_ids.receive_history(self.provider, native)
+
     def call_id(self, native: str | None) -> str:
         """Return the canonical id of a call in an assistant's message."""
-        canonical = self.context.tool_ids.receive_history(self.provider, native)
+        canonical = self._given.popleft() if self._given else self._name(False, native)
+        self._named.append((False, native, canonical))
         if native:
             self._calls[canonical] = native
         return canonical
@@ -39,8 +110,20 @@ class HistoryReader:
     def result_id(self, native: str | None) -> str:
         """Return the canonical id of the call that a result refers to: the latest of that id, or a new one for an
         orphan."""
-        found = self.context.tool_ids.find(self.provider, native) if native else None
-        return found or self.context.tool_ids.receive_history(self.provider, native)
+        canonical = self._given.popleft() if self._given else self._name(True, native)
+        self._named.append((True, native, canonical))
+        return canonical
+
+    def tools(self, native: Any, decode: Callable[..., list[ToolDefinition]], *arguments: Any) -> list[ToolDefinition]:
+        """Return the tools of the request. ``native`` is the list that they are decoded from, and nothing else."""
+        if not native:
+            return []
+        kept = self.context.kept_tools
+        if kept is None or kept.value is not native:
+            return decode(*arguments)
+        if kept.decoded is None or kept.decoded[0] != self.provider:
+            kept.decoded = self.provider, tuple(decode(*arguments))
+        return list(kept.decoded[1])
 
     def add(
         self,

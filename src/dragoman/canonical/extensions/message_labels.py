@@ -8,7 +8,7 @@ labels in its metadata, so that they travel with it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dragoman.canonical.blocks import PromptResultBlock, TextBlock, ToolResultBlock, replace_fields
+from dragoman.canonical.blocks import PromptResultBlock, TextBlock, ToolResultBlock, ToolUseBlock, replace_fields
 from dragoman.canonical.message_fields import MessageFields
 
 RECORDS, EARLIER_RECORDS = "declassified", "declassified_before"
@@ -41,7 +41,10 @@ def carried_labels(message: MessageFields) -> frozenset[str]:
     """Return the labels that a message carries, with those of the messages inside a rendered prompt."""
     labels = message.metadata.labels or _NONE
     for block in message.content:
-        if type(block) is not TextBlock:  # most are
+        kind = type(block)
+        if kind is TextBlock or kind is ToolUseBlock:  # most are
+            continue
+        if not isinstance(block, ToolResultBlock) or any(type(part) is not TextBlock for part in block.content):
             return labels.union(*(found for each in message.content for found in _inner_labels(each)))
     return labels
 
@@ -75,13 +78,14 @@ def labels_at_end(
     return labels
 
 
-def label_messages(messages: Sequence[MessageT], extensions: Mapping[str, Any]) -> tuple[MessageT, ...]:
-    """Return the messages with their present labels in their metadata."""
+def label_messages(messages: Sequence[MessageT], extensions: Mapping[str, Any], start: int = 0) -> tuple[MessageT, ...]:
+    """Return the messages from that position on, with their present labels in their metadata: those behind a message
+    say which of its labels are gone."""
     if not extensions:
-        return tuple(messages)
+        return tuple(messages[start:])
     gone: frozenset[str] = frozenset()
     labelled: list[MessageT] = []
-    for message in reversed(messages):
+    for message in reversed(messages[start:]):
         kept = extensions.get(message.id) or {}
         gone |= record_labels(read_records(kept, RECORDS))
         labelled.append(with_message_labels(message, stored_labels(message, extensions) - gone))

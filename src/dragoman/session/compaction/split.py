@@ -1,7 +1,7 @@
 """Splits a history for a compaction: into what a summary replaces and what stays. No I/O."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -27,13 +27,16 @@ class HistorySplit:
     """The messages that stay: the newest, the critical, and those linked to either."""
 
 
-def apply_summaries(history: Sequence[Message]) -> list[Message]:
+def apply_summaries(history: Iterable[Message], before: Sequence[Message] = ()) -> list[Message]:
     """Return the messages that a request contains. A summary covers only messages recorded before it, and takes the
-    place of the first of them."""
-    visible: list[Message] = []
+    place of the first of them. ``before`` is what a request contained before these messages."""
+    visible = list(before)
     for message in history:
-        covered = set(message.metadata.summary_of or ())
-        positions = [position for position, earlier in enumerate(visible) if earlier.id in covered] if covered else []
+        if not (summary_of := message.metadata.summary_of):
+            visible.append(message)
+            continue
+        covered = set(summary_of)
+        positions = [position for position, earlier in enumerate(visible) if earlier.id in covered]
         if positions:
             first = positions[0]
             visible[first:] = [message, *(earlier for earlier in visible[first:] if earlier.id not in covered)]

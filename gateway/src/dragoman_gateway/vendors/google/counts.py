@@ -15,7 +15,9 @@ from dragoman_gateway.vendors.google.spelling import get_field
 class GoogleCountEndpoint(CountEndpoint):
     """The request to count may stand in a field of its own, with a model's name."""
 
-    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+    def read_request(
+        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: Any, **known: Any
+    ) -> ClientRequest:
         fields = parse_object(body, headers)
         inner = get_field(fields, "generateContentRequest")
         fields = inner if isinstance(inner, dict) else fields

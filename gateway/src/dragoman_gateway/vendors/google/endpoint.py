@@ -56,7 +56,9 @@ class GoogleEndpoint(Endpoint):
         super().__init__(gateway, wire.WIRE)
         self._streamed = streamed
 
-    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+    def read_request(
+        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: Any, **known: Any
+    ) -> ClientRequest:
         fields = parse_object(body, headers)
         repeated = fields.pop("model", None)
         as_array = self._streamed and QueryParams(scope["query_string"]).get("alt") != "sse"

@@ -34,6 +34,8 @@ class OllamaRequest(ClientRequest):
 class OllamaEndpoint(Endpoint):
     """An ASGI application for chat or generate."""
 
-    def read_request(self, scope: Scope, *, headers: Mapping[str, str], body: bytes, **known: Any) -> ClientRequest:
+    def read_request(
+        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: Any, **known: Any
+    ) -> ClientRequest:
         fields = parse_body(body, {})
         return OllamaRequest(wire=self._wire, headers=headers, body=body, fields=fields, **known)

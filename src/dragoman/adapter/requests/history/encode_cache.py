@@ -8,7 +8,7 @@ side no longer changes: its turns, its items on the wire and its losses stay the
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from operator import is_
 from typing import Any
 
@@ -43,6 +43,11 @@ class EncodedPrefix:
     """The messages that carry a note of the prefix ledger."""
     encoder_state: Mapping[str, Any] = field(default_factory=dict)
     """The adapter's state after these messages, needed to encode later ones."""
+    provider: str = ""
+    sent_ids: Mapping[str, str] = field(default_factory=dict)
+    """The provider's ids of the calls by their keys, if the cache is shared."""
+    shorter: "EncodedPrefix | None" = None
+    """The prefix that this one extends, if the cache is shared."""
 
     def extend(
         self, tool_ids: ToolIdMap, options: Any, messages: Sequence[Message], chunks: Iterable[bytes],
@@ -76,6 +81,9 @@ class EncodeCache:
     """The encoded prefixes of one session by target, which holds the model and the adapter's type: two APIs of one
     provider have different items. The session's id map must stay the same."""
 
+    is_shared = False
+    """Whether several requests use it, each with its own id map."""
+
     def __init__(self) -> None:
         self._prefixes: dict[Hashable, EncodedPrefix] = {}
 
@@ -103,6 +111,62 @@ class EncodeCache:
     def latest_chunks(self) -> tuple[bytes, ...]:
         """Return the chunks of the prefix that a new cache stored last; none if it stored no prefix."""
         return next(reversed(self._prefixes.values()), EMPTY_PREFIX).json_chunks
+
+
+class SharedEncodeCache(EncodeCache):
+    """The encoded prefixes of a conversation that a client sends anew with each request. The messages of a request are
+    other objects, with other ids, but they share their content with those of the request before; and each request has
+    an id map of its own.
+    """
+
+    is_shared = True
+
+    def find(
+        self, target: Hashable, tool_ids: ToolIdMap, messages: Sequence[Message], lead: int
+    ) -> EncodedPrefix | None:
+        """Return the longest prefix whose messages have the same content. Its calls get the ids that they had."""
+        found = self._prefixes.get(target)
+        if found is None:
+            return None
+        pairs = zip(found.messages, islice(messages, lead, None), strict=False)
+        same = sum(1 for _ in takewhile(_have_same_content, pairs))
+        while found is not None and (len(found.messages) > same or len(found.messages) >= len(messages) - lead):
+            found = found.shorter
+        if found is None or not tool_ids.adopt(found.provider, found.sent_ids):
+            return None
+        own = tuple(islice(messages, lead, lead + len(found.messages)))
+        ids = {old.id: new.id for old, new in zip(found.messages, own, strict=True)} if found.losses else {}
+        return replace(
+            found,
+            tool_ids=tool_ids,
+            messages=own,
+            losses=tuple(replace(loss, message_id=ids.get(loss.message_id, loss.message_id)) for loss in found.losses),
+            with_prefix_note=tuple(filter(has_prefix_note, own)) if found.with_prefix_note else (),
+        )
+
+    def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
+        self._prefixes[target] = replace(_shorten(prefix, _SHORTER), tool_ids=None)
+
+
+_SHORTER = 4
+"""Prefixes that are kept beside the longest one: clients change the newest messages, such as their cache markers."""
+
+
+def _shorten(prefix: EncodedPrefix, depth: int) -> EncodedPrefix:
+    """Return a prefix without all that it extends but the last few."""
+    if prefix.shorter is None:
+        return prefix
+    return replace(prefix, shorter=_shorten(prefix.shorter, depth - 1) if depth else None)
+
+
+def _have_same_content(pair: tuple[Message, Message]) -> bool:
+    old, new = pair
+    return (
+        old.content is new.content
+        and old.metadata is new.metadata
+        and old.role is new.role
+        and old.channel is new.channel
+    )
 
 
 @dataclass(slots=True)

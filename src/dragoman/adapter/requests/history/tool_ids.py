@@ -7,7 +7,7 @@ every other id in the session.
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -79,6 +79,25 @@ class ToolIdMap:
             sent[canonical] = wire
             holders[wire] = canonical
         return sent[canonical]
+
+    def sent_to(self, provider: str) -> dict[str, str]:
+        """Return the ids that were sent to that provider, by canonical id."""
+        return dict(self._sent.get(provider, {}))
+
+    def adopt(self, provider: str, sent: Mapping[str, str]) -> bool:
+        """Take over the ids that an earlier request of the conversation sent to that provider. Return False, and take
+        over none, if `id_for` would return another one of them."""
+        own, holders = self._sent.get(provider, {}), self._holder.get(provider, {})
+        for canonical, wire in sent.items():
+            native = self.native_id(canonical, provider)
+            taken = holders.get(wire, canonical) != canonical or own.get(canonical, wire) != wire
+            reserved = native != wire and self._latest.get((provider, wire), canonical) != canonical
+            if taken or reserved or (native or wire) != wire:
+                return False
+        if sent:
+            self._sent[provider] = {**own, **sent}
+            self._holder[provider] = {**holders, **{wire: canonical for canonical, wire in sent.items()}}
+        return True
 
     def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
         holders = self._holder[provider]

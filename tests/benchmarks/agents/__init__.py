@@ -1,0 +1,1 @@
+"""What agents cost: tools, long histories with rounds of tools, events, budgets, options, and large requests."""
