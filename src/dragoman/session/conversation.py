@@ -354,6 +354,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
                 answers=answers,
                 save=None if results is None or self._steps is None else self._steps.rest,
                 correct=None if check is None else partial(self._correct, check),
+                is_valid=None if check is None else check.accepts,
             )
         )
 

@@ -36,7 +36,9 @@ class Table:
         return self.rows[group][name]
 
     def names(self, way: Way) -> set[str]:
-        return {f"{group} {name}" for group, names in self.rows.items() for name, found in names.items() if found == way}
+        return {
+            f"{group} {name}" for group, names in self.rows.items() for name, found in names.items() if found == way
+        }
 
     def count(self, way: Way) -> int:
         return len(self.names(way))
@@ -52,7 +54,7 @@ def compare(sdk: Sdk, server: Loopback, encode: Encode = encode) -> Table:
         for sent in send.all_of(arguments):
             for kind, name, way in _judge(sdk.provider, group, base, sent, encode):
                 known = rows[kind].get(name)
-                way = "typed" if name in typed and way != "absent" or name in typed and kind != "header" else way
+                way = "typed" if (name in typed and way != "absent") or (name in typed and kind != "header") else way
                 if known is None or _RANK[way] > _RANK[known]:
                     rows[kind][name] = way
     return Table(rows)
@@ -105,13 +107,13 @@ def _typed_values(sdk: Sdk, send: _Sender) -> set[str]:
         arguments.pop("stream", None)
         with suppress(NotSentError):
             theirs = send(arguments).body
-            found |= {_item_name(sdk.provider, name) for name, place, value in leaves(body) if at(theirs, place) == value}
+            found |= {
+                _item_name(sdk.provider, name) for name, place, value in leaves(body) if at(theirs, place) == value
+            }
     return found
 
 
-def _judge(
-    provider: str, group: Group, base: Sent, sent: Sent, encode: Encode
-) -> Iterator[tuple[str, str, Way]]:
+def _judge(provider: str, group: Group, base: Sent, sent: Sent, encode: Encode) -> Iterator[tuple[str, str, Way]]:
     """Yield the group, the name and the way of each value that the SDK sent beyond the smallest request."""
     headers = {
         name: value
@@ -207,5 +209,3 @@ def _difference(theirs: Any, base: Any) -> dict[str, Any]:
         elif base.get(name, MISSING) != value:
             found[name] = value
     return found
-
-

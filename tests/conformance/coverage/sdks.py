@@ -263,9 +263,13 @@ def _with_step(steps: list[Any]) -> dict[str, Any]:
     (step,) = steps
     kind, pair = step["type"], {"name": "sample", "server_name": "sample"}
     if kind.endswith("_result"):
-        return {"input": [{"type": kind.replace("_result", "_call"), "id": step["call_id"], "arguments": {}, **pair}, step]}
+        return {
+            "input": [{"type": kind.replace("_result", "_call"), "id": step["call_id"], "arguments": {}, **pair}, step]
+        }
     if kind.endswith("_call"):
-        return {"input": [step, {"type": kind.replace("_call", "_result"), "call_id": step["id"], "result": [], **pair}]}
+        return {
+            "input": [step, {"type": kind.replace("_call", "_result"), "call_id": step["id"], "result": [], **pair}]
+        }
     return {"input": [step]}
 
 
@@ -383,4 +387,3 @@ SDKS: dict[str, Sdk] = {
     )
 }  # fmt: skip
 """By provider. xAI's SDK speaks gRPC, which no server on loopback can compare with HTTP."""
-

@@ -155,12 +155,15 @@ def _bare(hint: Any) -> Any:
             return None
         if hasattr(hint, "__value__"):
             hint = hint.__value__
-        elif hasattr(hint, "__metadata__"):
-            hint = get_args(hint)[0]
-        elif getattr(get_origin(hint), "__name__", "") in ("Required", "NotRequired") or str(get_origin(hint)) in (
-            "typing.Required",
-            "typing.NotRequired",
-            "typing_extensions.Required",
+        elif (
+            hasattr(hint, "__metadata__")
+            or getattr(get_origin(hint), "__name__", "") in ("Required", "NotRequired")
+            or str(get_origin(hint))
+            in (
+                "typing.Required",
+                "typing.NotRequired",
+                "typing_extensions.Required",
+            )
         ):
             hint = get_args(hint)[0]
         else:

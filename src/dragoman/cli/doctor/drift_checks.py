@@ -28,7 +28,9 @@ def count_drift(url: str | None) -> Findings:
             replies += 1
             found.update(drift_of(reply))
     for (provider, kind, name), count in sorted(found.items()):
-        line = f"{provider} {kind.replace('_', ' ')} {name}: {count} of {replies} replies, dragoman {version('dragoman')}"
+        line = (
+            f"{provider} {kind.replace('_', ' ')} {name}: {count} of {replies} replies, dragoman {version('dragoman')}"
+        )
         yield Finding(State.NOTE, "drift", line, _REPORT)
     if not found:
         yield Finding(State.OK, "drift", f"{replies} kept replies hold nothing that this version does not know")
