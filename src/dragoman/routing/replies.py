@@ -27,9 +27,8 @@ class ReplyTests:
         tests = (tests,) if isinstance(tests, str) or callable(tests) else tuple(tests)
         for test in tests:
             if not callable(test) and test not in get_args(ReplyFault):
-                raise ConfigurationError(
-                    f"fall_back_on has {test!r:.80}: it takes functions of a message, and {', '.join(get_args(ReplyFault))}"
-                )
+                words = ", ".join(get_args(ReplyFault))
+                raise ConfigurationError(f"fall_back_on has {test!r:.80}: it takes functions of a message, and {words}")
         self._tests: tuple[ReplyFault | ReplyTest, ...] = tests
 
     def __bool__(self) -> bool:

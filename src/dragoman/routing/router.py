@@ -95,8 +95,8 @@ class Router:
     @classmethod
     def from_toml(cls, text: str, **settings: Any) -> Self:
         """Return a router from a configuration: ``workspace_default``, ``global_default``, ``min_confidence``,
-        ``mentions``, ``fall_back_on``, a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are other arguments, or
-        override these.
+        ``mentions``, ``fall_back_on``, a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are other
+        arguments, or override these.
 
         Raises ConfigurationError, which names every fault.
         """

@@ -98,7 +98,7 @@ def _typed_values(sdk: Sdk, send: _Sender) -> set[str]:
     """Return the names of what Dragoman writes from its own words: the SDK sends the same value from the same place."""
     found: set[str] = set()
     seen: set[str] = set()
-    for body in typed_requests(sdk.provider):
+    for body in typed_requests(sdk.provider) if sdk.typed is None else sdk.typed():
         text = json.dumps(body, sort_keys=True)
         if text in seen:
             continue
@@ -107,9 +107,7 @@ def _typed_values(sdk: Sdk, send: _Sender) -> set[str]:
         arguments.pop("stream", None)
         with suppress(NotSentError):
             theirs = send(arguments).body
-            found |= {
-                _item_name(sdk.provider, name) for name, place, value in leaves(body) if at(theirs, place) == value
-            }
+            found |= {name for name, place, value in leaves(body) if at(theirs, place) == value}
     return found
 
 
@@ -139,7 +137,7 @@ def _judge(provider: str, group: Group, base: Sent, sent: Sent, encode: Encode) 
         ours = [each for body in bodies if body is not None for _, each in _items(provider, group, body)]
         for name, inner, value in leaves([native]):
             held = any(at([each], inner) == value for each in ours if _kind(each) == _kind(native))
-            yield group, _item_name(provider, f"{place}{name}"), "extra" if held else "absent"
+            yield group, f"{place}{name}", "extra" if held else "absent"
 
 
 _SDK_HEADERS = ("x-amz-date", "authorization", "amz-sdk-invocation-id", "amz-sdk-request", "x-stainless-retry-count",
@@ -148,11 +146,6 @@ _PLACES = {
     "google": ("contents", "parts"), "openai": ("input", ""), "google-interactions": ("input", ""),
     "ollama": ("messages", ""),
 }  # fmt: skip
-
-
-def _item_name(provider: str, name: str) -> str:
-    """Return a name without the list that holds the item: two roads write other items around it."""
-    return name
 
 
 def _items(provider: str, group: Group, body: Any) -> Iterator[tuple[str, Any]]:

@@ -33,8 +33,7 @@ def loopback() -> Iterator[Loopback]:
     """Run the server. It is gone afterwards."""
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+        protocol_version = "HTTP/1.0"  # one request a connection: nobody closes the clients of SDKs
 
         def handle_any(self) -> None:
             data = self.rfile.read(int(self.headers.get("content-length") or 0))

@@ -1,10 +1,7 @@
 """The official SDKs: what each declares, and how a program sends it."""
 
 import base64
-import contextlib
-import inspect
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -50,7 +47,8 @@ class Sdk:
     """Turns the body of a request into the arguments that send it."""
     stop_reasons: Callable[[], tuple[str, ...]] = tuple
     events: Callable[[], tuple[str, ...]] = tuple
-    resources: Callable[[], tuple[str, ...]] = tuple
+    typed: Callable[[], Iterable[dict[str, Any]]] | None = None
+    """The requests that Dragoman writes from its own words; None for those of `typed_requests`."""
     one_by_one: bool = False
     """The SDK checks what it sends, so each sample is sent alone."""
 
@@ -103,26 +101,7 @@ def event_types(path: str) -> tuple[str, ...]:
     for member in members(_get(path)):
         hints = fields_of(member) or {}
         found.update(dict.fromkeys(literals(hints.get("type") or hints.get("event_type"))))
-    return tuple(found)
-
-
-def resources_of(client: Any, depth: int = 3, prefix: str = "") -> Iterator[str]:
-    """Yield the methods of a client that send a request, as ``resource.method``."""
-    for name in dir(type(client)):
-        if name.startswith(("_", "with_", "aio")) or name in ("beta_headers", "platform_headers"):
-            continue
-        value = inspect.getattr_static(type(client), name)
-        if hasattr(value, "__get__") and not inspect.isfunction(value) and depth:
-            with contextlib.suppress(Exception):
-                inner = getattr(client, name)
-                if "resource" in type(inner).__module__ or type(inner).__module__.startswith("google.genai"):
-                    yield from resources_of(inner, depth - 1, f"{prefix}{name}.")
-        elif prefix and inspect.isfunction(value) and _SENDS.search(name):
-            yield prefix + name
-
-
-_SENDS = re.compile(r"^(create|list|retrieve|get|delete|update|upload|download|cancel|count_tokens|compact|content|edit"
-                    r"|generate|embed|search|results|archive|parse|stream|poll|translate|transcribe|speech)")  # fmt: skip
+    return tuple(name for name in found if name != "UNKNOWN")
 
 
 def _anthropic(url: str) -> Callable[..., Any]:
@@ -187,6 +166,12 @@ def _bedrock_parameters() -> dict[str, list[Any]]:
     return {**found, "toolConfig": [{"tools": [tool], "toolChoice": choice} for choice in choices]}
 
 
+def _bedrock_events() -> tuple[str, ...]:
+    """Without the errors, which have a kind of frame of their own."""
+    members = _bedrock_model().shape_for("ConverseStreamOutput").members
+    return tuple(name for name, shape in members.items() if not shape.metadata.get("exception"))
+
+
 def _replay_bedrock(body: dict[str, Any]) -> dict[str, Any]:
     def decoded(value: Any) -> Any:
         if isinstance(value, dict):
@@ -232,7 +217,7 @@ _FLAGS = ("thought", "thought_signature", "media_resolution", "video_metadata", 
 
 
 def _google_parameters() -> dict[str, list[Any]]:
-    return {k: v for k, v in _all(fields_of(_get("google.genai.types.GenerateContentConfig")) or {}).items()}
+    return _all(fields_of(_get("google.genai.types.GenerateContentConfig")) or {})
 
 
 _INTERACTIONS = "google.genai._gaos.types.interactions"
@@ -299,11 +284,12 @@ SDKS: dict[str, Sdk] = {
             tools=lambda: _kinds("anthropic.types.beta.BetaToolUnionParam"),
             stop_reasons=_literals("anthropic.types.beta.BetaStopReason"),
             events=lambda: event_types("anthropic.types.beta.BetaRawMessageStreamEvent"),
-            resources=lambda: tuple(resources_of(_get("anthropic.Anthropic")(api_key="sample-key"))),
         ),
         Sdk(
             "openai", "openai", lambda url: _openai(url).responses.create,  # type: ignore[no-any-return]
-            lambda: _all(fields_of(_get("openai.types.responses.response_create_params.ResponseCreateParamsBase")) or {}),
+            lambda: _all(
+                fields_of(_get("openai.types.responses.response_create_params.ResponseCreateParamsBase")) or {}
+            ),
             {"model": MODEL, "input": [{"role": "user", "content": "Hi"}]},
             parts=lambda: _kinds("openai.types.responses.ResponseInputItemParam"),
             tools=lambda: _kinds("openai.types.responses.ToolParam"),
@@ -312,7 +298,6 @@ SDKS: dict[str, Sdk] = {
                 fields_of(_get("openai.types.responses.response.IncompleteDetails"))["reason"]  # type: ignore[index]
             ),
             events=lambda: event_types("openai.types.responses.ResponseStreamEvent"),
-            resources=lambda: tuple(resources_of(_openai("http://127.0.0.1"))),
         ),
         Sdk(
             "openai-chat", "openai", lambda url: _openai(url).chat.completions.create,  # type: ignore[no-any-return]
@@ -332,7 +317,6 @@ SDKS: dict[str, Sdk] = {
             with_parts=lambda parts: {"contents": [{"role": "user", "parts": parts}]},
             replay=_replay_google, one_by_one=True,
             stop_reasons=_literals("google.genai.types.FinishReason"),
-            resources=lambda: tuple(resources_of(_get("google.genai.Client")(api_key="sample-key"))),
         ),
         Sdk(
             "google-interactions", "google-genai", _interactions,
@@ -351,17 +335,12 @@ SDKS: dict[str, Sdk] = {
             with_tools=lambda tools: {"toolConfig": {"tools": tools}},
             replay=_replay_bedrock, one_by_one=True,
             stop_reasons=lambda: tuple(_bedrock_model().shape_for("StopReason").enum),
-            events=lambda: tuple(_bedrock_model().shape_for("ConverseStreamOutput").members),
-            resources=lambda: tuple(_bedrock_model().operation_names),
+            events=_bedrock_events,
         ),
         Sdk(
             "ollama", "ollama", _ollama, _ollama_parameters, _CHAT,
             parts=_ollama_parts, tools=lambda: _functions("ollama.Tool"),
             with_parts=lambda parts: {"messages": parts}, one_by_one=True,
-            resources=lambda: tuple(
-                name for name in ("generate", "chat", "embed", "list", "show", "ps", "pull", "push", "create", "copy",
-                                  "delete", "web_search", "web_fetch") if hasattr(_get("ollama.Client"), name)
-            ),
         ),
         Sdk(
             "mistral", "mistralai", _mistral, lambda: _all(parameters_of(_get("mistralai.client.chat.Chat").complete)),
@@ -380,8 +359,8 @@ SDKS: dict[str, Sdk] = {
         _stainless(
             "together", "together", "together.Together",
             "together.types.chat.completion_create_params.CompletionCreateParamsBase",
-            "together.types.chat.completion_create_params."
-            "MessageChatCompletionUserMessageParamContentChatCompletionUserMessageContentMultimodal",
+            "together.types.chat.chat_completion_user_message_param."
+            "ContentChatCompletionUserMessageContentMultimodal",
             "together.types.ToolsParam",
         ),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import Client, Message, RequestContext, Session, WireResponse, get_adapter
+from dragoman import Client, Message, RequestContext, WireResponse, get_adapter
 from dragoman.adapter.replies.drift import Drift, drift_of
 from dragoman.canonical.events import MessageComplete
 from dragoman.events import EventBus
@@ -64,10 +64,9 @@ def test_the_bus_reports_names_and_no_values(kept: bool, tmp_path: Path, monkeyp
         lines = []
         bus.subscribe(lambda event: lines.append(event.as_dict()), types=["llm.reply_drifted"])
         providers = {"anthropic": {"api_key": "key-of-a-test", "base_url": server.url}}
-        with Client(providers=providers, events=bus, store=Store(url) if kept else None) as client:
-            with client.session(MODEL) as session:
-                assert isinstance(session, Session)
-                session.ask("Hi")
+        store = Store(url) if kept else None
+        with Client(providers=providers, events=bus, store=store) as client, client.session(MODEL) as session:
+            session.ask("Hi")
         bus.flush()
     assert [line["payload"]["names"] for line in lines] == [["field:mood", "stop_reason:bored"]]
     assert "secret" not in json.dumps(lines)

@@ -1,7 +1,7 @@
 """What a provider's replies hold that this version does not know: the provider's API has moved on.
 
-Decoders keep or pass over what they do not know. They note its name here, in `provider_raw` of the reply, and nothing of
-its value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
+Decoders keep or pass over what they do not know. They note its name in `provider_raw` of the reply, and nothing of its
+value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
 from collections.abc import Iterable

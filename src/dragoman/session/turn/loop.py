@@ -210,8 +210,9 @@ def _request_with_retries(
     new_messages: tuple[Message, ...] | None,
     held: "_HeldReply | None" = None,
 ) -> Generator[Effect, Any, Message]:
-    """Return one reply. ``held`` holds its events back until it is judged. A request that fails before the caller received an event is retried as the retry policy allows;
-    each attempt is one `Send`. The final outcome is reported to the route. Raises _RequestFailedError.
+    """Return one reply. A request that fails before the caller received an event is retried as the retry policy allows;
+    each attempt is one `Send`. The final outcome is reported to the route. ``held`` holds the events back until the
+    reply is judged. Raises _RequestFailedError.
     """
     retries, options = requests.new_retries(route.adapter), requests.options
     while True:
