@@ -14,8 +14,7 @@ from dragoman.errors import DragomanError
 from dragoman.session.config import SessionSettings
 from dragoman.testing.faults.server import HANG_UP, RESET, STALL, FaultyServer, HttpReply, json_reply, sse_reply
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from dragoman.transport.retrying_transport import TransportSettings
-from dragoman.transport.settings import ProviderSettings
+from dragoman.transport.settings import ProviderSettings, TransportSettings
 
 KEY = "canary-5d1c9be07f34"
 MODELS = {

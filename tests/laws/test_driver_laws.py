@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +122,21 @@ def open_store(wanted: bool) -> Iterator[Store | None]:
     if not wanted:
         yield None
         return
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Store(f"sqlite:///{Path(folder) / 'chats.db'}", synchronous="normal") as store,
-    ):
-        yield store
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "chats.db"
+        path.write_bytes(_empty_store())
+        with Store(f"sqlite:///{path}", synchronous="normal") as store:
+            yield store
+
+
+@cache
+def _empty_store() -> bytes:
+    """Return the file of a store without sessions: to make one takes longer than a turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.db"
+        with Store(f"sqlite:///{path}"):
+            pass
+        return path.read_bytes()
 
 
 def play(driver: Driver, scenario: Scenario) -> Result:

@@ -22,30 +22,82 @@ ToolChoice = Literal["auto", "none", "required"] | NamedTool
 @dataclass(frozen=True, kw_only=True)
 class AdapterOptions:
     """The options of a request. None leaves an option to the provider. Only an output limit has a default of
-    ours, for the wires that require one (docs/reference/contract.md#members)."""
+    ours, for the wires that require one (docs/reference/contract.md#members).
+
+    Args:
+        max_output_tokens: The most tokens of a reply, reasoning included.
+        temperature: How random the choice of each token is: from 0, the least, up to 1 or 2, by provider.
+        top_p: Choose among the most likely tokens only: those that together have this probability.
+        top_k: Choose among this many of the most likely tokens.
+        frequency_penalty: Makes tokens less likely the more often they occurred, usually from -2 to 2.
+        presence_penalty: Makes tokens less likely that occurred at all, usually from -2 to 2.
+        seed: Makes replies repeatable, as far as the provider can.
+        stop_sequences: Texts that end the reply when the model writes one of them.
+
+        tool_choice: Whether the model may call tools, must not or must; a `NamedTool` must be called.
+        parallel_tool_calls: Whether one reply may call several tools.
+        output_schema: A JSON Schema that the answer's text obeys.
+
+        effort: Reasoning effort: none, minimal, low, medium, high, xhigh or max.
+        thinking: Whether to reason, and to return the reasoning if the model hides it by default.
+        thinking_budget: The limit of reasoning tokens, for models that accept a budget.
+
+        prompt_cache: Request prompt caching with that lifetime, if caching is not automatic.
+        service_tier: How fast and at which price to serve: auto, standard, flex or priority, or a word of the
+            provider's own.
+        verbosity: How long the answer should be.
+        reasoning_summary: How much of the reasoning to return as a summary: auto, concise or detailed.
+
+        user: An id of your end user by which a provider recognises abuse.
+        metadata: Labels that the provider stores with the request, such as for its bill.
+        safety: How much the provider's own filter of harmful content blocks.
+        logprobs: Return the log probability of each token of the answer, and of this many alternatives to it.
+
+        server_state: Continue the history that the provider stores, and send only what is new.
+        background: Let the provider work on the reply without an open connection, and ask for it until it has ended.
+        n: How many answers to the same prompt to return: the first one is the message, the others are its
+            `alternatives`.
+        num_ctx: The context window that a local server reserves, in tokens.
+        keep_alive: How long a local server keeps the model in memory, such as ``10m``, or seconds.
+
+        strict_prefix: Raise ProjectionError for a request that would void signed thinking of earlier turns.
+        stream: Whether the reply arrives in pieces.
+        headers: Headers by provider name.
+        extra: Body fields by provider name; no other provider receives them.
+        context: The session that the request belongs to, and what it knows about ids, prices and the time.
+    """
 
     max_output_tokens: int | None = None
+    """The most tokens of a reply, reasoning included."""
     temperature: float | None = None
+    """How random the choice of each token is: from 0, the least, up to 1 or 2, by provider."""
     top_p: float | None = None
+    """Choose among the most likely tokens only: those that together have this probability."""
     top_k: int | None = None
+    """Choose among this many of the most likely tokens."""
     frequency_penalty: float | None = None
     """Makes tokens less likely the more often they occurred, usually from -2 to 2."""
     presence_penalty: float | None = None
     """Makes tokens less likely that occurred at all, usually from -2 to 2."""
     seed: int | None = None
+    """Makes replies repeatable, as far as the provider can."""
     stop_sequences: tuple[str, ...] = ()
-    """A plain string counts as one sequence."""
+    """Texts that end the reply when the model writes one of them. A plain string counts as one sequence."""
+
     tool_choice: ToolChoice | None = None
     """Whether the model may call tools, must not or must; a `NamedTool` must be called."""
     parallel_tool_calls: bool | None = None
+    """Whether one reply may call several tools."""
     output_schema: Mapping[str, Any] | None = None
     """A JSON Schema that the answer's text obeys."""
+
     effort: str | None = None
     """Reasoning effort: none, minimal, low, medium, high, xhigh or max. The adapter maps it to the model's levels."""
     thinking: bool | None = None
     """Whether to reason, and to return the reasoning if the model hides it by default."""
     thinking_budget: int | None = None
     """The limit of reasoning tokens, for models that accept a budget."""
+
     prompt_cache: Literal["5m", "1h"] | None = None
     """Request prompt caching with that lifetime, if caching is not automatic."""
     service_tier: str | None = None
@@ -54,6 +106,7 @@ class AdapterOptions:
     """How long the answer should be."""
     reasoning_summary: str | None = None
     """How much of the reasoning to return as a summary: auto, concise or detailed."""
+
     user: str | None = None
     """An id of your end user by which a provider recognises abuse. It must not identify a person."""
     metadata: Mapping[str, str] | None = None
@@ -62,6 +115,7 @@ class AdapterOptions:
     """How much the provider's own filter of harmful content blocks."""
     logprobs: int | None = None
     """Return the log probability of each token of the answer, and of this many alternatives to it."""
+
     server_state: bool | str | None = None
     """Continue the history that the provider stores, and send only what is new. True: after its last reply. A text: in
     the provider's conversation of that id. If the history was edited, or the provider no longer has it, all is sent."""
@@ -75,9 +129,11 @@ class AdapterOptions:
     """The context window that a local server reserves, in tokens."""
     keep_alive: str | int | None = None
     """How long a local server keeps the model in memory, such as ``10m``, or seconds."""
+
     strict_prefix: bool = False
     """Raise ProjectionError for a request that would void signed thinking of earlier turns."""
     stream: bool = False
+    """Whether the reply arrives in pieces."""
     headers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Headers by provider name. No other provider receives them."""
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -85,6 +141,7 @@ class AdapterOptions:
     option sets the same field, the value here is sent, and the option is a loss. Tools are added to the tools. The
     value ``...`` removes a field from the body."""
     context: RequestContext | None = None
+    """The session that the request belongs to, and what it knows about ids, prices and the time."""
 
     def __post_init__(self) -> None:
         if isinstance(self.stop_sequences, str):

@@ -7,107 +7,132 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
-from dragoman.adapter.contract import AdapterOptions, Prices
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.names import check_names, foreign_value
-from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config
+from dragoman.runtime import ClientConfig, ClientSettings, client_config
 from dragoman.runtime.validation import check_settings
 from dragoman.session.config import TurnOptions, merge_options
-from dragoman.session.identity import Pseudonyms, resolve_identity
-from dragoman.transport.settings import Providers, seal_keys
+from dragoman.transport.settings import seal_keys
 
 try:
-    from dragoman.bulk.progress import Progress, ProgressCallback
-    from dragoman.bulk.prompt import Labels
+    from dragoman.bulk.progress import Progress
     from dragoman.bulk.report import BulkReport, LostRequests, ModelSummary
     from dragoman.bulk.rows import Prompts, open_source
     from dragoman.bulk.run import RunConfig, run_bulk
+    from dragoman.bulk.settings import RunSettings
     from dragoman.bulk.vector_file import EmbeddedRows, embed_rows
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":
         raise
     raise MissingExtraError('bulk runs need SQLAlchemy: pip install "dragoman[store]"') from None
 
-if TYPE_CHECKING:
-    from dragoman.limits import Limits
-    from dragoman.session import Budget
-
 __all__ = ["BulkReport", "EmbeddedRows", "LostRequests", "ModelSummary", "Progress", "bulk", "bulk_async", "embed_rows"]
 
 
-class BulkSettings(TurnOptions, total=False):
-    """The settings of a bulk run, which `bulk` documents, and the options of each request."""
-
-    template: str | None
-    system: str | None
-    to: str | Path | None
-    output: Any
-    manifest: str | Path | None
-    name: str
-    options: AdapterOptions | None
-    client: ClientConfig | HasConfig | None
-    providers: Providers | None
-    labels: Labels | None
-    user_id: str | None
-    team_id: str | None
-    pseudonyms: Pseudonyms | None
-    concurrency: int
-    limits: "Limits | None"
-    budget: "Budget | Decimal | str | int | None"
-    retry_errors: bool
-    batch: bool
-    wait: bool
-    poll_every: float
-    ray: str | None
-    workers: int | None
-    prefix: str
-    prices: Prices | None
-    progress: ProgressCallback | None
+class BulkSettings(RunSettings, TurnOptions, total=False):
+    """The settings of a bulk run, and the options of each request."""
 
 
 def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
     """Send a prompt for every row to each model. Returns a report that reads the rows with their answers.
 
     ``prompts`` is a file (.jsonl, .csv, .parquet), a list of texts or of rows, or a function that returns the same rows
-    on every call. ``template`` is the prompt, with {column} for a column of the row; the default is the column
-    ``prompt``. ``system`` is a template, too. ``to`` is a file of one of these kinds: the rows in their order with
-    the columns ``answer``, ``model``, ``cost`` (US dollars), ``tokens``, ``error`` and ``seconds``, each after
-    ``prefix``.
+    on every call. The rows of ``to`` keep their order, and have the columns ``answer``, ``model``, ``cost`` (US
+    dollars), ``tokens``, ``error`` and ``seconds``, each after ``prefix``.
 
-    Options of a turn, such as ``max_output_tokens``, hold for each request; ``options`` has several as one object.
-    ``output`` is the type of each answer, as in `Session.ask`. Its fields are columns, such as
-    ``answer_name`` for a field ``name``; a type without fields has one, ``answer_value``. If an answer is not valid, or
-    does not obey the ``output_schema``, the model is asked again, with every problem, at most
-    ``output_retries`` times (1). Then the row is an error. Its cost is that of all its answers. A batch cannot ask
-    again by itself, so such rows make another batch.
+    The fields of an ``output`` are columns such as ``answer_name`` for a field ``name``; a type without fields has one,
+    ``answer_value``. If an answer is not valid, or does not obey the ``output_schema``, the model is asked again, with
+    every problem, at most ``output_retries`` times. Then the row is an error. Its cost is that of all its answers. A
+    batch cannot ask again by itself, so such rows make another batch.
 
-    ``manifest`` is an SQLite file or a database URL; the run in it has the name ``name``. The default is a file next to
-    that of ``to``, or memory without one. The same call resumes an interrupted run: rows with an outcome in the
-    manifest are not sent again, except errors with ``retry_errors``. Requests in flight when a process was killed are
-    sent again; the report's ``lost`` counts them with their estimated cost.
+    The same call resumes an interrupted run: rows with an outcome in the manifest are not sent again. Without ``to``
+    and ``manifest``, the manifest is in memory. Requests in flight when a process was killed are sent again; the
+    report's ``lost`` counts them with their estimated cost.
 
-    ``concurrency`` is the maximum of requests in flight for each model; the actual number adapts to what the provider
-    accepts. ``limits`` (`dragoman.limits`) apply as well. ``budget``, US dollars or a `Budget`, applies to the whole
-    run, and stops it. ``providers`` are settings as for a session. ``client`` is a `Client` or an `AsyncClient`, whose
-    settings hold here too: its policy judges each prompt before it is sent and each answer before it is written, and a
-    row that it denies is an error in its place; its budgets count the run as one session; its events and its store get
-    each row as a session of its own. The default is the client of `set_default_client`. ``labels`` are the security
-    labels of a row, for the policy and for the router's rules: the name of a column, or a function of the row.
-    ``user_id`` and ``team_id`` say whose budgets pay for the run, and are stored with its rows; they and ``pseudonyms``
-    are as for a `Session`.
-
-    ``batch`` submits the rows to the provider's batch API; with ``wait=False`` a later call with the same arguments
-    fetches the answers, otherwise this one polls every ``poll_every`` seconds. ``ray`` sends the requests from the
-    workers of a Ray cluster: an address that `ray.init` takes, or ``local`` for a cluster on this machine that ends
-    with the run; everything else stays in this process. ``workers`` is their number, by default one for each node.
-    ``progress`` is called with a `Progress` at intervals.
+    The policy of the client judges each prompt before it is sent and each answer before it is written, and a row that
+    it denies is an error in its place; its budgets count the run as one session; its events and its store get each row
+    as a session of its own. With ``ray``, the workers send the requests, and everything else stays in this process.
 
     An error that concerns one row is stored in that row. Raises errors that every row would meet (AuthenticationError,
     MissingKeyError, UnpricedModelError), ConfigurationError and StoreError; outcomes so far are kept.
+
+    Args:
+        template: The prompt, with {column} for a column of the row; by default that of the column ``prompt``.
+        system: The system prompt, a template too.
+        output: The type of each answer, as in `Session.ask`.
+        to: The file for the rows with their answers: .jsonl, .csv or .parquet.
+        prefix: Precedes the names of the columns that the run adds, such as ``answer`` and ``cost``.
+        progress: Is called with a `Progress` at intervals.
+
+        manifest: The SQLite file or database URL that a run is resumed from; by default a file next to that of ``to``.
+        name: The name of the run in its manifest.
+        retry_errors: Whether a resumed run sends rows again that were errors.
+
+        options: The options of each request, as one object.
+        client: The client, whose settings hold here too; by default the one of `set_default_client`, if any.
+        providers: The settings of each provider, such as its key; see `ProviderSettings`.
+        concurrency: The maximum of requests in flight for each model.
+        limits: Delay each request until it may start.
+        budget: What the whole run may spend, US dollars or a `Budget`.
+        prices: The price table; None is the bundled one.
+
+        labels: The security labels of a row: the name of a column, or a function of the row.
+        user_id: The user whose budgets pay for the run.
+        team_id: The team whose budgets pay for the run.
+        pseudonyms: Turns the ids of users and teams into pseudonyms, with a key of the program.
+
+        batch: Whether the rows are submitted to the provider's batch API.
+        wait: Whether the call waits for its batches.
+        poll_every: The seconds between two looks at a batch.
+        ray: Sends the requests from a Ray cluster: an address that `ray.init` takes, or ``local`` for one on this
+            machine.
+        workers: The number of workers of the Ray cluster, by default one for each node.
+
+        max_output_tokens: The most tokens of a reply, reasoning included.
+        temperature: How random the choice of each token is: from 0, the least, up to 1 or 2, by provider.
+        top_p: Choose among the most likely tokens only: those that together have this probability.
+        top_k: Choose among this many of the most likely tokens.
+        frequency_penalty: Makes tokens less likely the more often they occurred, usually from -2 to 2.
+        presence_penalty: Makes tokens less likely that occurred at all, usually from -2 to 2.
+        seed: Makes replies repeatable, as far as the provider can.
+        stop_sequences: Texts that end the reply when the model writes one of them.
+
+        tool_choice: Whether the model may call tools, must not or must; a `NamedTool` must be called.
+        parallel_tool_calls: Whether one reply may call several tools.
+        output_schema: A JSON Schema that the answer's text obeys.
+
+        effort: Reasoning effort: none, minimal, low, medium, high, xhigh or max.
+        thinking: Whether to reason, and to return the reasoning if the model hides it by default.
+        thinking_budget: The limit of reasoning tokens, for models that accept a budget.
+
+        prompt_cache: Request prompt caching with that lifetime, if caching is not automatic.
+        service_tier: How fast and at which price to serve: auto, standard, flex or priority, or a word of the
+            provider's own.
+        verbosity: How long the answer should be.
+        reasoning_summary: How much of the reasoning to return as a summary: auto, concise or detailed.
+
+        user: An id of your end user by which a provider recognises abuse.
+        metadata: Labels that the provider stores with the request, such as for its bill.
+        safety: How much the provider's own filter of harmful content blocks.
+        logprobs: Return the log probability of each token of the answer, and of this many alternatives to it.
+
+        server_state: Continue the history that the provider stores, and send only what is new.
+        background: Let the provider work on the reply without an open connection, and ask for it until it has ended.
+        n: How many answers to the same prompt to return: the first one is the message, the others are its
+            `alternatives`.
+        num_ctx: The context window that a local server reserves, in tokens.
+        keep_alive: How long a local server keeps the model in memory, such as ``10m``, or seconds.
+
+        strict_prefix: Raise ProjectionError for a request that would void signed thinking of earlier turns.
+        headers: Headers by provider name.
+        extra: Body fields by provider name; no other provider receives them.
+
+        output_retries: How often a model is asked again if its answer is not of the requested type, by default once.
+        partial_strings: Whether a stream shows the strings of a typed answer as they arrive, and not only at their end.
     """
     settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
     try:
@@ -156,8 +181,6 @@ async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: U
     retries = {name: arguments[name] for name in ("output_retries",) if name in arguments}
     turn: Any = {name: arguments.pop(name) for name in TurnOptions.__annotations__ if name in arguments}
     options = merge_options(arguments["options"] or AdapterOptions(), turn)
-    named = (arguments.pop("user_id", None), arguments.pop("team_id", None), arguments.pop("pseudonyms", None))
-    arguments["identity"] = resolve_identity(*named)
     arguments |= {"options": options, "to": to, "manifest": manifest, **retries}
     models = (model,) if isinstance(model, str) else tuple(model)
     config = RunConfig(source=open_source(prompts), models=models, client=client, **arguments)

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import re
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points, version
 from io import TextIOWrapper
@@ -44,6 +46,14 @@ GROUP = "dragoman.commands"
 """The entry-point group of commands of other distributions: a function, or a group of commands."""
 
 
+_FILES = {"local": "models"}
+"""The file of a command, if it is that of another one."""
+_WORD = re.compile(r"[a-z]+")
+_SHORTEST = 3
+"""Letters that name a command, if no other one begins with them."""
+_SIMILAR = 0.7
+
+
 def _summaries() -> dict[str, str]:
     """Return all commands with their summaries, those of other distributions too."""
     summaries = {**COMMANDS, **GATEWAY_COMMANDS}
@@ -53,11 +63,32 @@ def _summaries() -> dict[str, str]:
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command when it runs."""
+    """Imports a command when it runs. Its first letters name it, and a question needs no command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = {name: TyperCommand(name, help=summary) for name, summary in _summaries().items()}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._with_command(ctx, args))
+
+    def _with_command(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments with the whole name of the command in front: `ask`, unless they name another one.
+
+        What may be a misspelt command is refused: it would be sent to a model, and paid for.
+        """
+        if not args or args[0] in self.commands:
+            return args
+        first = args[0]
+        if first.partition("=")[0] in {name for each in self.get_params(ctx) for name in each.opts}:
+            return args
+        if _WORD.fullmatch(first):
+            named = [name for name in self.commands if name.startswith(first)] if len(first) >= _SHORTEST else []
+            if len(named) == 1:
+                return [*named, *args[1:]]
+            if near := named or get_close_matches(first, self.commands, cutoff=_SIMILAR):
+                ctx.fail(f"no command {first!r}: write {' or '.join(near)}, or dragoman ask {first} for a question")
+        return ["ask", *args]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
@@ -89,7 +120,7 @@ def load_command(name: str) -> Any:
 
 
 def _load_own(name: str) -> Any:
-    module = import_module(f"dragoman.cli.{name}")
+    module = import_module(f"dragoman.cli.{_FILES.get(name, name)}")
     group = getattr(module, "app", None)
     return group if isinstance(group, typer.Typer) else getattr(module, name)
 
@@ -103,7 +134,9 @@ def _load_other(name: str) -> Any:
 app = typer.Typer(
     name="dragoman",
     cls=LazyGroup,
-    help="One conversation with any large language model: swap models mid-session, lose nothing silently.",
+    help="One conversation with any large language model: swap models mid-session, lose nothing silently."
+    " A question needs no command: dragoman 'How are you?'. The first three letters of a command are sufficient, and"
+    " dgm is short for dragoman.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -17,11 +17,17 @@ from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.credentials.target import takes_key
 
-app = typer.Typer(help="Store, list and remove API keys.", no_args_is_help=True)
+app = typer.Typer(help="Store, list and remove API keys.")
 
 _WIDTH = 100
 
 Provider = Annotated[str, typer.Argument(help="The provider, e.g. anthropic.")]
+
+
+@app.callback(invoke_without_command=True)
+def _list_by_default(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        list_()
 
 
 @app.command("set")

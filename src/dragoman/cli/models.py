@@ -1,6 +1,7 @@
-"""`dragoman models`: lists the known models with their capabilities, as their adapters declare them."""
+"""`dragoman models` lists the known models with their capabilities; `dragoman local install` gets the embedded one."""
 
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -74,4 +75,19 @@ def _describe_unknown(model: str) -> str:
     return (
         f"This version does not know the model {name!r}, and {provider} may not have it. The values below are what"
         f" Dragoman assumes for an unknown model of {provider}.{hint}"
+    )
+
+
+class Action(StrEnum):
+    INSTALL = "install"
+
+
+def local(action: Annotated[Action, typer.Argument(help="install downloads the file of the embedded model.")]) -> None:
+    """Manages the embedded model, which needs the extra `local` and one file of 98 MB."""
+    from dragoman.transport.local.install import install
+
+    assert action is Action.INSTALL  # the only one so far
+    path = install()
+    console().print(
+        f"the embedded model is at {show_line(str(path))}; try it: dragoman ask local:smollm2-135m 'Hello!'"
     )

@@ -19,7 +19,24 @@ class ClientBase:
     """Holds a `ClientConfig`."""
 
     def __init__(self, **settings: Unpack[ClientSettings]) -> None:
-        """`ClientConfig` describes the settings. Raises ConfigurationError."""
+        """Raises ConfigurationError.
+
+        Args:
+            providers: The settings of each provider, such as its key; see `ProviderSettings`.
+            options: The options of every session that has none of its own.
+            router: Chooses the models of sessions that have no router of their own.
+
+            policy: Judges everything that goes to a model or comes from one.
+            extensions: The program's facts for the plugins, such as the user.
+            limits: Delay each request until it may start.
+            budgets: What may be spent, by default by the client in all.
+            events: Receives the events of each turn.
+
+            store: Saves each session.
+            prices: The price table; None is the bundled one.
+            on_exchange: Receives each attempt of a request to any provider as it went over the wire, without secrets,
+                for debugging.
+        """
         settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
         self._set_config(ClientConfig.from_settings(settings))
 

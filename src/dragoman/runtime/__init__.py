@@ -2,13 +2,13 @@
 
 from dragoman.runtime.config import (
     ClientConfig,
-    ClientSettings,
     HasConfig,
     client_config,
     default_client_config,
     is_client,
     set_default_config,
 )
+from dragoman.runtime.settings import ClientSettings
 
 __all__ = [
     "ClientConfig",

@@ -1,8 +1,8 @@
 """ClientConfig: what holds for every session, question, bulk run and batch of a client."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
@@ -11,9 +11,10 @@ from dragoman.adapter.names import check_names
 from dragoman.limits.budget import Budget
 from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
+from dragoman.runtime.settings import ClientSettings
 from dragoman.runtime.transports import Transports
 from dragoman.runtime.validation import check_settings, read_budgets
-from dragoman.transport.settings import Providers, seal_keys
+from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -25,22 +26,6 @@ if TYPE_CHECKING:
 
 _GOVERNING = ("policy", "limits", "events", "store")
 """Settings of a client that a session cannot replace: what they govern would be ungoverned there."""
-
-
-class ClientSettings(TypedDict, total=False):
-    """The settings of a client; `ClientConfig` describes each."""
-
-    providers: Providers | None
-    options: AdapterOptions | None
-    router: "Router | None"
-    policy: "Pipeline | Sequence[Any] | None"
-    extensions: "Extensions | None"
-    limits: "Limits | None"
-    budgets: Iterable[Budget]
-    events: "EventBus | None"
-    store: SessionStore | str | None
-    prices: Prices | None
-    on_exchange: "ExchangeHook | None"
 
 
 class ConnectionState:
@@ -81,24 +66,28 @@ class ClientConfig:
     Raises ConfigurationError for a value of the wrong class, and for unknown providers and settings.
     """
 
-    providers: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
+    providers: Mapping[str, Mapping[str, Any]] | None = field(
+        default=None, repr=False, metadata={"accepts": "Providers | None"}
+    )
     """The settings of each provider, such as its key; see `ProviderSettings`."""
     options: AdapterOptions | None = None
     """The options of every session that has none of its own."""
     router: "Router | None" = None
     """Chooses the models of sessions that have no router of their own."""
-    policy: "Pipeline | None" = None
+
+    policy: "Pipeline | None" = field(default=None, metadata={"accepts": '"Pipeline | Sequence[Any] | None"'})
     """Judges everything that goes to a model or comes from one. A list of plugins becomes a `Pipeline`."""
     extensions: "Extensions | None" = None
-    """The program's facts for the plugins, such as the user, for all that has none of its own: sessions, bulk runs,
-    batches, vectors and services."""
+    """The program's facts for the plugins, such as the user. They hold for all that has none of its own: sessions, bulk
+    runs, batches, vectors and services."""
     limits: "Limits | None" = None
     """Delay each request until it may start."""
     budgets: Iterable[Budget] = ()
     """What may be spent, by default by the client in all. The budgets of a session count as well."""
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
-    store: SessionStore | None = None
+
+    store: SessionStore | None = field(default=None, metadata={"accepts": "SessionStore | str | None"})
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""

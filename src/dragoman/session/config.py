@@ -1,36 +1,35 @@
 """The settings of a session, and the options of one turn, typed for editors and type checkers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
 from typing_extensions import TypeAliasType
 
-from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
+from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names
 from dragoman.adapter.registry import parse_model
 from dragoman.adapter.requests.history.tool_ids import ToolIdMap
-from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
-from dragoman.canonical.tools import ToolDefinition
 from dragoman.credentials.api_key import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.runtime import ClientConfig, HasConfig, client_config
+from dragoman.runtime import ClientConfig, client_config
 from dragoman.runtime.providers import check_provider_names, merge_providers, read_providers
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports
 from dragoman.runtime.validation import check_settings, read_budgets
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
-from dragoman.tools.context import Later
+from dragoman.session.settings import ConfigSettings, RequestOptions
+from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
 from dragoman.transport.fetch import FetchedMedia
-from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -46,9 +45,6 @@ OutputT = TypeVar("OutputT")
 UserInput = TypeAliasType("UserInput", Union[str, ContentBlock, Iterable[ContentBlock], Message, "MessageBody"])
 """A prompt: a text, a block, several blocks, a whole message, or a message body."""
 
-Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
-"""Decides whether a call may run. Only an AsyncSession can await the decision."""
-
 DEFAULT_PARALLEL_TOOLS = 8
 """The default of ``max_parallel_tools``."""
 
@@ -60,50 +56,6 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SessionSettings(TypedDict, total=False):
-    """The settings of a session that a stored session does not contain; `SessionConfig` describes each."""
-
-    tools: Iterable[AnyTool] | Toolset
-    context: Any
-    max_parallel_tools: int
-    options: AdapterOptions | None
-    client: ClientConfig | HasConfig | None
-    api_key: str | ApiKey | Callable[[], Any] | None
-    base_url: str | None
-    providers: Providers | None
-    workspace: str | Path | None
-    fetch: Callable[[str], FetchedMedia] | None
-    approve: Approve | None
-    max_rounds: int
-    budgets: Iterable[Budget]
-    limits: "Limits | None"
-    router: "Router | None"
-    events: "EventBus | None"
-    policy: "Pipeline | None"
-    extensions: "Extensions | None"
-    labels: Iterable[str]
-    labels_without_policy: Literal["refuse", "allow"]
-    durability: Literal["step", "turn"]
-    middleware: Iterable[Middleware]
-    governors: Iterable[Governor]
-    prices: Prices | None
-    new_id: Callable[[], str]
-    clock: Callable[[], datetime]
-    user_id: str | None
-    team_id: str | None
-    pseudonyms: Pseudonyms | None
-
-
-class NewSessionSettings(SessionSettings, total=False):
-    """The settings of a new session; `Session` describes those that `SessionSettings` lacks."""
-
-    system: str | None
-    messages: Iterable[Message]
-    session_id: str | None
-    tool_ids: ToolIdMap | None
-    store: SessionStore | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
     """The validated settings of a session, which never change.
@@ -112,40 +64,46 @@ class SessionConfig:
     """
 
     tools: Iterable[AnyTool] | Toolset = ()
-    """Functions or `Tool` objects that the model may call, tools of `dragoman.server_tools`, and a `ToolDefinition` for
-    each tool whose calls wait for `Session.answer`; or one function that returns those of a turn, and is called with a
-    `Context` when the turn starts."""
+    """What the model may call: functions, `Tool` objects and tools of `dragoman.server_tools`. A `ToolDefinition` is a
+    tool whose calls wait for `Session.answer`. One function in place of the list returns the tools of a turn, and is
+    called with a `Context` when the turn starts."""
     context: Any = field(default=None, repr=False)
     """The value that tools with a `Context` receive. It is not sent and not stored."""
     max_parallel_tools: int = DEFAULT_PARALLEL_TOOLS
     """The most calls of tools that run at the same time, at least 1."""
+
     options: AdapterOptions | None = None
     """The options of every turn that does not override them."""
-    client: ClientConfig | None = None
+    client: ClientConfig | None = field(default=None, metadata={"accepts": "ClientConfig | HasConfig | None"})
     """The client of the session, whose settings hold here too; by default the one of `set_default_client`, if any."""
-    providers: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
+    providers: Mapping[str, Mapping[str, Any]] | None = field(
+        default=None, repr=False, metadata={"accepts": "Providers | None"}
+    )
     """The settings of each provider, such as its key; see `ProviderSettings`. The settings of the client hold where
     these say nothing. ``api_key`` and ``base_url`` of a session are those of its model's provider."""
+
     workspace: str | Path | None = None
     """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
     if the file changes."""
     fetch: Callable[[str], FetchedMedia] | None = None
-    """Fetches media if the model does not accept their URLs, once for each URL; for example a
+    """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None = None
     """Decides before each call of a tool. If it declines, the model receives an error; if it returns `Later`, the call
     waits for `Session.answer`. Without it, every call runs."""
     max_rounds: int = DEFAULT_MAX_ROUNDS
     """The rounds of tools in one turn, at least 1."""
+
     budgets: Iterable[Budget] = ()
     """Limits on what the session may spend, checked before each request."""
     limits: "Limits | None" = None
     """Delay each request until it may start (see `dragoman.limits`)."""
     router: "Router | None" = None
-    """Chooses the model of each turn, and a fallback if that one fails before the caller receives anything. The model
+    """Chooses the model of each turn, and a fallback if one fails before the caller receives anything. The model
     of the session, or that of a `swap`, is then one of its inputs; it may be an alias, or None."""
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
+
     policy: "Pipeline | None" = None
     """Its plugins see what goes in and out of models, tools, prompts and resources, and may change or deny it."""
     extensions: "Extensions | None" = None
@@ -153,8 +111,9 @@ class SessionConfig:
     labels: Iterable[str] = ()
     """Security labels of the data that the session starts with, besides those that its messages carry."""
     labels_without_policy: Literal["refuse", "allow"] = "refuse"
-    """What happens if there are labels, but neither a policy nor a router that reads them: the session is refused, or
-    allowed with a warning in the log."""
+    """Whether a session with labels is refused if nothing reads them: neither a policy nor a router. ``allow`` writes a
+    warning to the log."""
+
     middleware: Iterable[Middleware] = ()
     """Wrappers of each turn, the outermost first (see `dragoman.session.middleware`)."""
     governors: Iterable[Governor] = ()
@@ -163,19 +122,23 @@ class SessionConfig:
     """Saves each step of a turn when it happens. Its ConflictError or StoreError is raised there; the session keeps
     what it has."""
     durability: Literal["step", "turn"] = "step"
-    """When a turn is saved: each step in a transaction of its own, so that a killed program loses none, or all of it at
-    the end, which is faster."""
+    """When a turn is saved: each step when it happens, or all of them at its end. With ``step``, a killed program loses
+    none; ``turn`` is faster."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""
     new_id: Callable[[], str] = new_message_id
     """Creates ids. With ``clock``, it makes a session deterministic in tests."""
     clock: Callable[[], datetime] = _utc_now
+    """Returns the time, with its zone."""
+
     user_id: str | None = None
-    """The user's id, written to each message: as a pseudonym with ``pseudonyms``, otherwise unchanged, so that it must
-    not identify a person."""
+    """The user's id, which is written to each message. It must not identify a person, unless ``pseudonyms`` turns it
+    into a pseudonym."""
     team_id: str | None = None
-    """As ``user_id``."""
+    """The team's id, as ``user_id``."""
     pseudonyms: Pseudonyms | None = None
+    """Turns the ids of users and teams into pseudonyms, with a key of the program."""
+
     own_providers: bool = field(init=False, repr=False)
     """Whether some settings of providers are the session's own."""
 
@@ -239,51 +202,43 @@ class SessionConfig:
         return self.client.connections.transports(asynchronous=asynchronous)
 
 
+class SessionSettings(ConfigSettings, total=False):
+    """The settings of a session that a stored session does not contain."""
+
+    api_key: str | ApiKey | Callable[[], Any] | None
+    """The key of the model's provider, or a function that returns it."""
+    base_url: str | None
+    """The address of the model's provider, with its scheme."""
+
+
+class NewSessionSettings(SessionSettings, total=False):
+    """The settings of a new session."""
+
+    system: str | None
+    """The system prompt, which precedes ``messages``."""
+    messages: Iterable[Message]
+    """A history to continue."""
+    session_id: str | None
+    """The id of the session; by default a new one."""
+    tool_ids: ToolIdMap | None
+    """The ids that tool calls of the history have at each provider."""
+    store: SessionStore | None
+    """Saves each step of a turn when it happens."""
+
+
 _DEFAULTS = {each.name: each.default for each in fields(SessionConfig) if each.init}
 _NAMES = {**_DEFAULTS, "api_key": None, "base_url": None}
 _PLAIN_NAMES = {"client", "store"}
 """The settings of a session that has none of its own."""
 
 
-class TurnOptions(TypedDict, total=False):
-    """Options that replace the session's for one turn; see `AdapterOptions` for each.
+class TurnOptions(RequestOptions, total=False):
+    """Options that replace the session's for one turn."""
 
-    ``output_retries`` is how often a model is asked again if its answer is not of the requested type, by default once.
-    With ``partial_strings``, a stream shows the strings of a typed answer as they arrive, and not only at their end.
-    """
-
-    max_output_tokens: int | None
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
-    frequency_penalty: float | None
-    presence_penalty: float | None
-    seed: int | None
-    stop_sequences: tuple[str, ...]
-    tool_choice: ToolChoice | None
-    parallel_tool_calls: bool | None
-    output_schema: Mapping[str, Any] | None
-    effort: str | None
-    thinking: bool | None
-    thinking_budget: int | None
-    prompt_cache: Literal["5m", "1h"] | None
-    service_tier: str | None
-    verbosity: Literal["low", "medium", "high"] | None
-    reasoning_summary: str | None
-    user: str | None
-    metadata: Mapping[str, str] | None
-    safety: Literal["off", "standard", "strict"] | None
-    logprobs: int | None
-    server_state: bool | str | None
-    background: bool | float | None
-    n: int | None
-    num_ctx: int | None
-    keep_alive: str | int | None
-    strict_prefix: bool
-    headers: Mapping[str, Mapping[str, str]]
-    extra: Mapping[str, Mapping[str, Any]]
     output_retries: int
+    """How often a model is asked again if its answer is not of the requested type, by default once."""
     partial_strings: bool
+    """Whether a stream shows the strings of a typed answer as they arrive, and not only at their end."""
 
 
 _TURN_NAMES = dict.fromkeys((*TurnOptions.__annotations__, "output"))

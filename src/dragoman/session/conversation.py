@@ -77,10 +77,56 @@ class Conversation(StoredConversation, Generic[TransportT]):
         store: SessionStore | None = None,
         **settings: Unpack[SessionSettings],
     ) -> None:
-        """``model`` is ``provider:name`` or an alias; with a router it may be None. ``system`` precedes ``messages``, a
-        history to continue. `SessionConfig` describes the other settings.
+        """Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
 
-        Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
+        Args:
+            model: The model as ``provider:name``, or an alias. With a router it may be None.
+
+            system: The system prompt, which precedes ``messages``.
+            messages: A history to continue.
+            session_id: The id of the session; by default a new one.
+            tool_ids: The ids that tool calls of the history have at each provider.
+            store: Saves each step of a turn when it happens.
+
+            tools: What the model may call: functions, `Tool` objects and tools of `dragoman.server_tools`.
+            context: The value that tools with a `Context` receive.
+            max_parallel_tools: The most calls of tools that run at the same time, at least 1.
+
+            options: The options of every turn that does not override them.
+            client: The client of the session, whose settings hold here too; by default the one of `set_default_client`,
+                if any.
+            providers: The settings of each provider, such as its key; see `ProviderSettings`.
+
+            workspace: The folder with the media of the kind ``file_ref``.
+            fetch: Fetches media if the model does not accept their URLs, once for each URL.
+            approve: Decides before each call of a tool.
+            max_rounds: The rounds of tools in one turn, at least 1.
+
+            budgets: Limits on what the session may spend, checked before each request.
+            limits: Delay each request until it may start (see `dragoman.limits`).
+            router: Chooses the model of each turn, and a fallback if one fails before the caller receives anything.
+            events: Receives the events of each turn.
+
+            policy: Its plugins see what goes in and out of models, tools, prompts and resources, and may change or deny
+                it.
+            extensions: The program's facts for the plugins, such as the user.
+            labels: Security labels of the data that the session starts with, besides those that its messages carry.
+            labels_without_policy: Whether a session with labels is refused if nothing reads them: neither a policy nor
+                a router.
+
+            middleware: Wrappers of each turn, the outermost first (see `dragoman.session.middleware`).
+            governors: What each attempt needs before it is sent, behind the labels, the budgets and the limits.
+            durability: When a turn is saved: each step when it happens, or all of them at its end.
+            prices: The price table; None is the bundled one.
+            new_id: Creates ids.
+            clock: Returns the time, with its zone.
+
+            user_id: The user's id, which is written to each message.
+            team_id: The team's id, as ``user_id``.
+            pseudonyms: Turns the ids of users and teams into pseudonyms, with a key of the program.
+
+            api_key: The key of the model's provider, or a function that returns it.
+            base_url: The address of the model's provider, with its scheme.
         """
         settings = seal_keys(settings)  # type: ignore[assignment]  # the same settings, before anything can fail
         if model is not None and not isinstance(model, str):

@@ -81,6 +81,52 @@ class Session(TurnDriver[Transport]):
         again, with the problems, at most ``output_retries`` times. Then OutputError is raised. ``output_schema`` is a
         JSON Schema for the text of the answer, checked in the same way. Raises OutputTypeError for a type without a
         schema.
+
+        Args:
+            max_output_tokens: The most tokens of a reply, reasoning included.
+            temperature: How random the choice of each token is: from 0, the least, up to 1 or 2, by provider.
+            top_p: Choose among the most likely tokens only: those that together have this probability.
+            top_k: Choose among this many of the most likely tokens.
+            frequency_penalty: Makes tokens less likely the more often they occurred, usually from -2 to 2.
+            presence_penalty: Makes tokens less likely that occurred at all, usually from -2 to 2.
+            seed: Makes replies repeatable, as far as the provider can.
+            stop_sequences: Texts that end the reply when the model writes one of them.
+
+            tool_choice: Whether the model may call tools, must not or must; a `NamedTool` must be called.
+            parallel_tool_calls: Whether one reply may call several tools.
+            output_schema: A JSON Schema that the answer's text obeys.
+
+            effort: Reasoning effort: none, minimal, low, medium, high, xhigh or max.
+            thinking: Whether to reason, and to return the reasoning if the model hides it by default.
+            thinking_budget: The limit of reasoning tokens, for models that accept a budget.
+
+            prompt_cache: Request prompt caching with that lifetime, if caching is not automatic.
+            service_tier: How fast and at which price to serve: auto, standard, flex or priority, or a word of the
+                provider's own.
+            verbosity: How long the answer should be.
+            reasoning_summary: How much of the reasoning to return as a summary: auto, concise or detailed.
+
+            user: An id of your end user by which a provider recognises abuse.
+            metadata: Labels that the provider stores with the request, such as for its bill.
+            safety: How much the provider's own filter of harmful content blocks.
+            logprobs: Return the log probability of each token of the answer, and of this many alternatives to it.
+
+            server_state: Continue the history that the provider stores, and send only what is new.
+            background: Let the provider work on the reply without an open connection, and ask for it until it has
+                ended.
+            n: How many answers to the same prompt to return: the first one is the message, the others are its
+                `alternatives`.
+            num_ctx: The context window that a local server reserves, in tokens.
+            keep_alive: How long a local server keeps the model in memory, such as ``10m``, or seconds.
+
+            strict_prefix: Raise ProjectionError for a request that would void signed thinking of earlier turns.
+            headers: Headers by provider name.
+            extra: Body fields by provider name; no other provider receives them.
+
+            output_retries: How often a model is asked again if its answer is not of the requested type, by default
+                once.
+            partial_strings: Whether a stream shows the strings of a typed answer as they arrive, and not only at their
+                end.
         """
         return drive(self._ask(prompt, options, output, model))
 

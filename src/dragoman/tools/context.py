@@ -1,11 +1,13 @@
 """What a tool may know of its call, and what it may report while it runs."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Generic, TypeVar
 
+from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
 
 ContextT = TypeVar("ContextT", covariant=True)
 
@@ -57,6 +59,10 @@ class Later:
     """What ``approve`` returns if somebody decides later, or elsewhere: the call waits for `Session.answer`."""
 
     reason: str = ""
+
+
+Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
+"""Decides whether a call may run. Only an AsyncSession can await the decision."""
 
 
 class Suspend(Exception):  # noqa: N818 - no failure: the result comes later

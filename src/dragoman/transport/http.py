@@ -30,8 +30,8 @@ from dragoman.transport.request_validation import (
     validate_method,
     validate_path,
 )
-from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
-from dragoman.transport.settings import check_transport_settings
+from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
+from dragoman.transport.settings import TransportSettings, check_transport_settings
 
 if TYPE_CHECKING:
     import ssl

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict
+from typing import TYPE_CHECKING, Self
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
@@ -27,24 +27,6 @@ if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
 
 _GRACE_SECONDS = 0.2
-
-
-class TransportSettings(TypedDict, total=False):
-    """The settings of every HTTP transport.
-
-    ``timeout``: seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
-    maximum of silence. None leaves time limits to the client. ``connect_timeout``: seconds to open one connection.
-    ``body_cap``: the maximum of bytes, decompressed, of a whole reply. ``on_exchange`` receives each attempt as it went
-    over the wire, without secrets. ``headers`` are sent with each request; those of the request itself win.
-    """
-
-    timeout: float | None
-    connect_timeout: float
-    retry: RetryPolicy
-    body_cap: int
-    timing: Timing
-    on_exchange: "ExchangeHook | None"
-    headers: Mapping[str, str] | None
 
 
 class _TransportBase(ABC):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import check_names, nearest_name
@@ -14,139 +14,6 @@ if TYPE_CHECKING:
     import ssl
 
     from dragoman.transport.exchanges import ExchangeHook
-
-
-class ProviderSettings(TypedDict, total=False):
-    """The settings of one provider, in ``providers={"anthropic": {...}}``."""
-
-    api_key: str | ApiKey | Callable[[], Any] | None
-    """The key, or a function that returns it; by default that of the provider's environment variable."""
-    credentials: Any
-    """What proves to the provider who asks, in place of a key: a function, `dragoman.credentials.Credentials`, or an
-    object of azure-core, google-auth, botocore, boto3 or openai."""
-    profile: str | None
-    """AWS: the profile, in place of AWS_PROFILE."""
-    region: str | None
-    """AWS: the region, in place of AWS_REGION."""
-    role_arn: str | None
-    """AWS: a role to assume with the credentials that are found."""
-    project: str | None
-    """Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT."""
-    location: str | None
-    """Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``."""
-    credentials_file: str | None
-    """Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS."""
-    impersonate: str | None
-    """Google Cloud: the e-mail address of a service account to act as."""
-    tenant: str | None
-    """Microsoft Entra: the tenant, in place of AZURE_TENANT_ID."""
-    client_id: str | None
-    """Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID."""
-    managed_identity: bool | None
-    """Microsoft Entra: whether to use the managed identity of this machine and nothing else."""
-    headers: Mapping[str, str] | None
-    """Headers of each request; those of the request itself win."""
-    base_url: str | None
-    """The address, with its scheme; by default the provider's own, or that of its environment variable."""
-    client: Any
-    """An httpx or aiohttp client, or the provider's official client. It is used as it is, and not closed."""
-    timeout: float | None
-    """Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the maximum of
-    silence. The default is 600; None means no limit."""
-    connect_timeout: float
-    """Seconds to open one connection, name lookup and TLS included. The default is 5."""
-    max_retries: int
-    """Retries after the first attempt. The default is 2."""
-    retry: RetryPolicy | None
-    """All about retries, in place of ``max_retries``."""
-    proxy: str | None
-    """The address of a proxy; by default that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
-    verify: "ssl.SSLContext | None"
-    """The trusted certificates and the caller's own."""
-    http2: bool
-    """Whether HTTP/2 is offered; it needs ``httpx[http2]``."""
-    max_connections: int
-    """The maximum of connections to one host. The default is 512; further calls wait in order."""
-    engine: str | None
-    """The HTTP library: httpx, httpx2 or aiohttp."""
-    body_cap: int
-    """The maximum of bytes, decompressed, of a whole reply. The default is 64 MiB."""
-    timing: Timing | None
-    """Clock, sleep and randomness, for tests."""
-    environ: Mapping[str, str]
-    """The variables that keys and addresses come from, in place of the process's own."""
-    on_exchange: "ExchangeHook | None"
-    """Receives each attempt of a request as it went over the wire, without secrets, for debugging."""
-    notify: Callable[[str], None]
-    """Receives the slow steps of a model in this process, such as its download."""
-
-
-Providers = Mapping[str, ProviderSettings | Mapping[str, Any]]
-"""The settings of several providers, by name."""
-
-
-def seal_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a session with each API key wrapped, so that no traceback shows it. Never raises."""
-    sealed = dict(settings)
-    if isinstance(sealed.get("api_key"), str):
-        sealed["api_key"] = ApiKey(sealed["api_key"])
-    if isinstance(sealed.get("providers"), Mapping):
-        sealed["providers"] = {
-            name: seal_keys(each) if isinstance(each, Mapping) else each for name, each in sealed["providers"].items()
-        }
-    return sealed
-
-
-def read_provider_settings(
-    provider: str, settings: Mapping[str, Any], *, extra_names: frozenset[str] | None = frozenset()
-) -> dict[str, Any]:
-    """Return the checked settings of a provider, as its transport takes them.
-
-    ``extra_names`` are those of transports that a program registered; None accepts every name. Raises
-    ConfigurationError for an unknown name, with the nearest one, and for a value that cannot be used. No error shows a
-    value: it may be secret.
-    """
-    if not isinstance(settings, Mapping):
-        raise ConfigurationError(f"providers[{provider!r}] must be a mapping of settings, not {_describe(settings)}")
-    read: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name in _CHECKS:
-            _check(provider, name, value)
-        elif extra_names is not None and name not in extra_names:
-            check_names({str(name): value}, _CHECKS, f"setting in providers[{provider!r}]", provider=provider)
-        read[name] = value
-    if callable(read.get("api_key")) and not isinstance(read["api_key"], ApiKey):
-        if read.get("credentials") is not None:
-            raise ConfigurationError(f"providers[{provider!r}] has both api_key and credentials: keep one of them")
-        read["credentials"] = read.pop("api_key")
-    if read.get("credentials") is not None:
-        read["credentials"] = _share(read["credentials"])
-    if "max_retries" in read:
-        retries = read.pop("max_retries")
-        if read.get("retry") is not None:
-            raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
-        read["retry"] = RetryPolicy(max_retries=retries)
-    return read
-
-
-def _share(credentials: Any) -> Any:
-    """Return credentials that all transports with these settings ask once."""
-    from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
-
-    return GivenCredentials.wrap(credentials)
-
-
-def check_transport_settings(settings: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for a value of a transport's settings that cannot be used."""
-    for name, value in settings.items():
-        if name in _CHECKS:
-            _check(None, name, value)
-
-
-def _check(provider: str | None, name: str, value: Any) -> None:
-    if problem := _CHECKS[name](value):
-        place = name if provider is None else f"providers[{provider!r}][{name!r}]"
-        raise ConfigurationError(f"{place} {problem}")
 
 
 def _is_number(value: Any) -> bool:
@@ -319,34 +186,196 @@ def _describe(value: Any) -> str:
     return f"a value of the class {type(value).__name__}"
 
 
-_CHECKS: dict[str, Callable[[Any], str | None]] = {
-    "api_key": _key,
-    "credentials": _credentials,
-    "profile": _text_or_none,
-    "region": _place("region"),
-    "role_arn": _text_or_none,
-    "project": _place("project"),
-    "location": _place("location"),
-    "credentials_file": _text_or_none,
-    "impersonate": _text_or_none,
-    "tenant": _text_or_none,
-    "client_id": _text_or_none,
-    "managed_identity": _flag_or_none,
-    "headers": _headers,
-    "base_url": _address,
-    "client": _client,
-    "timeout": _seconds_or_none,
-    "connect_timeout": _seconds,
-    "max_retries": _count(0),
-    "retry": _instance(RetryPolicy),
-    "proxy": _proxy,
-    "verify": _tls,
-    "http2": _flag,
-    "max_connections": _count(1),
-    "engine": _engine,
-    "body_cap": _count(1),
-    "timing": _instance(Timing),
-    "environ": _mapping,
-    "on_exchange": _callable_or_none,
-    "notify": _callable,
+class TransportSettings(TypedDict, total=False):
+    """The settings of every HTTP transport."""
+
+    timeout: Annotated[float | None, _seconds_or_none]
+    """Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the maximum of
+    silence. The default is 600; None means no limit."""
+    connect_timeout: Annotated[float, _seconds]
+    """Seconds to open one connection, name lookup and TLS included. The default is 5."""
+    retry: Annotated[RetryPolicy | None, _instance(RetryPolicy)]
+    """All about retries, in place of ``max_retries``."""
+    body_cap: Annotated[int, _count(1)]
+    """The maximum of bytes, decompressed, of a whole reply. The default is 64 MiB."""
+    timing: Annotated[Timing | None, _instance(Timing)]
+    """Clock, sleep and randomness, for tests."""
+    on_exchange: Annotated["ExchangeHook | None", _callable_or_none]
+    """Receives each attempt of a request as it went over the wire, without secrets, for debugging."""
+    headers: Annotated[Mapping[str, str] | None, _headers]
+    """Headers of each request; those of the request itself win."""
+
+
+class ProviderSettings(TransportSettings, total=False):
+    """The settings of one provider, in ``providers={"anthropic": {...}}``.
+
+    Args:
+        api_key: The key, or a function that returns it; by default that of the provider's environment variable.
+        credentials: What proves to the provider who asks, in place of a key: a function,
+            `dragoman.credentials.Credentials`, or an object of azure-core, google-auth, botocore, boto3 or openai.
+
+        profile: AWS: the profile, in place of AWS_PROFILE.
+        region: AWS: the region, in place of AWS_REGION.
+        role_arn: AWS: a role to assume with the credentials that are found.
+
+        project: Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT.
+        location: Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``.
+        credentials_file: Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS.
+        impersonate: Google Cloud: the e-mail address of a service account to act as.
+
+        tenant: Microsoft Entra: the tenant, in place of AZURE_TENANT_ID.
+        client_id: Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID.
+        managed_identity: Microsoft Entra: whether to use the managed identity of this machine and nothing else.
+
+        base_url: The address, with its scheme; by default the provider's own, or that of its environment variable.
+
+        client: An httpx or aiohttp client, or the provider's official client.
+
+        max_retries: Retries after the first attempt.
+
+        proxy: The address of a proxy; by default that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY.
+        verify: The trusted certificates and the caller's own.
+        http2: Whether HTTP/2 is offered; it needs ``httpx[http2]``.
+        max_connections: The maximum of connections to one host.
+        engine: The HTTP library: httpx, httpx2 or aiohttp.
+
+        environ: The variables that keys and addresses come from, in place of the process's own.
+        notify: Receives the slow steps of a model in this process, such as its download.
+
+        timeout: Seconds for a whole call, with its retries and waits; for a stream, until it begins, and then the
+            maximum of silence.
+        connect_timeout: Seconds to open one connection, name lookup and TLS included.
+        retry: All about retries, in place of ``max_retries``.
+        body_cap: The maximum of bytes, decompressed, of a whole reply.
+        timing: Clock, sleep and randomness, for tests.
+        on_exchange: Receives each attempt of a request as it went over the wire, without secrets, for debugging.
+        headers: Headers of each request; those of the request itself win.
+    """
+
+    api_key: Annotated[str | ApiKey | Callable[[], Any] | None, _key]
+    """The key, or a function that returns it; by default that of the provider's environment variable."""
+    credentials: Annotated[Any, _credentials]
+    """What proves to the provider who asks, in place of a key: a function, `dragoman.credentials.Credentials`, or an
+    object of azure-core, google-auth, botocore, boto3 or openai."""
+
+    profile: Annotated[str | None, _text_or_none]
+    """AWS: the profile, in place of AWS_PROFILE."""
+    region: Annotated[str | None, _place("region")]
+    """AWS: the region, in place of AWS_REGION."""
+    role_arn: Annotated[str | None, _text_or_none]
+    """AWS: a role to assume with the credentials that are found."""
+
+    project: Annotated[str | None, _place("project")]
+    """Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT."""
+    location: Annotated[str | None, _place("location")]
+    """Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``."""
+    credentials_file: Annotated[str | None, _text_or_none]
+    """Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS."""
+    impersonate: Annotated[str | None, _text_or_none]
+    """Google Cloud: the e-mail address of a service account to act as."""
+
+    tenant: Annotated[str | None, _text_or_none]
+    """Microsoft Entra: the tenant, in place of AZURE_TENANT_ID."""
+    client_id: Annotated[str | None, _text_or_none]
+    """Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID."""
+    managed_identity: Annotated[bool | None, _flag_or_none]
+    """Microsoft Entra: whether to use the managed identity of this machine and nothing else."""
+
+    base_url: Annotated[str | None, _address]
+    """The address, with its scheme; by default the provider's own, or that of its environment variable."""
+
+    client: Annotated[Any, _client]
+    """An httpx or aiohttp client, or the provider's official client. It is used as it is, and not closed."""
+
+    max_retries: Annotated[int, _count(0)]
+    """Retries after the first attempt. The default is 2."""
+
+    proxy: Annotated[str | None, _proxy]
+    """The address of a proxy; by default that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
+    verify: Annotated["ssl.SSLContext | None", _tls]
+    """The trusted certificates and the caller's own."""
+    http2: Annotated[bool, _flag]
+    """Whether HTTP/2 is offered; it needs ``httpx[http2]``."""
+    max_connections: Annotated[int, _count(1)]
+    """The maximum of connections to one host. The default is 512; further calls wait in order."""
+    engine: Annotated[str | None, _engine]
+    """The HTTP library: httpx, httpx2 or aiohttp."""
+
+    environ: Annotated[Mapping[str, str], _mapping]
+    """The variables that keys and addresses come from, in place of the process's own."""
+    notify: Annotated[Callable[[str], None], _callable]
+    """Receives the slow steps of a model in this process, such as its download."""
+
+
+Providers = Mapping[str, ProviderSettings | Mapping[str, Any]]
+"""The settings of several providers, by name."""
+
+
+def seal_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a session with each API key wrapped, so that no traceback shows it. Never raises."""
+    sealed = dict(settings)
+    if isinstance(sealed.get("api_key"), str):
+        sealed["api_key"] = ApiKey(sealed["api_key"])
+    if isinstance(sealed.get("providers"), Mapping):
+        sealed["providers"] = {
+            name: seal_keys(each) if isinstance(each, Mapping) else each for name, each in sealed["providers"].items()
+        }
+    return sealed
+
+
+def read_provider_settings(
+    provider: str, settings: Mapping[str, Any], *, extra_names: frozenset[str] | None = frozenset()
+) -> dict[str, Any]:
+    """Return the checked settings of a provider, as its transport takes them.
+
+    ``extra_names`` are those of transports that a program registered; None accepts every name. Raises
+    ConfigurationError for an unknown name, with the nearest one, and for a value that cannot be used. No error shows a
+    value: it may be secret.
+    """
+    if not isinstance(settings, Mapping):
+        raise ConfigurationError(f"providers[{provider!r}] must be a mapping of settings, not {_describe(settings)}")
+    read: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in _CHECKS:
+            _check(provider, name, value)
+        elif extra_names is not None and name not in extra_names:
+            check_names({str(name): value}, _CHECKS, f"setting in providers[{provider!r}]", provider=provider)
+        read[name] = value
+    if callable(read.get("api_key")) and not isinstance(read["api_key"], ApiKey):
+        if read.get("credentials") is not None:
+            raise ConfigurationError(f"providers[{provider!r}] has both api_key and credentials: keep one of them")
+        read["credentials"] = read.pop("api_key")
+    if read.get("credentials") is not None:
+        read["credentials"] = _share(read["credentials"])
+    if "max_retries" in read:
+        retries = read.pop("max_retries")
+        if read.get("retry") is not None:
+            raise ConfigurationError(f"providers[{provider!r}] has both retry and max_retries: keep one of them")
+        read["retry"] = RetryPolicy(max_retries=retries)
+    return read
+
+
+def _share(credentials: Any) -> Any:
+    """Return credentials that all transports with these settings ask once."""
+    from dragoman.credentials.given import GivenCredentials  # imported late: most programs have a key
+
+    return GivenCredentials.wrap(credentials)
+
+
+def check_transport_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for a value of a transport's settings that cannot be used."""
+    for name, value in settings.items():
+        if name in _CHECKS:
+            _check(None, name, value)
+
+
+def _check(provider: str | None, name: str, value: Any) -> None:
+    if problem := _CHECKS[name](value):
+        place = name if provider is None else f"providers[{provider!r}][{name!r}]"
+        raise ConfigurationError(f"{place} {problem}")
+
+
+_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    name: accepted.__metadata__[0] for name, accepted in ProviderSettings.__annotations__.items()
 }
+"""The check of each setting, which stands with its type."""

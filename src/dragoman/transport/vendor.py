@@ -20,7 +20,8 @@ from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
-from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
+from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
+from dragoman.transport.settings import TransportSettings
 
 VENDORS = ("anthropic", "openai", "ollama")
 

@@ -167,4 +167,13 @@ def _attribute(attribute: griffe.Attribute) -> str:
 
 
 def _format_expression(expression: griffe.Expr | str | None) -> str:
-    return "value" if expression is None else str(expression)
+    """Return the source text, without what concerns us alone: the check of a setting."""
+    match expression:
+        case None:
+            return "value"
+        case griffe.ExprSubscript(
+            left=griffe.ExprName(name="Annotated"), slice=griffe.ExprTuple(elements=[kind, check])
+        ):
+            if str(check).startswith("_"):
+                return str(kind)
+    return str(expression)

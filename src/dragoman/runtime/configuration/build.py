@@ -15,11 +15,11 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.names import nearest_name
 from dragoman.limits import Budget, Limit, Limits
 from dragoman.routing import Router
-from dragoman.runtime.config import ClientSettings
 from dragoman.runtime.configuration.files import ConfigurationFile, find_configuration, read_configuration
 from dragoman.runtime.configuration.providers import ProviderTableError, build_provider, untrusted_settings
 from dragoman.runtime.configuration.schema import Document, PluginTable, ProviderTable
 from dragoman.runtime.configuration.trust import is_trusted
+from dragoman.runtime.settings import ClientSettings
 
 PLUGINS = "dragoman.plugins"
 """The entry-point group of plugins: a plugin, or a callable that takes the settings and returns one."""

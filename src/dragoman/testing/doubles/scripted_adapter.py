@@ -58,12 +58,9 @@ ALL_CAPABILITIES = AdapterCapabilities(
 )
 """A model that supports everything, so that projection loses nothing."""
 
-_NAMES = (
-    "max_output_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed",
-    "parallel_tool_calls", "effort", "thinking", "thinking_budget", "prompt_cache", "service_tier", "verbosity",
-    "reasoning_summary", "user", "metadata", "safety", "logprobs",
-    "server_state", "background", "n", "num_ctx", "keep_alive",
-)  # fmt: skip
+_BUILT_ELSEWHERE = {"tool_choice", "output_schema", "strict_prefix", "stream", "headers", "extra", "context"}
+"""Options that are not one field of the body."""
+_NAMES = tuple(name for name in AdapterOptions.__dataclass_fields__ if name not in _BUILT_ELSEWHERE)
 _OPTIONS = OptionTable({**{name: name for name in _NAMES}, "stop_sequences": "stop"})
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 _CODES: dict[str, type[ProviderError]] = {"rate_limit": RateLimitError, "server_error": ServerError}
