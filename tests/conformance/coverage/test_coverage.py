@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from anthropic import AnthropicVertex
 
+from dragoman import Message
 from dragoman.adapter.wire import WireRequest
+from dragoman.blocks import ProviderBlock
 from tests.conformance.coverage.evidence import NotSentError, Table, compare
 from tests.conformance.coverage.loopback import Loopback, loopback
 from tests.conformance.coverage.page import read_rows
@@ -95,3 +99,27 @@ def test_a_renamed_event_fails() -> None:
     assert not reads_stop_reason("anthropic", "rest_turn")
     sdk = replace(SDKS["anthropic"], events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",))
     assert unread(sdk) == {"event message_begin"}
+
+
+def test_a_native_document_of_converse_is_sent_again() -> None:
+    """Its search for a canonical document ended in StopIteration."""
+    native = {"document": {"format": "pdf", "name": "a", "source": {"bytes": "aGk="}}}
+    wire = encode("bedrock", [Message.user([ProviderBlock(provider="bedrock", kind="document", data=native)])])
+    assert wire is not None
+    assert native in json.loads(wire.body)["messages"][0]["content"]
+
+
+@pytest.mark.exhaustive
+def test_a_vertex_body_has_the_version_of_the_sdk(server: Loopback) -> None:
+    """With sampling parameters, which that version does not take, it is the older one."""
+    body = {"max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+    client = AnthropicVertex(region="global", project_id="p", access_token="token", base_url=server.url)
+    with client, suppress(Exception):
+        client.messages.create(model="claude-opus-5-5", **body)  # type: ignore[call-overload]
+    theirs = server.sent[-1].body["anthropic_version"]
+    ours = encode("anthropic-vertex", [Message.user("Hi")], [], {}, "claude-opus-5-5")
+    sampled = encode("anthropic-vertex", [Message.user("Hi")], [], {"temperature": 0.5}, "claude-sonnet-4-5")
+    assert ours is not None
+    assert sampled is not None
+    assert json.loads(ours.body)["anthropic_version"] == theirs == "2026-10-21"
+    assert json.loads(sampled.body)["anthropic_version"] == "vertex-2023-10-16"
