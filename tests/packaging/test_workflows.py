@@ -29,7 +29,16 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 def test_all_workflows_are_there() -> None:
     """A renamed workflow would lose its permission to publish, and could not be called by another one."""
-    assert [path.stem for path in WORKFLOWS] == ["api", "cassettes", "ci", "docs", "prices", "propose", "release"]
+    assert [path.stem for path in WORKFLOWS] == [
+        "api",
+        "cassettes",
+        "ci",
+        "coverage",
+        "docs",
+        "prices",
+        "propose",
+        "release",
+    ]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

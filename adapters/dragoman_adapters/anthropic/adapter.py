@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
-_VERTEX_VERSION = "vertex-2023-10-16"
+_VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
+"""The version of a body on Vertex AI that has sampling parameters. Other bodies have Anthropic's own newest."""
 
 
 class AnthropicAdapter(WireAdapter):
@@ -64,6 +65,9 @@ class AnthropicAdapter(WireAdapter):
         from dragoman_adapters.anthropic.services import AnthropicServiceApi  # imported late: few programs use them
 
         return AnthropicServiceApi(self.provider, self.model)
+
+    def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
+        return encode.compaction_options(options, self.provider, instructions)
 
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)
@@ -167,7 +171,8 @@ class AnthropicVertexAdapter(_CloudAdapter):
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         body = super().encode_body(request, tools)
         del body["model"]
-        return {"anthropic_version": _VERTEX_VERSION, **body}
+        latest = encode.api_version(body) == encode.LATEST_VERSION
+        return {"anthropic_version": encode.LATEST_VERSION if latest else _VERTEX_SAMPLING_VERSION, **body}
 
     def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
         headers = dict(super().request_headers(request, body))

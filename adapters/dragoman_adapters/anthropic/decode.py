@@ -42,6 +42,11 @@ STOP_REASONS = {
     "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
 
+REPLY_FIELDS = {
+    "id", "type", "role", "model", "content", "usage", "container", "context_management", "diagnostics",
+    "input_transformations", "stop_details", "stop_reason", "stop_sequence",
+}  # fmt: skip
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 _COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
 _PLAIN_FIELDS = {"type", "text"}
 
@@ -67,6 +72,10 @@ def decode_message(
     }
     if "id" in native:
         raw["id"] = native["id"]
+    if unknown := native.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if (stop := native.get("stop_reason")) and stop not in STOP_REASONS:
+        reply.note_drift("stop_reason", [stop])
     if notes:
         raw["blocks"] = notes
     return reply.build(

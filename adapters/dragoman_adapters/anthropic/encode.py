@@ -3,6 +3,7 @@
 import base64
 import codecs
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -36,6 +38,8 @@ LATEST_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
 """The last version that takes temperature, top_p and top_k."""
 
+COMPACTION_BETA = "compact-2026-09-04"
+"""The beta header of `compaction_options`."""
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 """The beta header of `allow_thinking_drop` (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
 
@@ -109,6 +113,22 @@ def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Se
 def _parse_time(text: str) -> datetime:
     time = datetime.fromisoformat(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def compaction_options(options: AdapterOptions, provider: str, instructions: str | None) -> AdapterOptions:
+    """Return the options of a request for a compaction of the whole conversation
+    (platform.claude.com/docs/en/build-with-claude/compaction-on-demand)."""
+    compaction: dict[str, Any] = {"type": "summarize"}
+    if instructions is not None:
+        compaction["instructions"] = instructions
+    extra, headers = options.extra.get(provider, {}), options.headers.get(provider, {})
+    betas = [beta for beta in (headers.get("anthropic-beta"), COMPACTION_BETA) if beta]
+    # The two ways to compact exclude each other.
+    return replace(
+        options,
+        extra={**options.extra, provider: {**extra, _COMPACTION: compaction, "context_management": ...}},
+        headers={**options.headers, provider: {**headers, "anthropic-beta": ",".join(betas)}},
+    )
 
 
 def allow_thinking_drop(encoded: dict[str, Any]) -> None:

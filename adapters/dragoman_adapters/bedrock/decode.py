@@ -48,6 +48,11 @@ STOP_REASONS = {
 CACHE_POINT = "cachePoint"
 """The key of an empty block, which is noted and not decoded."""
 
+REPLY_FIELDS = {
+    "output", "stopReason", "usage", "metrics", "additionalModelResponseFields", "trace", "performanceConfig",
+    "serviceTier",
+}  # fmt: skip
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 _COVERED_FIELDS = {"output", "usage"}
 _PLAIN_FIELDS = {"text"}
 _MEDIA = ("image", "document", "video", "audio")
@@ -58,6 +63,10 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     native_blocks = map(_without_call_type, native["output"]["message"]["content"])
     content, notes = _decode_blocks(native_blocks, reply.call_id)
     raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
+    if unknown := native.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if (stop := native.get("stopReason")) and stop not in STOP_REASONS:
+        reply.note_drift("stop_reason", [stop])
     return reply.build(
         content,
         model=None,

@@ -92,7 +92,11 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
         blocks = list(_encode_blocks(request, turn, names))
         with_text = blocks if raw else _add_document_text(content, blocks)
         if len(with_text) > len(blocks):
-            index = next(index for index, block in enumerate(turn.blocks) if isinstance(block, DocumentBlock))
+            index = next(
+                index
+                for index, block in enumerate(turn.blocks)
+                if isinstance(block, DocumentBlock) or _is_native_document(block)
+            )
             reason = "a document wants a text beside it: one is put in front"
             request.record_block_loss(turn, index, LossKind.MEDIA, reason, Severity.INFO)
         content += with_text
@@ -176,12 +180,18 @@ def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded
         texts = [part.text for part in originals if isinstance(part, TextBlock)]
         if not originals or any(not text.strip() for text in texts):
             lose(LossKind.EMPTY_TEXT, "Converse takes no answer without words")
-    documents = [part for part in originals if isinstance(part, DocumentBlock)]
+    documents = [part for part in originals if isinstance(part, DocumentBlock) or _is_native_document(part)]
     for native, document in zip((part["document"] for part in sent if "document" in part), documents, strict=True):
+        if not isinstance(document, DocumentBlock):
+            continue
         if native["name"] != document.title:
             lose(LossKind.MEDIA, f"a document goes by the name {native['name']!r}")
         if document.source.kind == "text" and "bytes" in native["source"]:
             lose(LossKind.FLATTENED, "a document of plain text is sent as bytes")
+
+
+def _is_native_document(content: ContentBlock) -> bool:
+    return isinstance(content, ProviderBlock) and "document" in content.data
 
 
 def apply_note(encoded: Native, note: Note) -> Native:

@@ -38,6 +38,8 @@ STOP_REASONS = {
     "USER_CANCEL": StopReason.CANCELLED,
 }
 
+REPLY_FIELDS = {"id", "message", "finish_reason", "usage", "logprobs", "prompt", "meta", "response_type"}
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 _COVERED_REPLY_FIELDS = {"message", "usage"}
 _PLAIN_FIELDS = {"type", "text"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
@@ -66,6 +68,10 @@ def decode_message(
     raw |= {"blocks": notes, "list": isinstance(native_message.get("content"), list), "citations": unattached}
     extra = {key: value for key, value in native_message.items() if key not in _COVERED_MESSAGE_FIELDS}
     raw["residue"] = {"set": extra} if extra else None
+    if unknown := native.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if finish is not None and finish not in STOP_REASONS:
+        reply.note_drift("stop_reason", [finish])
     return reply.build(
         content,
         model=None,

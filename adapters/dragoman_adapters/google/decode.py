@@ -11,6 +11,10 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google import decode_blocks, decode_citations, encode_blocks
 from dragoman_adapters.google.values.spelling import camel_case_fields
 
+REPLY_FIELDS = {
+    "candidates", "modelVersion", "usageMetadata", "promptFeedback", "responseId", "createTime", "modelStatus",
+}  # fmt: skip
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
 
 STOP_REASONS = {
@@ -30,6 +34,11 @@ STOP_REASONS = {
     "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
 }
 """All other reasons mean an error, such as a malformed call or a missing signature."""
+ERROR_REASONS = {
+    "FINISH_REASON_UNSPECIFIED", "LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE", "IMAGE_OTHER", "NO_IMAGE",
+}  # fmt: skip
+"""Those that this version knows."""
 _PLAIN_FIELDS = {"text"}
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
@@ -63,6 +72,10 @@ def decode_message(
     )
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
     raw: dict[str, Any] = {key: value for key, value in fields.items() if key not in covered}
+    if unknown := fields.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if reason is not None and reason not in STOP_REASONS and reason not in ERROR_REASONS:
+        reply.note_drift("stop_reason", [reason])
     raw |= {"candidate": candidate} if candidate else {}
     raw |= {"candidates": candidates[1:]} if candidates[1:] else {}
     raw |= {"blocks": notes} if notes else {}

@@ -25,6 +25,14 @@ STOP_REASONS = {
     "requires_continuation": StopReason.PAUSE,
 }
 """All other statuses mean an error, such as ``failed``."""
+REPLY_FIELDS = {
+    "agent", "agent_config", "cached_content", "continuation_ids", "continuation_token", "created", "environment",
+    "environment_id", "errors", "generation_config", "id", "input", "labels", "model", "object", "output_audio",
+    "output_image", "output_text", "output_video", "previous_interaction_id", "response_format", "response_mime_type",
+    "response_modalities", "role", "safety_settings", "service_tier", "status", "steps", "system_instruction", "tools",
+    "updated", "usage", "webhook_config",
+}  # fmt: skip
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 STATUSES = {
     "queued": MessageStatus.PARTIAL,
     "in_progress": MessageStatus.PARTIAL,
@@ -47,6 +55,10 @@ def decode_message(
         steps, lambda position, native_id: reply.call_id(position, native_id), reply.provider
     )
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
+    if unknown := native.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if (stop := native.get("status")) and stop not in STOP_REASONS and stop != "failed":
+        reply.note_drift("stop_reason", [stop])
     called = any(isinstance(block, ToolUseBlock) for block in content)
     if status is MessageStatus.COMPLETE:
         status = STATUSES.get(native.get("status", ""), status)

@@ -25,6 +25,13 @@ from dragoman_adapters.ollama import encode
 
 STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
 
+REPLY_FIELDS = {
+    "model", "created_at", "message", "done", "done_reason", "total_duration", "load_duration", "prompt_eval_count",
+    "prompt_eval_duration", "eval_count", "eval_duration", "logprobs", "remote_model", "remote_host",
+}  # fmt: skip
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
+_IDLE = ("load", "unload")
+"""The reasons of a reply to a request without messages, and of one that a model left."""
 _COVERED_FIELDS = {"message", "model"}
 _PLAIN_FIELDS = {"role", "content"}
 _CONTENT_FIELDS = ("content", "thinking", "images", "tool_calls")
@@ -42,6 +49,10 @@ def decode_message(
     ]
     raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
     raw |= _note_message(native_message, content)
+    if unknown := native.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if (stop := native.get("done_reason")) and stop not in STOP_REASONS and stop not in _IDLE:
+        reply.note_drift("stop_reason", [stop])
     return reply.build(
         content,
         model=native.get("model"),

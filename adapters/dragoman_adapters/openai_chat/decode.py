@@ -82,6 +82,8 @@ def decode_message(
         "blocks": notes,
         "list": isinstance(native_message.get("content"), list),
     }
+    if finish and finish not in STOP_REASONS:
+        reply.note_drift("stop_reason", [finish])
     return reply.build(
         content,
         model=native.get("model") or None,

@@ -32,6 +32,8 @@ RUNNING = ("queued", "in_progress")
 STOP_REASONS = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
+    "steered": StopReason.PAUSE,
+    "max_messages": StopReason.PAUSE,
 }
 """The reasons of an incomplete response. For any other reason, the model may be asked to continue."""
 
@@ -48,6 +50,13 @@ _REQUEST_FIELDS = {
 }  # fmt: skip
 """Fields of a reply that repeat the request."""
 
+REPLY_FIELDS = _REQUEST_FIELDS | {
+    "id", "object", "model", "output", "output_text", "usage", "created_at", "completed_at", "status", "error",
+    "incomplete_details", "access_programs", "conversation", "image", "input_transformations", "moderation",
+    "previous_response_id", "prompt_cache_diagnostics", "prompt_cache_options", "reasoning", "service_tier", "store",
+    "tool_usage", "billing", "content_filters",
+}  # fmt: skip
+"""The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 _COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"} | _REQUEST_FIELDS
 
 
@@ -63,6 +72,10 @@ def decode_message(
     for item in native["output"]:
         message.add(item)
     raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS and value is not None}
+    if unknown := native.keys() - REPLY_FIELDS:
+        reply.note_drift("field", unknown)
+    if (details := native.get("incomplete_details")) and (stop := details.get("reason")) not in STOP_REASONS:
+        reply.note_drift("stop_reason", [stop])
     if status is MessageStatus.COMPLETE:
         status, _ = STATUSES.get(native.get("status", ""), (status, None))
     return reply.build(

@@ -210,6 +210,11 @@ class Adapter(ABC):
         """The provider's embeddings by this model; None if the adapter supports none."""
         return None
 
+    def compaction_options(self, options: "AdapterOptions", instructions: str | None) -> "AdapterOptions | None":
+        """Return the options of a request whose reply is the provider's own block in place of the whole conversation;
+        None if the provider writes none. ``instructions`` replace the provider's own."""
+        return None
+
     def poll_request(self, reply: Message) -> WireRequest | None:
         """Return the request for the state of a reply that the provider still works on; None if it has ended."""
         return None

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.adapter.errors import EventOverflowError, RequestCancelledError
+from dragoman.adapter.replies.drift import drift_of
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import CostStatus, Usage
@@ -66,6 +67,10 @@ class CallReports:
             from dragoman.events.catalogue import LlmCallCompleted
 
             self.emit(ids, partial(LlmCallCompleted.of, message))
+            if drift := drift_of(message):
+                from dragoman.events.catalogue import LlmReplyDrifted
+
+                self.emit(ids, partial(LlmReplyDrifted.of, message, drift))
 
     def fail(self, ids: EventIds, error: BaseException, latency_ms: int | None = None) -> None:
         """Report a call that failed, or that its caller left: that is an error which is not an Exception."""

@@ -6,12 +6,14 @@ unknown value is None, never 0. Source: docs/reference/routing-and-events.md#eve
 
 import hashlib
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.replies.drift import Drift
 from dragoman.canonical.blocks import FrozenModel, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.guard import Count, Text
 from dragoman.canonical.message import Message, StopReason
@@ -73,6 +75,25 @@ class LlmCallCompleted(Payload):
             team_id=metadata.team_id,
             **fields,
         )
+
+
+class LlmReplyDrifted(Payload):
+    """A reply used names that this version does not know. ``names`` are ``kind:name``; the kinds are ``event``,
+    ``field`` and ``stop_reason``. Nothing of their values is in the event."""
+
+    type: ClassVar[str] = "llm.reply_drifted"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.AGENT
+
+    model: Text
+    provider: Text
+    names: tuple[Text, ...]
+
+    @classmethod
+    def of(cls, reply: Message, drift: Sequence[Drift]) -> Self:
+        metadata = reply.metadata
+        names = tuple(f"{each.kind}:{each.name}" for each in drift)
+        return cls(model=metadata.model or "", provider=metadata.provider or "", names=names)
 
 
 class LlmCallFailed(Payload):
@@ -325,6 +346,7 @@ CATALOGUE: dict[str, type[Payload]] = {
         LlmCallStarted,
         LlmCallCompleted,
         LlmCallFailed,
+        LlmReplyDrifted,
         ToolCalled,
         ToolCompleted,
         ToolFailed,

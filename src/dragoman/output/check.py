@@ -73,6 +73,18 @@ class AnswerCheck(Generic[T]):
             )
         )
 
+    def accepts(self, reply: Message) -> bool:
+        """Return whether the reply is of the type, or calls tools and is not an answer yet. No retry counts for it: the
+        next reply is another model's."""
+        if reply.stop_reason in _FINAL_STOPS:
+            return False
+        try:
+            if not reply.tool_uses:
+                self._form.read(reply.text)
+        except InvalidAnswerError:
+            return False
+        return True
+
     def follow(self) -> "AnswerFollower[T]":
         """Return what adds the events of the answer to those of a stream."""
         return AnswerFollower(self)

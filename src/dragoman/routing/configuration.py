@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Text
+from dragoman.routing.replies import ReplyFault
 from dragoman.routing.rules import Rule
 
 
@@ -22,6 +23,7 @@ class RouterConfiguration(FrozenModel):
     global_default: Text | None = None
     min_confidence: Decimal = Field(default=Decimal("0.5"), ge=0, le=1)
     mentions: bool = False
+    fall_back_on: tuple[ReplyFault, ...] = ()
 
 
 def read_toml(text: str) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
         "global_default": configuration.global_default,
         "min_confidence": float(configuration.min_confidence),
         "mentions": configuration.mentions,
+        "fall_back_on": configuration.fall_back_on,
     }
 
 

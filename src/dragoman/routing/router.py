@@ -36,6 +36,7 @@ from dragoman.routing.availability import Availability
 from dragoman.routing.configuration import RouterConfiguration, dump_configuration, read_mapping, read_toml
 from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 from dragoman.routing.mention import Mention, read_mention
+from dragoman.routing.replies import ReplyFault, ReplyTest, ReplyTests
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule, named_labels
 from dragoman.routing.validation import RefusalReason, find_refusals
@@ -51,6 +52,9 @@ class Router:
     ``aliases`` override the bundled ones. ``recommender`` counts from ``min_confidence`` on. With ``mentions``,
     ``@sonnet`` at the start of a text chooses the model of that message: turn them on only if whoever writes the text
     may choose any model, at any price and address.
+    ``fall_back_on`` names replies after which the next model is asked: ``"refusal"``, ``"empty"``, ``"truncated"``,
+    ``"invalid"`` (not of the requested type), or functions of the message. The cost of such a reply is counted, and a
+    stream gives nothing of the first reply before it has passed.
     ``find`` returns the facts of a model and raises ConfigurationError if it cannot be used here, e.g. MissingKeyError.
     ``prices`` are used only for rules on cost.
 
@@ -69,6 +73,7 @@ class Router:
         min_confidence: float = 0.5,
         availability: Availability | None = None,
         mentions: bool = False,
+        fall_back_on: Iterable[ReplyFault | ReplyTest] = (),
         find: Callable[[str], ModelFacts] = get_adapter,
         prices: Prices | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -81,6 +86,8 @@ class Router:
         self._recommender = recommender
         self._min_confidence = min_confidence
         self._mentions = mentions
+        self.reply_tests = ReplyTests(fall_back_on)
+        """What a reply must not be, so that no other model is asked."""
         self._find = find
         self._prices = prices
         self._clock = clock
@@ -88,8 +95,8 @@ class Router:
     @classmethod
     def from_toml(cls, text: str, **settings: Any) -> Self:
         """Return a router from a configuration: ``workspace_default``, ``global_default``, ``min_confidence``,
-        ``mentions``, a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are other arguments, or
-        override these.
+        ``mentions``, ``fall_back_on``, a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are other
+        arguments, or override these.
 
         Raises ConfigurationError, which names every fault.
         """
@@ -124,6 +131,7 @@ class Router:
                 global_default=self.global_default,
                 min_confidence=Decimal(str(self._min_confidence)),
                 mentions=self._mentions,
+                fall_back_on=self.reply_tests.words,
             )
         )
 
@@ -139,24 +147,26 @@ class Router:
         return self._pick(request, tuple(self._proposals(request, mention.name)), 0)
 
     def choose_fallback(
-        self, decision: RouteDecision, error: DragomanError, *, seen: bool = False
+        self, decision: RouteDecision, error: DragomanError | str, *, seen: bool = False
     ) -> RouteDecision | None:
-        """Return the next valid candidate after the chosen one failed with that error, or None to re-raise.
+        """Return the next valid candidate after the chosen one failed with that error, or None to re-raise. A string is
+        the fault of its reply (`ReplyTests.find_fault`).
 
         None if the caller has ``seen`` events of the reply, if another model would fail in the same way (the request is
         invalid or was cancelled, or a filter blocked it), or if no candidate is left; the error then gets a note on
         each remaining candidate. The new record names the fallback model.
         """
-        if seen or not _can_fall_back(error):
+        if seen or not (isinstance(error, str) or _can_fall_back(error)):
             return None
         index = decision.winner_index
-        kind = error.error_class if isinstance(error, ProviderError) else "not_configured"
+        kind = _failure_name(error)
         rejected = replace(decision.winner, verdict=Verdict.REJECTED, failure=kind)
         chain = (*decision.chain[:index], rejected, *decision.chain[index + 1 :])
         try:
             return self._pick(decision.request, chain, index + 1)
         except NoModelError as nothing_left:
-            if any(index < later and link.model for later, link in enumerate(chain)):
+            is_left = any(index < later and link.model for later, link in enumerate(chain))
+            if is_left and not isinstance(error, str):
                 error.add_note(str(nothing_left))
             return None
 
@@ -360,6 +370,12 @@ def _no_model_error(chain: Sequence[Candidate]) -> NoModelError:
 def _reasons_against(link: Candidate) -> tuple[tuple[str, str], ...]:
     found = tuple((str(refused.name), refused.reason) for refused in link.refusals)
     return found if link.failure is None else (*found, (link.failure, "it failed before it answered"))
+
+
+def _failure_name(error: DragomanError | str) -> str:
+    if isinstance(error, str):
+        return error
+    return error.error_class if isinstance(error, ProviderError) else "not_configured"
 
 
 def _can_fall_back(error: DragomanError) -> bool:

@@ -11,6 +11,7 @@ from typing_extensions import TypeForm
 from dragoman.canonical.message import Message
 from dragoman.effects.work import drive_async, iterate_async
 from dragoman.runtime.session_store import SessionStore
+from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
@@ -137,10 +138,15 @@ class AsyncSession(TurnDriver[AsyncTransport]):
         return self._stream(self._start_turn(None, options, output, stream=True, model=model, results=results or {}))
 
     async def compact(
-        self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
+        self,
+        model: str | None = None,
+        *,
+        keep_last: int | None = None,
+        instructions: str | None = None,
+        on: CompactionPlace = "model",
     ) -> Message:
         """As `Session.compact`."""
-        return await drive_async(self._compact(model, keep_last, instructions))
+        return await drive_async(self._compact(model, keep_last, instructions, on))
 
     @classmethod
     async def resume(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, get_args
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
@@ -24,7 +24,7 @@ from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports, TransportT
 from dragoman.runtime.validation import check_class, check_messages, check_settings
 from dragoman.session import cost
-from dragoman.session.compaction.compact import Compaction, run_compaction
+from dragoman.session.compaction.compact import Compaction, CompactionPlace, run_compaction, run_provider_compaction
 from dragoman.session.config import (
     SessionConfig,
     SessionSettings,
@@ -408,6 +408,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             save=None if results is None or self._steps is None else self._steps.rest,
             correct=None if check is None else partial(self._correct, check),
             extensions=extensions,
+            is_valid=None if check is None else check.accepts,
         )
         if extensions is None:
             return run_turn(plan)
@@ -419,7 +420,13 @@ class Conversation(StoredConversation, Generic[TransportT]):
         correction = check.correction(reply)
         return None if correction is None else self._factory.user_message(correction)
 
-    def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
+    def _compaction_turn(
+        self, model: str | None, keep_last: int | None, instructions: str | None, on: CompactionPlace
+    ) -> Turn:
+        if on not in get_args(CompactionPlace):
+            raise ConfigurationError(f"on is {' or '.join(get_args(CompactionPlace))}, not {on!r:.80}")
+        if on == "provider" and (model is not None or keep_last is not None):
+            raise ConfigurationError("the provider compacts the whole conversation: leave out model and keep_last")
         compaction = Compaction(
             known_adapter=self._adapter,
             choose=lambda: self._routes.for_summary(self._adapter),
@@ -431,7 +438,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             new_prompt=self._factory.user_message,
         )
         try:
-            yield from run_compaction(compaction)
+            yield from (run_provider_compaction if on == "provider" else run_compaction)(compaction)
         except CompactionError as error:
             self._history.attempts.record_unused(error.reply, self._history.messages)
             raise

@@ -37,10 +37,23 @@ class Route:
         if self.routes.router is not None:
             self.routes.router.availability.report(self.record.chosen_model, error, self.routes.clock())
 
-    def fallback_chooser(self, error: DragomanError, *, seen: bool) -> "Callable[[], Route | None] | None":
+    @property
+    def may_reject(self) -> bool:
+        """Whether the fallback may depend on the reply."""
+        return self.has_fallbacks and self.routes.router is not None and bool(self.routes.router.reply_tests)
+
+    def find_fault(self, reply: Message, is_valid: Callable[[Message], bool] | None) -> str | None:
+        """Return what is wrong with a reply, if another model can be asked instead."""
+        router, decision = self.routes.router, self.decision
+        if router is None or decision is None:
+            return None
+        fault = router.reply_tests.find_fault(reply, is_valid)
+        return fault if fault is not None and router.choose_fallback(decision, fault) is not None else None
+
+    def fallback_chooser(self, error: DragomanError | str, *, seen: bool) -> "Callable[[], Route | None] | None":
         """Return the function that chooses a fallback, or None if there can be none.
 
-        ``seen``: the caller has already received events of the reply.
+        ``seen``: the caller has already received events of the reply. A string is the fault of a reply.
         """
         decision = self.decision
         if decision is None or not self.has_fallbacks:
@@ -108,7 +121,7 @@ class Routes:
         assert route is not None
         return route
 
-    def choose_fallback(self, decision: "RouteDecision", error: DragomanError, *, seen: bool) -> Route | None:
+    def choose_fallback(self, decision: "RouteDecision", error: DragomanError | str, *, seen: bool) -> Route | None:
         route = self._decide(lambda router: router.choose_fallback(decision, error, seen=seen))
         return None if route is None else replace(route, has_fallbacks=True)
 

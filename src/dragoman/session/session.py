@@ -11,6 +11,7 @@ from typing_extensions import TypeForm
 from dragoman.canonical.message import Message
 from dragoman.effects.work import drive, iterate
 from dragoman.runtime.session_store import SessionStore
+from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
@@ -181,7 +182,12 @@ class Session(TurnDriver[Transport]):
         return self._stream(self._start_turn(None, options, output, stream=True, model=model, results=results or {}))
 
     def compact(
-        self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
+        self,
+        model: str | None = None,
+        *,
+        keep_last: int | None = None,
+        instructions: str | None = None,
+        on: CompactionPlace = "model",
     ) -> Message:
         """Have the current model summarize the older part of the history. Requests then contain the summary in its
         place.
@@ -195,10 +201,14 @@ class Session(TurnDriver[Transport]):
         either. ``instructions`` tell the model that writes the summary what matters, e.g. the next topic of the
         conversation.
 
+        With ``on="provider"``, the provider compacts all of it (Anthropic). The result is an assistant's message with a
+        block that only this provider can read: to another one it is a loss. ``instructions`` then replace the
+        provider's own.
+
         Raises CompactionError, which says what to do, if the rest would not fit, the reply is not a summary, or there
         is nothing to compact. Raises ProviderError as `ask` does; the history is then as before.
         """
-        return drive(self._compact(model, keep_last, instructions))
+        return drive(self._compact(model, keep_last, instructions, on))
 
     @classmethod
     def resume(

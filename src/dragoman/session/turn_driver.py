@@ -16,6 +16,7 @@ from dragoman.canonical.events import MessageComplete, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.effects.work import Perform, Work, call, in_thread, next_of, within
 from dragoman.runtime.transports import TransportT
+from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import TurnOptions, UserInput
 from dragoman.session.conversation import Conversation
 from dragoman.session.effects import (
@@ -68,8 +69,10 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
         yield from self._run(run)
         return run.record.to_reply()
 
-    def _compact(self, model: str | None, keep_last: int | None, instructions: str | None) -> Work[Message]:
-        yield from self._run(self._start(self._compaction_turn(model, keep_last, instructions)))
+    def _compact(
+        self, model: str | None, keep_last: int | None, instructions: str | None, on: CompactionPlace
+    ) -> Work[Message]:
+        yield from self._run(self._start(self._compaction_turn(model, keep_last, instructions, on)))
         return self.messages[-1]
 
     def _remove_labels(

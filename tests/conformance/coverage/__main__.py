@@ -1,26 +1,48 @@
-"""Prints the matrix: `python -m tests.conformance.coverage [provider ...]`."""
+"""Writes docs/reference/coverage.md: `python -m tests.conformance.coverage [--check] [provider ...]`.
 
+SDKs that the tests do not install: `uv run --with mistralai --with cohere --with groq --with together
+python -m tests.conformance.coverage mistral cohere groq together`. An SDK that is not installed keeps its row.
+``--check`` writes nothing, and fails if something that an SDK sends is out of reach: the report of the newest SDKs.
+"""
+
+import logging
 import sys
-from collections import Counter
+import warnings
 
-from tests.conformance.coverage.probe import Way, coverage
-from tests.conformance.coverage.reasons import REASONS
-from tests.conformance.coverage.sdk import VOCABULARIES
+from tests.conformance.coverage.evidence import compare
+from tests.conformance.coverage.loopback import loopback
+from tests.conformance.coverage.page import PAGE, Row, read_rows, write_page
+from tests.conformance.coverage.replies import unread
+from tests.conformance.coverage.resources import CLIENTS, own_requests, resource_requests
+from tests.conformance.coverage.sdks import SDKS
 
 
-def main(providers: list[str]) -> None:
-    for provider in providers or VOCABULARIES:
-        rows = list(coverage(provider, VOCABULARIES[provider]()))
-        ways: Counter[Way] = Counter(way for *_, way in rows)
-        print(f"\n{provider}: {ways['typed']} typed, {ways['extra']} extra, {ways['absent']} absent of {len(rows)}")
-        for group in ("parameter", "part", "tool"):
-            for wanted in ("typed", "extra", "absent"):
-                names = [name for kind, name, way in rows if (kind, way) == (group, wanted)]
-                if wanted == "absent":
-                    names = [f"{name} ({REASONS.get(provider, {}).get(name, 'no reason')})" for name in names]
-                if names:
-                    print(f"  {group}, {wanted}: {', '.join(names)}")
+def main(providers: list[str], *, check: bool) -> int:
+    rows = read_rows()
+    missing: list[str] = []
+    resources: dict[str, dict[str, bool]] = {}
+    with loopback() as server:
+        for provider in providers or SDKS:
+            sdk = SDKS[provider]
+            if sdk.version is None:
+                print(f"{provider}: {sdk.package} is not installed", file=sys.stderr)
+                continue
+            table, unknown = compare(sdk, server), unread(sdk)
+            replies = len(sdk.events()) + len(sdk.stop_reasons())
+            rows[provider] = Row.of(sdk, table, replies - len(unknown), len(unknown))
+            missing += [f"{provider} {name}" for name in sorted(table.names("absent") | unknown)]
+        for provider, connect in () if check or providers else CLIENTS.items():
+            own = own_requests(provider)
+            found = resource_requests(connect(server.url), server)
+            resources[provider] = {name: request in own for name, request in found.items()}
+    if not check:
+        PAGE.write_text(write_page(rows, resources or None), encoding="utf-8")
+    print("\n".join(missing) or "everything that the SDKs send can be sent")
+    return bool(missing)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    words = sys.argv[1:]
+    sys.exit(main([word for word in words if word != "--check"], check="--check" in words))

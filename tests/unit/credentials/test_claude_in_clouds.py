@@ -103,7 +103,7 @@ def test_each_cloud_knows_the_caller(
         body = json.loads(received.body)
         if model == VERTEX:
             assert received.path == "/publishers/anthropic/models/claude-sonnet-4-5@20250929:rawPredict"
-            assert body["anthropic_version"] == "vertex-2023-10-16"
+            assert body["anthropic_version"] == "2026-10-21"
             assert "model" not in body
             assert "anthropic-version" not in received.headers
         elif model != OPENAI:

@@ -8,6 +8,7 @@ from dragoman.events import (
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    LlmReplyDrifted,
     ModelSwapped,
     ModelSwapRefused,
     Payload,
@@ -39,6 +40,7 @@ PAYLOADS: list[Payload] = [
         user_id="usr_1",
     ),
     FAILED,
+    LlmReplyDrifted(model="a:x", provider="a", names=("stop_reason:bored",)),
     ToolCalled(
         tool_use_id="tu_1", tool_name="look", input_hash="0" * 64, input_size_bytes=2, side_effects=SideEffects.READ
     ),

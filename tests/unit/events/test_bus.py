@@ -69,14 +69,14 @@ def test_the_envelope_is_filled() -> None:
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        ({}, 16),
-        ({"types": "llm.*"}, 3),
+        ({}, 17),
+        ({"types": "llm.*"}, 4),
         ({"types": ["llm.call_failed", "turn.*"]}, 4),
         ({"types": []}, 0),
-        ({"session_ids": ["s"]}, 16),
+        ({"session_ids": ["s"]}, 17),
         ({"session_ids": ["other"]}, 0),
         ({"actors": [Actor.USER]}, 5),
-        ({"max_sensitivity": Sensitivity.PSEUDONYMOUS}, 7),
+        ({"max_sensitivity": Sensitivity.PSEUDONYMOUS}, 8),
         ({"max_sensitivity": Sensitivity.AGGREGATABLE}, 0),
     ],
 )

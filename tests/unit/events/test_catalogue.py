@@ -46,6 +46,7 @@ def test_the_catalogue_is_that_of_the_specification() -> None:
         "llm.call_started": "private",
         "llm.call_completed": "pseudonymous",
         "llm.call_failed": "pseudonymous",
+        "llm.reply_drifted": "pseudonymous",
         "tool.called": "private",
         "tool.completed": "private",
         "tool.failed": "private",

@@ -8,6 +8,7 @@ from dragoman.adapter.answers.provider_state import StateWriter
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ServerError
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.replies.drift import DRIFT_NOTE
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart
 from dragoman.canonical.ids import ModelId
@@ -68,7 +69,9 @@ class ReplyWriter:
     def own_raw(self, message: Message) -> Mapping[str, Any]:
         """Return the notes of this wire's adapter on the message; empty if another adapter wrote them."""
         raw = message.metadata.provider_raw
-        return raw if raw is not None and raw.get("by") == self.provider else {}
+        if raw is None or raw.get("by") != self.provider:
+            return {}
+        return {name: note for name, note in raw.items() if name != DRIFT_NOTE} if DRIFT_NOTE in raw else raw
 
     def is_native(self, block: ContentBlock) -> bool:
         """Whether a block may be written as its adapter encodes it: in a reply of this wire's provider, unless it is a

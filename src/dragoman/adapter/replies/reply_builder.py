@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, add_drift
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
@@ -53,6 +54,7 @@ class ReplyBuilder:
         self.provider = provider
         self.message_id = context.new_id() if message_id is None else message_id
         self._calls: dict[Hashable, str] = {}
+        self._drift: dict[str, list[str]] | None = None
 
     def call_id(self, position: Hashable, native: str | None) -> str:
         """Return the canonical id of the call at a position of this reply. Raises MalformedReplyError if the
@@ -61,6 +63,11 @@ class ReplyBuilder:
             check_length("an id of a call", native, MAX_ID, self.provider)
             self._calls[position] = self.context.tool_ids.receive(self.provider, native)
         return self._calls[position]
+
+    def note_drift(self, kind: DriftKind, names: Iterable[object]) -> None:
+        """Note names that the reply uses and this version does not know."""
+        self._drift = {} if self._drift is None else self._drift
+        add_drift(self._drift, kind, names)
 
     def build(
         self,
@@ -98,6 +105,8 @@ class ReplyBuilder:
             provider_raw |= context.action_calls.note(content)
         if context.reply_note is not None:
             provider_raw |= context.reply_note
+        if self._drift is not None:
+            provider_raw[DRIFT_NOTE] = self._drift
         if context.prefix_note is not None and any(map(is_signed, blocks)):
             provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
         changes = raw.get("input_transformations")

@@ -25,6 +25,7 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
 )
 from dragoman.adapter.replies.document import BLANKS, Document
+from dragoman.adapter.replies.drift import with_drift
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, Frame, SseDecoder
 from dragoman.adapter.replies.text_skimmer import TextFrame, TextSkimmer
 from dragoman.canonical.events import (
@@ -277,6 +278,8 @@ class StreamDecoder(ABC):
                 self._check_call(event)
             events.append(event)
             if text is None and isinstance(event, MessageComplete):
+                if self._unknown:
+                    events[-1] = event = MessageComplete(with_drift(event.message, "event", self._unknown))
                 self.done = True
                 self.message = event.message
                 return

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli.doctor import credential_checks, local_checks, network_checks
+from dragoman.cli.doctor import credential_checks, drift_checks, local_checks, network_checks
 from dragoman.cli.doctor.findings import Finding, Findings, State, print_finding, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.runtime.configuration import (
@@ -31,6 +31,14 @@ def doctor(
     redis: Annotated[
         str | None, typer.Option(metavar="URL", help="Also check the Redis server that your limits share.")
     ] = None,
+    drift: Annotated[
+        bool,
+        typer.Option(
+            "--drift",
+            help="Count the fields, events and stop reasons in the kept replies that this version does not know, and "
+            "check nothing else.",
+        ),
+    ] = False,
 ) -> None:
     """Checks what Dragoman finds on this computer, and says what to do. It changes nothing.
 
@@ -52,6 +60,11 @@ def doctor(
     settings = {} if file is None or wrong else _build(file)
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
+    if drift:
+        report(lambda: iter(wrong) if wrong else drift_checks.count_drift(store))
+        if problems:
+            raise typer.Exit(1)
+        return
     report(local_checks.check_python)
     report(local_checks.check_extras)
     report(local_checks.check_terminal)

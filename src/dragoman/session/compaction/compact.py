@@ -10,10 +10,11 @@ signatures to what precedes them, the adapter's prefix ledger names each void on
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError
-from dragoman.canonical.blocks import TextBlock
+from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.session.compaction.split import (
     HistorySplit,
@@ -25,6 +26,9 @@ from dragoman.session.compaction.split import (
 from dragoman.session.effects import Admit, Choose, Keep, Turn
 from dragoman.session.routes import Route
 from dragoman.session.turn.loop import Requests, request_reply
+
+CompactionPlace = Literal["model", "provider"]
+"""What writes the summary: a model, from a prompt, or the provider, in its own way."""
 
 MAX_SUMMARY_TOKENS = 8192
 """Upper limit of one summary, in tokens."""
@@ -99,6 +103,30 @@ def run_compaction(compaction: Compaction) -> Turn:
         raise CompactionError(_too_large_message(compaction, target, split), earlier[0])
 
 
+def run_provider_compaction(compaction: Compaction) -> Turn:
+    """Request the provider's own block for the whole history, and keep it: requests contain it in place of the history.
+
+    Raises ProviderError as the driver reports it, and CompactionError if the provider writes no such block.
+    """
+    yield Admit((), compaction.known_adapter)
+    route: Route = yield Choose(compaction.choose)
+    requests, split = compaction.requests, split_keeping_last(compaction.history(), 0)
+    options = replace(_summary_options(requests, requests.options.max_output_tokens), tool_choice=None)
+    asking = route.adapter.compaction_options(options, compaction.instructions)
+    if asking is None:
+        raise CompactionError(f"{route.adapter.provider} writes no summary of its own: compact on the model")
+    if not split.summarized:
+        raise CompactionError("there is nothing to compact: the history is empty")
+    history = [*split.lead, *split.summarized, *split.kept]
+    reply = yield from request_reply(replace(requests, options=asking), route, history, None)
+    blocks = [block for block in reply.content if isinstance(block, ProviderBlock)]
+    if len(blocks) != 1 or len(reply.content) != 1 or not blocks[0].data.get("content"):
+        raise CompactionError(f"{reply.metadata.model} wrote no summary: try again, or compact on the model", reply)
+    replaced = tuple(dict.fromkeys(message.id for message in (*split.summarized, *split.kept)))
+    metadata = reply.metadata.model_copy(update={"summary_of": replaced})
+    yield Keep((reply.model_copy(update={"metadata": metadata}),))
+
+
 def _split_history(compaction: Compaction, target: Adapter) -> HistorySplit:
     history = compaction.history()
     if compaction.keep_last is not None:
@@ -131,7 +159,7 @@ def _max_summary_tokens(adapter: Adapter) -> int:
     return min(adapter.capabilities.max_output_tokens, adapter.capabilities.max_context_tokens // 4)
 
 
-def _summary_options(requests: Requests, limit: int) -> AdapterOptions:
+def _summary_options(requests: Requests, limit: int | None) -> AdapterOptions:
     """Return the session's options without those that shape or end an answer. The provider chooses the reasoning,
     because a budget for it might be larger than the summary."""
     return replace(

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import EventOverflowError, RequestCancelledError
+from dragoman.adapter.replies.drift import drift_of
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, StopReason
@@ -18,6 +19,7 @@ from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    LlmReplyDrifted,
     ModelSwapped,
     ModelSwapRefused,
     PolicyDeclassified,
@@ -178,6 +180,8 @@ class Telemetry:
             case Replied():
                 self._last_reply, self._replies = outcome.message, self._replies + 1
                 self._emit(partial(LlmCallCompleted.of, outcome.message), attachment=outcome.message)
+                if drift := drift_of(outcome.message):
+                    self._emit(partial(LlmReplyDrifted.of, outcome.message, drift))
             case Abandoned():
                 self._abandoned = 1
                 cancelled = RequestCancelledError("the caller left")

@@ -16,11 +16,13 @@ from dragoman.adapter.errors import (
     ProviderError,
     TurnLimitError,
 )
+from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Perform
+from dragoman.limits.reservation import Stage
 from dragoman.session.effects import (
     AbandonedTurnError,
     Admit,
@@ -82,6 +84,8 @@ class TurnPlan:
     after the last retry. None if any text is an answer."""
     extensions: "Extensions | None" = None
     """What the program says of this turn to the plugins of its policy."""
+    is_valid: Callable[[Message], bool] | None = None
+    """Returns whether a reply may be of the requested type; None if any text is an answer."""
 
 
 def run_turn(plan: TurnPlan) -> Turn:
@@ -105,7 +109,7 @@ def run_turn(plan: TurnPlan) -> Turn:
     is_first = True
     while rounds > 0:
         if is_first:
-            route, reply = yield from _first_reply(requests, route, history, new_messages)
+            route, reply = yield from _first_reply(plan, route, history, new_messages)
         else:
             reply = yield from request_reply(requests, route, history, new_messages)
         ends_turn = plan.correct is None and not (_pauses(reply) or has_calls_to_run(reply))
@@ -172,13 +176,24 @@ def request_reply(
 
 
 def _first_reply(
-    requests: Requests, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...]
+    plan: TurnPlan, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...]
 ) -> Generator[Effect, Any, tuple[Route, Message]]:
-    """Return the first reply and the route of its model. If a model fails, the router may name a fallback."""
-    failures: list[str] = []
+    """Return the first reply and the route of its model. If a model fails, or if its reply has a fault, the router may
+    name a fallback. The cost of a reply with a fault is counted."""
+    requests, failures = plan.requests, []
     while True:
+        held = _HeldReply(route, plan.is_valid) if route.may_reject else None
         try:
-            return route, (yield from _request_with_retries(requests, route, history, new_messages))
+            reply = yield from _request_with_retries(requests, route, history, new_messages, held)
+            fault = None if held is None else held.judge(reply)
+            choose = None if fault is None else route.fallback_chooser(fault, seen=False)
+            instead = None if choose is None else (yield Choose(choose))
+            if instead is None:
+                return route, reply
+            requests.record_billed(reply)
+            failures.append(f"{route.record.chosen_model}: {fault}")
+            route = instead
+            continue
         except _RequestFailedError as failed:
             error, seen = failed.error, failed.seen
         fallback = None
@@ -194,10 +209,15 @@ def _first_reply(
 
 
 def _request_with_retries(
-    requests: Requests, route: Route, history: Sequence[Message], new_messages: tuple[Message, ...] | None
+    requests: Requests,
+    route: Route,
+    history: Sequence[Message],
+    new_messages: tuple[Message, ...] | None,
+    held: "_HeldReply | None" = None,
 ) -> Generator[Effect, Any, Message]:
     """Return one reply. A request that fails before the caller received an event is retried as the retry policy allows;
-    each attempt is one `Send`. The final outcome is reported to the route. Raises _RequestFailedError.
+    each attempt is one `Send`. The final outcome is reported to the route. ``held`` holds the events back until the
+    reply is judged. Raises _RequestFailedError.
     """
     retries, options = requests.new_retries(route.adapter), requests.options
     while True:
@@ -211,6 +231,7 @@ def _request_with_retries(
             options=options,
             retries=retries,
             new_messages=new_messages,
+            stages=() if held is None else (held.begin(),),
         )
         match outcome:
             case Replied():
@@ -236,6 +257,38 @@ def _request_with_retries(
                 route.report_outcome(error)
             raise _RequestFailedError(error, seen=seen)
         yield Wait(wait, retries.timing)
+
+
+class _HeldReply:
+    """Holds the events of a reply back until the whole of it is judged. Of one with a fault, the caller gets none."""
+
+    def __init__(self, route: Route, is_valid: Callable[[Message], bool] | None) -> None:
+        self._route = route
+        self._is_valid = is_valid
+        self._judged: tuple[str, str | None] | None = None
+
+    def begin(self) -> Stage:
+        """Return the stage of one attempt."""
+        events: list[StreamEvent] = []
+
+        def hold(event: StreamEvent) -> Sequence[StreamEvent]:
+            events.append(event)
+            match event:
+                case MessageComplete(message=message):
+                    return (event,) if self.judge(message) is not None else events
+                case ErrorEvent():
+                    return (event,)
+                case _:
+                    return ()
+
+        return hold
+
+    def judge(self, reply: Message) -> str | None:
+        """Return the fault of a reply, if another model can be asked. It is judged once: what a policy changed in it
+        is not judged again."""
+        if self._judged is None or self._judged[0] != reply.id:
+            self._judged = reply.id, self._route.find_fault(reply, self._is_valid)
+        return self._judged[1]
 
 
 def _pauses(reply: Message) -> bool:
