@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_packages_and_their_data(built_wheel: Path) -> None:
     ],
 )
 def test_data_is_in_the_wheel(built_wheel: Path, needed: str) -> None:
-    """Everything that is read at run time and is no Python: tables, templates, recordings, migrations."""
+    """Everything that is read at run time and is not Python: tables, templates, recordings, migrations."""
     assert any(name.startswith(needed) for name in wheel.names(built_wheel))
 
 

@@ -11,7 +11,7 @@ from dragoman.attempt.decision import DecidingPolicy, decide
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.message import Message
 from dragoman.effects.work import carry_out
-from dragoman.limits.bounds import max_use
+from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Governor, Observe, Stage
 from dragoman.policy.outgoing import OutgoingRequest
 from dragoman.session.effects import Effect, Send, SendOutcome, Turn, intercept
@@ -74,5 +74,5 @@ def _send(governors: Callable[[Send], Iterable[Governor]], effect: Effect) -> Ge
         )
         return outcome
 
-    measure = partial(max_use, send.adapter, send.messages, send.tools, send.options)
+    measure = partial(max_usage, send.adapter, send.messages, send.tools, send.options)
     return (yield from Attempt(governors(send), measure).run(exchange))
