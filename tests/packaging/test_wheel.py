@@ -47,7 +47,7 @@ def test_data_is_in_the_wheel(built_wheel: Path, needed: str) -> None:
         ("dragoman_start.pth", "runs code at every start"),
         ("sitecustomize.py", "runs code at every start"),
         ("dragoman/tests/test_all.py", "a test"),
-        ("notes.txt", "no file of a package"),
+        ("notes.txt", "not a file of a package"),
     ],
 )
 def test_unexpected_files_are_reported(built_wheel: Path, tmp_path: Path, name: str, message: str) -> None:
