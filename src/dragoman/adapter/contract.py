@@ -219,8 +219,23 @@ class Adapter(ABC):
         """Return the request for the state of a reply that the provider still works on; None if it has ended."""
         return None
 
+    def reply_state(self, reply: Message) -> str:
+        """Return the provider's word for the state of such a reply, for people to read."""
+        return str(reply.metadata.status)
+
     def cancel_request(self, reply: Message) -> WireRequest | None:
         """Return the request that stops such a reply; None if there is none."""
+        return None
+
+    @classmethod
+    def block_signature(cls, message: Message, index: int) -> str | None:
+        """Return the signature that this adapter noted on a block other than thinking; None if there is none."""
+        return None
+
+    @classmethod
+    def signature_notes(cls, signatures: Mapping[int, str]) -> dict[str, Any] | None:
+        """Return ``provider_raw`` of a message whose blocks, by index, have these signatures; None if the provider
+        signs thinking alone."""
         return None
 
     @property
