@@ -96,7 +96,9 @@ class Endpoint:
 class Adapter(ABC):
     """One model behind one wire. Subclasses declare ``provider`` and ``endpoint`` and implement the abstract methods.
 
-    ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process.
+    ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process. ``model`` is
+    the name without the provider, ``model_id`` the id with it, and ``listed_models`` are those that are named to
+    people.
     """
 
     provider: ClassVar[str]

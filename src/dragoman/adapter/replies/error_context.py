@@ -103,7 +103,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """The origin of an error: a reply, with its status, headers and body, or a stream, which has none of these."""
+    """The origin of an error of a ``provider`` and a ``model``: a reply, with its ``status``, ``headers`` and ``body``,
+    or a stream, which has none of these."""
 
     provider: str
     model: str | None

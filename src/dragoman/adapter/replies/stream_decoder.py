@@ -85,7 +85,7 @@ UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
 
 
 class StreamDecoder(ABC):
-    """Takes chunks and returns events; `done` is set once the last event was returned."""
+    """Takes a ``provider``'s chunks and returns events; ``done`` is set once the last event was returned."""
 
     text_frame: ClassVar[TextFrame | None] = None
     """The form of a frame that adds to a text and does nothing else. None if the wire has none."""
