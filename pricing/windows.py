@@ -93,7 +93,8 @@ def _iter_endpoints(providers: Models) -> Iterator[tuple[str, list[str]]]:
     """Yield each endpoint with a row, and its models."""
     openai = _names({}, "openai", FILES["openai"])
     for name, endpoint in _parse(ENDPOINTS).items():
-        listed = openai if endpoint.get("families") == "openai" else _listed(endpoint.get("model", ()))
+        has_theirs = endpoint.get("families") == "openai" and "vendor_prefix" not in endpoint
+        listed = openai if has_theirs else _listed(endpoint.get("model", ()))
         yield name, _with_known(listed, providers.get(name), name)
 
 
