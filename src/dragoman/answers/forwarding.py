@@ -15,7 +15,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import iterate_async
 from dragoman.limits.reservation import Governor
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 from dragoman.runtime.config import ClientConfig
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
@@ -31,7 +31,7 @@ async def forward(
     request: WireRequest,
     *,
     governors: Iterable[Governor],
-    measure: MeasureUse,
+    measure: MeasureUsage,
     used: Callable[[], Usage],
 ) -> AsyncIterator[AsyncStreamedReply]:
     """Send a request, and yield its reply as it arrives. It is sent once: who sent it decides on another attempt.

@@ -264,7 +264,7 @@ def test_a_file_of_a_name_needs_one(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="have no name"):
         services.upload(b"x")
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(RequestError, match="is no file that can be uploaded"):
+        with pytest.raises(RequestError, match="is not a file that can be uploaded"):
             services.upload(path)
     with pytest.raises(RequestError, match="at least one Message"):
         services.count_tokens([])
