@@ -11,6 +11,7 @@ from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.known_options import read_options
+from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
@@ -69,15 +70,23 @@ class AnthropicAdapter(WireAdapter):
     def compaction_options(self, options: AdapterOptions, instructions: str | None) -> AdapterOptions | None:
         return encode.compaction_options(options, self.provider, instructions)
 
+    def prepare(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> tuple[RequestBuilder, Sequence[ToolDefinition]]:
+        return prepare_request(self.target, messages, tools, options, whole=options.server_state is not None)
+
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)
 
     def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
         headers = {"anthropic-version": encode.api_version(body)}
+        betas = []
         if request.has_void_thinking(body):
             encode.allow_thinking_drop(body)
-            headers |= request.merge_list_header("anthropic-beta", encode.BINDING_BETA)
-        return headers
+            betas.append(encode.BINDING_BETA)
+        if (beta := encode.stored_in_thread(request, body)) is not None:
+            betas.append(beta)
+        return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
         native = super().parse_reply(response)

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.history.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
@@ -33,6 +34,9 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic.options import SAMPLING, encode_options
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 LATEST_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
@@ -72,11 +76,15 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = _split_system(request.turns, request.provider)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
         encoded["system"] = _encode_system(request, system)
-    encoded["messages"] = request.encode_history(turns, partial(_encode_messages, request))
+    if ends is None:
+        encoded["messages"] = request.encode_history(turns, partial(_encode_messages, request))
+    else:
+        encoded["messages"] = EncodedHistory((), _encode_messages(request, turns, ends))
     if usable:
         _carry_container(request, encoded, usable)
         encoded["tools"] = [
@@ -84,9 +92,23 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         ]
         if (computer := request.context.native_calls.get("tool_use")) is not None:
             request.context.action_calls = ActionCalls(computer)
+    if ends is not None:
+        _threads().begin_or_continue(request, encoded, turns, ends)
     # A request for a compaction gets nothing else, and the next one with the field would compact again.
     request.context.ends_turn = request.options.extra.get(request.provider, {}).get(_COMPACTION) is not None
     return encoded
+
+
+def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
+    """Take away from a body what its thread has. Returns the beta header that a thread needs, None without one."""
+    return None if request.options.server_state is None else _threads().shorten(request, body)
+
+
+@cache  # imported late: few requests have a thread
+def _threads() -> "ModuleType":
+    from dragoman_adapters.anthropic import threads
+
+    return threads
 
 
 def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Sequence[ToolDefinition]) -> None:
@@ -169,11 +191,16 @@ def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list
     return blocks if as_list else _compact_content(blocks)
 
 
-def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Encode the tool results of one turn in one user message, before the user's own content."""
+def _encode_messages(
+    request: RequestBuilder, turns: Sequence[Turn], ends: list[int] | None = None
+) -> list[dict[str, Any]]:
+    """Encode the tool results of one turn in one user message, before the user's own content. ``ends`` receives the
+    number of messages after each turn."""
     encoded: list[dict[str, Any]] = []
     previous: Turn | None = None
     for turn in turns:
+        if ends is not None and previous is not None:
+            ends.append(len(encoded))
         if (text := turn.plain_text(request.provider)) is not None:
             encoded.append({"role": _ROLES[turn.role], "content": [{"type": "text", "text": text}]})
             previous = turn
@@ -198,6 +225,8 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dic
             )
             encoded.append({"role": _ROLES[turn.role], "content": content, **request.message_fields(turn)})
         previous = turn
+    if ends is not None and previous is not None:
+        ends.append(len(encoded))
     return encoded
 
 

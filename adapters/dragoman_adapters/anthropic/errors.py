@@ -6,6 +6,7 @@ from dragoman.adapter.errors import (
     AuthenticationError,
     BillingError,
     ContextOverflowError,
+    ExpiredReferenceError,
     InvalidRequestError,
     NotFoundError,
     OverloadedError,
@@ -32,6 +33,8 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 
 _OWN_FIELDS = {"type": str, "details": dict}
 """Anthropic's SDKs choose among some ninety classes by the code in the details."""
+_LOST_THREAD = ("thread_not_found", "thread_already_continued", "thread_continue_in_flight")
+"""The codes of errors after which the whole history begins a new thread."""
 _OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context window", "tokens >")
 
 
@@ -49,4 +52,7 @@ def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     kind = BY_TYPE.get(str(inner.get("type")))
     if kind in (InvalidRequestError, None) and any(phrase in failure.text.lower() for phrase in _OVERFLOW):
         kind = ContextOverflowError
-    return failure.error(kind)
+    error = failure.error(ExpiredReferenceError if failure.code in _LOST_THREAD else kind)
+    if isinstance(error, ExpiredReferenceError) and failure.code in _LOST_THREAD:
+        error.reference = "response"
+    return error

@@ -147,7 +147,8 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
             return {}, {}
         if request.options.effort is None:
             return {}, {}
-        level = option_support.nearest_effort(request, request.options.effort, _LEVELS)
+        levels = request.target.capabilities.wire.get("efforts") or _LEVELS
+        level = option_support.nearest_effort(request, request.options.effort, levels)
         return {} if level is None else {field: level}, {}
 
     return write

@@ -81,9 +81,12 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[
         "thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]},
         "supports_batch_api": "absent",  # the wire of a chat has no files and batches
     }
-    models = ModelTable.of(*_MODEL_FILES[row.families, api]).extend(row.default).extend(own, row.models)
+    families = ModelTable.of(*_MODEL_FILES[row.families, api]).with_prefix(row.vendor_prefix)
+    models = families.extend(row.default).extend(own, row.models)
     tools = ServerToolTable.of("dragoman_adapters.compatible", keys=(name, api))
     fields = {**_class_fields(name, row), "models": models, "server_tools": tools}
+    if row.vendor_prefix:
+        fields["listed_models"] = ModelTable({"model": row.models}).listed
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})

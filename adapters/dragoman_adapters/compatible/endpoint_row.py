@@ -47,6 +47,9 @@ class EndpointRow(FrozenModel):
     scope: str = ""
     apis: tuple[Api, ...] = Field(default=("chat",), min_length=1)
     families: Literal["open", "openai"] = "open"
+    vendor_prefix: str = ""
+    """What the endpoint's names have before those of the families, as a regular expression. Its own rows alone say what
+    it serves."""
     telemetry_name: str = ""
     dialect: Dialect = Field(default_factory=Dialect)
     default: Table = Field(default_factory=dict)

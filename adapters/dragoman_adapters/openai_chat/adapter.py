@@ -19,6 +19,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman_adapters.openai_chat import decode, encode, errors
+from dragoman_adapters.openai_chat.cache_marks import FIELD
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
 from dragoman_adapters.openai_chat.options import CONVERSATION, decode_options
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
@@ -62,6 +63,9 @@ class ChatAdapter(WireAdapter):
             overrides = {"supports_structured_output": EMULATED, "structured_output_by": "prompt"}
             return found.model_copy(update=overrides)
         return found
+
+    def _marks_cache(self, capabilities: AdapterCapabilities) -> bool:
+        return FIELD in capabilities.wire
 
     @property
     def batch_api(self) -> "BatchApi | None":

@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_chat import encode_blocks, options, thinking_details
+from dragoman_adapters.openai_chat import cache_marks, encode_blocks, options, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Note, ToolId
 
@@ -37,6 +37,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
     history = request.encode_history(request.turns, partial(encode_messages, request, dialect))
     if history.new_items and history.new_items[-1]["role"] == "assistant":
         history.new_items[-1] |= dialect.prefill
+    cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
     for definition in usable:
         legacy = _own_note(definition, request.provider).get("legacy")
@@ -57,6 +58,8 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
         if not turn.plain:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         message_object = _encode_turn(request, turn, dialect)
+        if request.options.prompt_cache:
+            message_object = cache_marks.mark_instructions(request, turn, message_object)
         if dialect.alternating and encoded and encoded[-1]["role"] == message_object["role"]:
             reason = "neighbouring messages of one role are sent as one"
             request.record_loss(LossKind.FLATTENED, reason, Severity.INFO)
@@ -80,8 +83,12 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         return {"role": turn.role.value, "content": text}
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
+    marked = cache_marks.find_marked(request, turn)
     blocks = [
-        (_fit_arguments(block, turn, request, dialect), note)
+        (
+            _fit_arguments(block, turn, request, dialect),
+            cache_marks.with_mark(request, note) if index in marked else note,
+        )
         for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
         if _should_send(request, turn, index, note, dialect)
     ]
@@ -95,7 +102,8 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
     pieces = encode_pieces(blocks, request.tool_id, dialect)
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
-    return encode_message(str(turn.role), pieces, raw, dialect)
+    encoded = encode_message(str(turn.role), pieces, raw, dialect)
+    return cache_marks.mark_message(request, encoded) if marked else encoded
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
@@ -224,6 +232,7 @@ def _encode_tool_results(
     encoded: list[dict[str, Any]] = []
     raw = turn.raw(request.provider)
     is_own = bool(raw)
+    marked = cache_marks.find_marked(request, turn)
     for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
         if not isinstance(block, ToolResultBlock):
             continue
@@ -234,7 +243,7 @@ def _encode_tool_results(
         needs_name = not is_own or (turn.origins[index] == SYNTHETIC and _has_name(raw))
         if dialect.tool_name and block.tool_use_id in names and needs_name:
             answer["name"] = names[block.tool_use_id]
-        encoded.append(answer)
+        encoded.append(cache_marks.mark_last_part(request, answer) if index in marked else answer)
     return encoded
 
 

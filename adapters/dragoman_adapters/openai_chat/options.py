@@ -13,6 +13,7 @@ from dragoman.adapter.requests.option_table import read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
@@ -23,8 +24,7 @@ SCHEMA_NAME = "answer"
 
 
 def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
-    """Encode everything except the model, the conversation and the tools. Caching is automatic, except for models that
-    say otherwise."""
+    """Encode everything except the model, the conversation and the tools."""
     table = dialect.option_table
     encoded: dict[str, Any] = {}
     if request.options.stream:
@@ -39,18 +39,10 @@ def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) ->
         option_support.encode_logprobs(request, encoded, "logprobs", "top_logprobs", reasoning=level != "none")
     if request.used.take("output_schema") is not None:
         _encode_response_format(request, dialect, encoded, tools=tools)
-    _encode_cache(request, encoded)
+    cache_marks.encode_option(request, encoded)
     _encode_tool_choice(request, dialect, encoded, tools=tools, reasoning=level != "none")
     request.record_unused_options(table.absent)
     return encoded
-
-
-def _encode_cache(request: RequestBuilder, encoded: dict[str, Any]) -> None:
-    requested, capabilities = request.used.take("prompt_cache"), request.target.capabilities
-    if requested is not None and capabilities.wire.get("cache_control"):
-        encoded["cache_control"] = {"type": "ephemeral", **({} if requested == "5m" else {"ttl": requested})}
-    elif requested == "1h" or not capabilities.supports_prompt_caching:
-        option_support.record_cache_hint_loss(request)
 
 
 def may_reason(request: RequestBuilder) -> bool:

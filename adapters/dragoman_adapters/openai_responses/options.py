@@ -57,7 +57,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     requested = take("prompt_cache")
     if requested == "1h" and (lifetime := capabilities.wire.get("cache_1h")):
         encoded["prompt_cache_options"] = {"ttl": lifetime}
-    elif requested == "1h" or not capabilities.supports_prompt_caching:
+    elif requested == "1h" or not capabilities.supports_prompt_caching or "cache_control" in capabilities.wire:
         option_support.record_cache_hint_loss(request)
     in_background = take("background") is not None and option_support.has_background(request)
     if in_background:

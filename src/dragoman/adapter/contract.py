@@ -152,10 +152,14 @@ class Adapter(ABC):
             capabilities,
             cache_key=(type(self), self.model),
             server_tools=self.server_tools,
-            marks_cache=self.marks_cache and bool(capabilities.supports_prompt_caching),
+            marks_cache=bool(capabilities.supports_prompt_caching) and self._marks_cache(capabilities),
             cites_documents=self.cites_documents,
             priced_fields=self.priced_fields,
         )
+
+    def _marks_cache(self, capabilities: AdapterCapabilities) -> bool:
+        """Whether requests of a model with these capabilities mark such places."""
+        return self.marks_cache
 
     @property
     @abstractmethod

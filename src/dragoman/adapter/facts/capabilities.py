@@ -262,9 +262,10 @@ MAX_KNOWN_MODELS = 512
 class ModelTable:
     """models.toml: defaults, then rows whose ``match`` globs select models; later rows override earlier ones."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], prefix: str = "") -> None:
         self._default: dict[str, Any] = data.get("default", {})
         self._rows: list[dict[str, Any]] = data.get("model", [])
+        self._prefix = prefix
         self._known = lru_cache(MAX_KNOWN_MODELS)(self._find)
 
     @classmethod
@@ -283,12 +284,18 @@ class ModelTable:
         return self._known(model)
 
     def _find(self, model: str) -> AdapterCapabilities:
-        found = merge_rows(self._default, self._rows, model)
+        own_name = re.sub(f"^(?:{self._prefix})", "", model) if self._prefix else model
+        found = merge_rows(self._default, self._rows, *dict.fromkeys((own_name, model)))
         return AdapterCapabilities.model_validate(_expand_vendor(found, model))
 
     def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
         """Return a table with more defaults, which override these, and more rows, which come after these."""
-        return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]})
+        return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]}, self._prefix)
+
+    def with_prefix(self, pattern: str) -> "ModelTable":
+        """Return a table whose rows find a model without this part of its name as well, such as a host's ``openai.``;
+        ``pattern`` is a regular expression."""
+        return ModelTable({"default": self._default, "model": self._rows}, pattern)
 
     @property
     def is_empty(self) -> bool:
@@ -320,11 +327,11 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-def merge_rows(default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """Merge the defaults and the rows whose ``match``, a glob or a list of globs, fits a name."""
+def merge_rows(default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *names: str) -> dict[str, Any]:
+    """Merge the defaults and the rows whose ``match``, a glob or a list of globs, fits one of the names."""
     found = dict(default)
     for row in rows:
         patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
-        if any(fnmatchcase(name, pattern) for pattern in patterns):
+        if any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
             found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
     return found

@@ -198,6 +198,7 @@ def record_cache_hint_loss(request: RequestBuilder) -> None:
     """Record a request for prompt caching that the wire cannot express. The reply does not depend on it."""
     if request.used.take("prompt_cache") is None:
         return
-    can_cache = bool(request.target.capabilities.supports_prompt_caching)
+    capabilities = request.target.capabilities
+    can_cache = capabilities.supports_prompt_caching and "cache_control" not in capabilities.wire
     how = "caches by itself, for as long as it sees fit" if can_cache else "is not known to cache at request"
     request.record_loss(LossKind.OPTION, f"prompt_cache: {request.target.model} {how}", Severity.INFO)

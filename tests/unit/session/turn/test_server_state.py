@@ -159,7 +159,10 @@ def test_what_is_not_stored_is_not_continued(driver: Driver) -> None:
 
 LOSSES: list[tuple[str, Any, dict[str, Any], str]] = [
     ("openrouter:openai/gpt-5", True, {}, "server_state: "),
-    ("anthropic:claude-sonnet-4-5", True, {}, "server_state: the Messages API has none"),
+    ("anthropic:claude-sonnet-4-5", "conv_1", {}, "server_state: the endpoint is not known to store a conversation"),
+    ("anthropic:claude-sonnet-4-5", True, {"thread": {"type": "create"}}, "server_state: extra names what to continue"),
+    ("anthropic-vertex:claude-sonnet-4-5", True, {}, "server_state: the endpoint is not known to store a response"),
+    ("bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0", True, {}, "server_state: "),
     ("xai:grok-4.5", "conv_1", {}, "server_state: the endpoint is not known to store a conversation"),
     ("openai:gpt-5.4", True, {"store": False}, "server_state: with store: false, nothing is stored"),
     ("openai:gpt-5.4", True, {"conversation": "conv_2"}, "server_state: extra names what to continue"),
