@@ -14,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from dragoman import Limit, Limits
 from dragoman.policy import PluginResult, Step, hook
 from dragoman.testing.faults.replies import RESET
 from dragoman.testing.faults.server import FaultyServer, HttpReply
@@ -281,3 +282,25 @@ def test_an_error_of_the_vendor_is_one_of_the_client_s_wire(start: Start, status
     assert len(gateway.server.requests) == 1
     if status == 429:
         assert raised.value.response.headers["retry-after"] == "7"
+
+
+def test_limits_of_all_callers_count_forwarded_requests() -> None:
+    client = {"limits": Limits(Limit("openai:*", requests=1, seconds=86_400, shared=True), max_wait=0)}
+    with (
+        gateway_before(record, forward=ALL, client=client) as (url, server),
+        httpx.Client(base_url=url) as http,
+    ):
+        assert http.get("/v1/files").status_code == 200
+        refused = http.post("/v1/moderations", json={"input": "Hi"})
+        assert refused.status_code == 429
+        assert "retry-after" in refused.headers
+        assert len(server.requests) == 1
+
+
+def test_a_stored_page_is_read_back(start: Start) -> None:
+    page = HttpReply(headers={"content-type": "text/html; charset=utf-8"}, steps=[b"<p>Bern</p>"])
+    gateway = start(lambda request: record(request) if request.method == "POST" else page, forward=ALL)
+    OPENAI["POST /v1/files"](gateway.sdk())
+    reply = gateway.http().get("/v1/files/file-1/content")
+    assert (reply.status_code, reply.content) == (200, b"<p>Bern</p>")
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"

@@ -75,6 +75,7 @@ class ForwardingEndpoint(Endpoint):
     ) -> None:
         generation, record, departure = exchange.generation, exchange.record, Departure(exchange.receive)
         governor = generation.access.governor_for(caller, generation.prices)
+        client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
         usage = Usage(cost_status=CostStatus.UNPRICED)
         if self._address.cost == "free":
             usage = generation.prices.price(_SELF, TokenUsage(), datetime.now(UTC))
@@ -84,7 +85,7 @@ class ForwardingEndpoint(Endpoint):
         has_begun = False
         try:
             async with forward(
-                generation.client.config,
+                client.config,
                 adapter,
                 request,
                 governors=() if governor is None else (governor,),
