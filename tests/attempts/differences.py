@@ -84,7 +84,7 @@ def _meaning(file: RoadFile, aspect: str, cell: Cell) -> str:
     text = re.sub(r"(\d+) tokens", lambda each: words.get(int(each[1]), each[0]), text)
     if aspect != "spend":
         return text
-    text = re.sub(r", 1 of requests| of requests", "", text)  # only a gateway counts them, and one is no news
+    text = re.sub(r", 1 of requests| of requests", "", text)  # only a gateway counts them, and one is not news
     return text if text.endswith(": 0 tokens, $0.000511") else re.sub(r", \$[\d.]+", "", text)
 
 

@@ -99,7 +99,7 @@ def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.Mon
 def test_rows_lost_while_a_run_stops_are_left_to_the_next_run(
     actors: list[Actor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Their loss is recorded but is no error of theirs, and the same call asks them."""
+    """Their loss is recorded but is not an error of theirs, and the same call asks them."""
 
     async def main() -> BulkReport:
         async with provider(0.05) as (settings, seen):

@@ -223,7 +223,7 @@ def edit_one_character(
 
 
 def spelling(text: str) -> Any:
-    """A text of JSON by its meaning: white space in a tool's arguments is no character of a prompt."""
+    """A text of JSON by its meaning: white space in a tool's arguments is not a character of a prompt."""
     try:
         return json.loads(text)
     except ValueError:

@@ -75,7 +75,7 @@ def test_line_ends_are_kept() -> None:
 
 
 def test_binary_bodies_are_base64() -> None:
-    """A picture, and an AWS message that is truncated or has headers that are no texts."""
+    """A picture, and an AWS message that is truncated or has headers that are not texts."""
     whole = BODIES[Framing.AWS]
     for body in (b"\x89PNG\xff", whole[:-3], whole[:20] + b"\xff" + whole[21:]):
         assert list(encode_body(body)) == ["base64"]

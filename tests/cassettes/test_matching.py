@@ -49,7 +49,7 @@ def test_ids_may_differ_and_their_links_may_not() -> None:
 
 
 def test_ids_of_the_caller_count() -> None:
-    """A value in a tool's input is no generated id."""
+    """A value in a tool's input is not a generated id."""
     other = two_call_history("a")
     other["messages"][1]["content"][0]["input"]["id"] = "yours"
     assert differences(record_request(two_call_history("a")), record_request(other))

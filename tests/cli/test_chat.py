@@ -59,8 +59,8 @@ def test_calls_that_wait_are_answered(
 ) -> None:
     """They are shown with their reason, one command answers the first, another declines it."""
     (tmp_path / "payments.py").write_text(
-        "from dragoman.tools import Suspend\n\n\ndef pay(amount: int) -> str:\n"
-        '    """Pay a bill."""\n    raise Suspend("the owner decides")\n',
+        "from dragoman.tools import CallDeferred\n\n\ndef pay(amount: int) -> str:\n"
+        '    """Pay a bill."""\n    raise CallDeferred("the owner decides")\n',
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -102,7 +102,7 @@ def test_usages_cost_what_the_session_did(session: Path, usages: Path) -> None:
 
 
 def test_messages_are_read_one_per_line(tmp_path: Path) -> None:
-    """A log of messages, by user and session; prompts cost nothing and are no replies."""
+    """A log of messages, by user and session; prompts cost nothing and are not replies."""
     path = tmp_path / "log.jsonl"
     lines = [write_message(message) for message in (Message.user("Hi"), reply(SONNET, session_id="s1"), reply(O3))]
     path.write_bytes(b"\n".join(lines) + b"\n\n")

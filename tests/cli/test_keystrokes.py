@@ -117,7 +117,7 @@ def test_a_misspelt_command_is_not_sent_to_a_model(desk: ScriptedProvider, words
 
 
 def test_options_of_the_program_stay_its_own() -> None:
-    """--help and --version are no question."""
+    """--help and --version are not a question."""
     for words, shown in ((["--version"], "dragoman "), (["--help"], "doctor"), ([], "doctor")):
         assert shown in CliRunner().invoke(app, words).output
 

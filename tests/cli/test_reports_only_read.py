@@ -62,7 +62,7 @@ def test_the_database_of_another_program_is_no_store(folder: Path, tmp_path: Pat
     ):
         error, _ = run(*words)
         assert isinstance(error, StoreError), words
-        assert "no store of dragoman" in str(error)
+        assert "not a store of dragoman" in str(error)
     run("view", folder / name, "-o", tmp_path / "page.html")
     run("convert", folder / name, tmp_path / "converted", "--to", "messages")
     assert folder_state(folder) == before

@@ -193,7 +193,7 @@ class TestFiles:
         assert list(tmp_path.iterdir()) == []
 
     def test_a_folder_without_a_conversation_is_named(self, tmp_path: Path) -> None:
-        """It is no success without a loss."""
+        """It is not a success without a loss."""
         with pytest.raises(ConfigurationError, match="no file that can be converted"):
             raise run("convert", tmp_path, tmp_path / "out", "--to", "cmf").exception or AssertionError
 

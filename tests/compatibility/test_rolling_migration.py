@@ -127,5 +127,5 @@ def test_an_old_program_that_starts_later_is_refused(old_source: Path, tmp_path:
 
 def test_only_an_explicit_migration_changes_a_store(tmp_path: Path) -> None:
     """``migrates=False`` makes no tables either."""
-    with pytest.raises(StoreError, match="no store"):
+    with pytest.raises(StoreError, match="not a store"):
         Store(f"sqlite:///{tmp_path / 'none.db'}", migrates=False)

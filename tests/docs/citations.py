@@ -18,7 +18,7 @@ SUFFIXES = frozenset({".py", ".toml", ".md", ".yml", ".sh"})
 RESERVED_DOMAINS = (".invalid", ".test", ".example", ".localhost", ".internal", ".intranet")
 """Domains of made-up and local servers, which need no TLS."""
 NAMESPACES = frozenset({"www.w3.org", "internal.amazon.com"})
-"""Hosts in names of XML and of error types, which are no addresses."""
+"""Hosts in names of XML and of error types, which are not addresses."""
 
 _PAGE = re.compile(r"(?<![\w./:<*{}-])((?:\.{0,2}[\w-]+/|\.\./)*[\w.-]+\.md)(#[\w-]*)?(?![\w/])")
 _URL = re.compile(r"https?://[^\s\"'`<>()\[\]|\\]+")

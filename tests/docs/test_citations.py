@@ -74,7 +74,7 @@ def test_a_broken_citation_is_found(name: str, text: str) -> None:
     ["docs/reference/cmf.md#globs", "See README.md.", "`docs/reference/wires/<name>.md`", "reference/umf.md#events"],
 )
 def test_a_citation_that_can_be_followed_passes(text: str) -> None:
-    """From the root or from the page's own folder; a placeholder is no citation."""
+    """From the root or from the page's own folder; a placeholder is not a citation."""
     assert citations.find_broken_pages(Passage(ROOT / "docs" / "page.md", 1, text), ROOT) == []
 
 

@@ -181,7 +181,7 @@ def test_the_model_does_not_read_personal_data(run: Run) -> None:
     printed = run("redact.py")
     assert "The model read:" in printed
     assert "ann.lee@example.org" not in printed.partition("It answered:")[0]
-    assert "4111" not in printed.partition("It answered:")[0]
+    assert "4111 1111" not in printed.partition("It answered:")[0]
 
 
 def answer(request: ReceivedRequest) -> HttpReply:

@@ -19,8 +19,8 @@ from dragoman.testing.faults.server import FaultyServer
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import reservations, spend
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.records import Allowance
 from tests.gateway.upstream import PATIENCE, PROVIDERS, gateway_before
 

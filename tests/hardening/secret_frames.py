@@ -40,11 +40,11 @@ REPLIES: dict[str, HttpReply] = {
     "a broken stream": sse_reply(b"data: {\n\n", RESET),
     "a cut stream": sse_reply(b'data: {"type":"message_start"}\n\n', HANG_UP),
     "a stream's error": sse_reply(f'event: error\ndata: {{"error":{{"message":"{KEY}"}}}}\n\n'.encode()),
-    "an error that is no error": json_reply({"error": {"message": f"no such key: {KEY}", "code": KEY}}),
+    "an error that is not an error": json_reply({"error": {"message": f"no such key: {KEY}", "code": KEY}}),
     "wrong compression": HttpReply(body=b"no gzip", headers={"content-encoding": "gzip"}),
     "a short body": HttpReply(body=b"{}", headers={"content-length": "9"}),
 }  # fmt: skip
-ECHOES = ("unauthorized", "server error", "redirect", "a stream's error", "an error that is no error")
+ECHOES = ("unauthorized", "server error", "redirect", "a stream's error", "an error that is not an error")
 """Replies that repeat the key. Their bytes are in the frames that read them, but in no error."""
 _TESTS = "tests"
 _NOWHERE = "http://127.0.0.1:9"

@@ -30,7 +30,7 @@ def quiet(caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_changed_columns_that_the_driver_reads(tmp_path: Path, column: str, stored_as: str, value: object) -> None:
-    """Bytes that are no text, which SQLite's driver quotes, and amounts that are no numbers."""
+    """Bytes that are not text, which SQLite's driver quotes, and amounts that are not numbers."""
     path, door = tmp_path / "store.db", fuzz.Door("")
     fuzz._write_store(path)
     with contextlib.closing(sqlite3.connect(path)) as connection:

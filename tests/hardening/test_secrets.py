@@ -44,7 +44,7 @@ def test_no_frame_of_a_failing_configuration_holds_a_key() -> None:
 @pytest.mark.exhaustive
 def test_no_frame_of_a_failing_request_holds_a_key() -> None:
     """A sample; `python -m tests.hardening` searches all replies. Those that repeat the key leave it in no error."""
-    search = secret_frames.requests(("no JSON", "an error that is no error", "a stream's error", "hung up"))
+    search = secret_frames.requests(("no JSON", "an error that is not an error", "a stream's error", "hung up"))
     assert search.enough, (search.hits[:10], search.bare)
     assert search.errors > 150
     assert set(ECHOES) <= secret_frames.REPLIES.keys()

@@ -61,7 +61,7 @@ def test_provider_raw_does_not_count_for_equality(message: Message, raw: dict[st
 
 @given(one=json_objects, data=st.data())
 def test_equal_blocks_have_equal_hashes(one: dict[str, Any], data: st.DataObject) -> None:
-    """The order of keys is no difference, and neither is 1 against 1.0."""
+    """The order of keys is not a difference, and neither is 1 against 1.0."""
     shuffled = dict(data.draw(st.permutations(list(one.items()))))
     twin = {key: float(value) if value in (0, 1) else value for key, value in shuffled.items()}
     first, second = (ToolUseBlock(id="tu_1", name="f", input=given) for given in (one, twin))

@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_packages_and_their_data(built_wheel: Path) -> None:
     ],
 )
 def test_data_is_in_the_wheel(built_wheel: Path, needed: str) -> None:
-    """Everything that is read at run time and is no Python: tables, templates, recordings, migrations."""
+    """Everything that is read at run time and is not Python: tables, templates, recordings, migrations."""
     assert any(name.startswith(needed) for name in wheel.names(built_wheel))
 
 
@@ -47,7 +47,7 @@ def test_data_is_in_the_wheel(built_wheel: Path, needed: str) -> None:
         ("dragoman_start.pth", "runs code at every start"),
         ("sitecustomize.py", "runs code at every start"),
         ("dragoman/tests/test_all.py", "a test"),
-        ("notes.txt", "no file of a package"),
+        ("notes.txt", "not a file of a package"),
     ],
 )
 def test_unexpected_files_are_reported(built_wheel: Path, tmp_path: Path, name: str, message: str) -> None:

@@ -95,7 +95,7 @@ def faults(wheel: Path) -> list[str]:
     information = f"{PROJECT['project']['name']}-{PROJECT['project']['version']}.dist-info/"
     ours = {name for name in contents if not name.startswith(information)}
     found = [f"the wheel lacks {name}" for name in sorted(expected() - ours)]
-    found += [f"the wheel holds {name}, which is no file of a package" for name in sorted(ours - expected())]
+    found += [f"the wheel holds {name}, which is not a file of a package" for name in sorted(ours - expected())]
     found += [f"the wheel holds {name}, which runs code at every start" for name in sorted(contents) if _starts(name)]
     found += [f"the wheel holds {name}, a test" for name in sorted(contents) if "tests" in name.split("/")]
     found += [f"{place} has no py.typed" for place in packages() if f"{place}/py.typed" not in ours]

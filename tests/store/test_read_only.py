@@ -108,7 +108,7 @@ def test_what_is_no_store_is_not_opened_read_only(tmp_path: Path) -> None:
     make_other(tmp_path / "other.db")
     shutil.copy(OLD_STORE, tmp_path / "old.db")
     before = folder_state(tmp_path)
-    with pytest.raises(StoreError, match="no store of dragoman"):
+    with pytest.raises(StoreError, match="not a store of dragoman"):
         Store(f"sqlite:///{tmp_path}/other.db?mode=ro")
     with pytest.raises(StoreVersionError, match=r"version 0001.*migrates"):
         Store(f"sqlite:///{tmp_path}/old.db", read_only=True)

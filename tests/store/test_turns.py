@@ -149,7 +149,7 @@ def test_usage_has_columns(store: Store) -> None:
 
 
 def test_attempts_are_stored_outside_the_history(store: Store) -> None:
-    """Replies that broke and were billed are stored with their turn, and are no part of its messages."""
+    """Replies that broke and were billed are stored with their turn, and are not part of its messages."""
     session = store.create()
     broken = [reply("", usage=reply("").usage).model_copy(update={"content": ()}) for _ in range(3)]
     store.append(session.id, [Message.user("?"), reply("!")], expected_version=0, attempts=broken[:1])

@@ -37,7 +37,7 @@ from dragoman.routing import Router, When
 from dragoman.session import AsyncReplyStream, Budget, Cost, Preview, Reply, ReplyStream, SessionEvent, ToolAnswered
 from dragoman.store import AsyncStore, SessionRecord, Store
 from dragoman.testing import ScriptedProvider, block_network, scripted_reply
-from dragoman.tools import Context, Later, Progress
+from dragoman.tools import Context, Deferred, Progress
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -159,7 +159,7 @@ def tool_calls() -> None:
 
 def calls_that_wait(session: Session) -> None:
     definition = ToolDefinition(name="pay", description="Pays a bill.", input_schema={"type": "object"})
-    Session(MODEL, tools=[definition], approve=lambda call, definition: Later("the owner decides"))
+    Session(MODEL, tools=[definition], approve=lambda call, definition: Deferred("the owner decides"))
     assert_type(session.pending, tuple[ToolUseBlock, ...])
     assert_type(session.answer({call.id: "ok" for call in session.pending}), Reply[Any])
     assert_type(session.stream_answer({"tu_1": ValueError("no")}, output=City), ReplyStream[Any])

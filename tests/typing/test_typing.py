@@ -25,7 +25,7 @@ DOORS = ("dragoman", "dragoman.blocks", "dragoman.errors", "dragoman.events", "d
 
 
 def test_type_checkers_find_every_name(tmp_path: Path) -> None:
-    """A name that is loaded on use is no surprise for mypy; a name that does not exist is an error (api.py)."""
+    """A name that is loaded on use is not a surprise for mypy; a name that does not exist is an error (api.py)."""
     program = tmp_path / "every_name.py"
     imports = (f"from {door} import {name} as {name}" for door in DOORS for name in import_module(door).__all__)
     program.write_text("\n".join(imports) + "\n", encoding="utf-8")

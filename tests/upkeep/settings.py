@@ -84,7 +84,7 @@ NEW_SESSION = Declaration("session/config.py", "NewSessionSettings")
 PROVIDER_OF_SESSION = Declaration("session/config.py", "SessionSettings")
 TURN = Declaration("session/config.py", "TurnOptions")
 ONLY_TURN = Declaration("session/config.py", "TurnOptions", omit=("extensions",))
-"""The options of a turn that are no settings of a session."""
+"""The options of a turn that are not settings of a session."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
 
 
 _NOTES = ("id", "by", "blocks", "tool_ids", "sealed_prefix", "stop_reason", "list", "joined")
-"""The notes of an own reply that are no fields of it, or are written already."""
+"""The notes of an own reply that are not fields of it, or are written already."""
 
 
 def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
             tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
             return {"type": "tool_use", "id": tool_id, "name": block.name, "input": block.input}
         case ToolUseBlock():
-            writer.record_block_loss(index, block, "arguments that are no JSON object: the call is left out")
+            writer.record_block_loss(index, block, "arguments that are not a JSON object: the call is left out")
             return None
         case _:
             record_unsupported(block, index, writer)

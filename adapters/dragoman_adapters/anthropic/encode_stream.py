@@ -76,7 +76,7 @@ class MessagesStreamEncoder(ReplyStreamEncoder):
             if sealed:
                 written = self._delta({"type": "signature_delta", "signature": sealed})
         elif kind == CALL and wirejson.parse_arguments(content)[1] is not None:
-            reason = "arguments that are no JSON object: some clients read them as none"
+            reason = "arguments that are not a JSON object: some clients read them as none"
             self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
         return written + self._stop()
 

@@ -12,7 +12,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "system", "tools")
-"""The fields of a request that are no options."""
+"""The fields of a request that are not options."""
 SAMPLING = ("temperature", "top_p", "top_k")
 OPTIONS = OptionTable(
     {

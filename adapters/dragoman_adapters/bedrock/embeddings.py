@@ -38,7 +38,7 @@ class BedrockEmbeddings(EmbeddingAdapter):
                 return path, encode_fields(self, inputs, options)
             case _:
                 raise RequestError(
-                    f"{self.model_id} is no embedding model that this adapter knows: Titan, Nova or Cohere"
+                    f"{self.model_id} is not an embedding model that this adapter knows: Titan, Nova or Cohere"
                 )
 
     def decode(self, native: dict[str, Any], response: WireResponse) -> NativeEmbeddings:

@@ -35,7 +35,7 @@ Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
 NameFactory = Callable[[str | None], str]
 
-_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "guesses")
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "inferred_types")
 """Fields of other providers' blocks that the wire does not support."""
 _OPENING_TEXT = "Continue."
 _DOCUMENT_TEXT = "Attached:"

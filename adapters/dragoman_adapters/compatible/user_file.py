@@ -23,7 +23,7 @@ def find_user_file() -> Path | None:
     if configured := os.environ.get(VARIABLE, "").strip():
         path = Path(configured).expanduser()
         if not path.is_file():
-            raise ConfigurationError(f"{VARIABLE} names {path}, which is no file")
+            raise ConfigurationError(f"{VARIABLE} names {path}, which is not a file")
         return path
     path = user_config_path("dragoman") / "endpoints.toml"
     return path if path.is_file() else None

@@ -78,7 +78,7 @@ class CandidateAccumulator:
     def finished(self) -> bool:
         """Whether a finish reason came with the latest content, or after it.
 
-        A tool of Google's that still runs is no end, unless the reason says why it does not run any further.
+        A tool of Google's that still runs is not an end, unless the reason says why it does not run any further.
         """
         is_pending = bool(self.parts) and part_kind(to_camel_case(self.parts[-1].part)[0]) in _PENDING_KINDS
         return self._has_finish_reason and not (is_pending and self._fields.get("finishReason") in _STOP)

@@ -19,7 +19,7 @@ from dragoman_adapters.google.encode_blocks import Media, Note
 CONTINUE_TEXT = "Continue."
 _UNSUPPORTED_RESULT_FIELDS: tuple[BlockField, ...] = ("resolution", "title", "note", "order")
 _RESOLUTIONS = ("low", "medium", "high", "ultra_high")
-UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "guesses", "seams", "text_documents")
+UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "inferred_types", "text_boundaries", "text_documents")
 """Fields of other providers' blocks that the wire does not support."""
 
 CapabilitiesOf = Callable[[str], AdapterCapabilities]

@@ -126,7 +126,7 @@ def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict
 
 
 _NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix", "actions")
-"""The notes of an own reply that are no fields of it."""
+"""The notes of an own reply that are not fields of it."""
 
 
 def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def encode_part(block: ContentBlock, index: int, message: Message, writer: Reply
             call = {"id": writer.tool_id(TOOL_PREFIX, block.id, message), "name": block.name, "args": block.input}
             return [{"functionCall": call}]
         case ToolUseBlock():
-            writer.record_block_loss(index, block, "arguments that are no JSON object: the call is left out")
+            writer.record_block_loss(index, block, "arguments that are not a JSON object: the call is left out")
             return []
         case block if isinstance(block, MEDIA_BLOCKS) and block.source.kind in ("base64", "text", "url"):
             return [encode_blocks.encode_media(block)]

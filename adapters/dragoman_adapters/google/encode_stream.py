@@ -66,7 +66,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
             return b"" if not sealed else self._parts([encode_reply.sealed_part(sealed)])
         arguments, malformed = wirejson.parse_arguments(content)
         if malformed is not None:
-            reason = "arguments that are no JSON object: the call is left out"
+            reason = "arguments that are not a JSON object: the call is left out"
             self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
             return b""
         part: dict[str, Any] = {"functionCall": {**self._call_part, "args": arguments}}
@@ -114,7 +114,7 @@ class GenerateContentStreamEncoder(ReplyStreamEncoder):
     def write_error(self, error: DragomanError) -> bytes:
         """Write the error as a chunk, and again as a bare object.
 
-        A client that ignores the chunk fails at the object, which is no server-sent event; the others have stopped
+        A client that ignores the chunk fails at the object, which is not a server-sent event; the others have stopped
         before.
         """
         body = wirejson.dumps(encode_reply.error_body(error, self.writer.provider))

@@ -116,7 +116,7 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
             if field == "thinkingLevel" and level.lower() != effort:
                 request.record_option_loss("effort", f"{model} has no level {effort}: {level.lower()} is asked for")
         else:
-            request.record_option_loss("effort", f"{effort!r} is no level of {model}")
+            request.record_option_loss("effort", f"{effort!r} is not a level of {model}")
     if budget is not None:
         if "thinkingLevel" in config:
             request.record_option_loss("thinking_budget", f"{model} takes a level or a budget, not both")
@@ -175,7 +175,7 @@ def decode_options(
 
 
 def _decode_thinking(config: Mapping[str, Any], *, another: bool) -> tuple[bool | None, int | None]:
-    """Return whether to think, and the budget. Two budgets are no numbers of tokens to ``another`` provider: 0 switches
+    """Return whether to think, and the budget. Two budgets do not count tokens for ``another`` provider: 0 switches
     thinking off, and a negative one leaves its amount to the model."""
     switch = True if config.get("includeThoughts") is True else None
     budget = read_option("thinking_budget", "thinkingConfig.thinkingBudget", config.get("thinkingBudget"))

@@ -64,7 +64,7 @@ class GoogleServiceApi(ServiceApi):
 
     def delete_file(self, file_id: str) -> Operation[None]:
         if not _FILE_NAME.fullmatch(file_id):
-            raise RequestError(f"{file_id!r:.80} is no name of a file of {self.provider}, such as files/abc-123")
+            raise RequestError(f"{file_id!r:.80} is not a name of a file of {self.provider}, such as files/abc-123")
         yield delete_request(f"/v1beta/{file_id}")
 
     def models(self) -> Operation[tuple[ProviderModel, ...]]:

@@ -19,7 +19,7 @@ _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
     "arguments",
     "signatures",
     "errors",
-    "seams",
+    "text_boundaries",
     "resolution",
     "types",
 )

@@ -84,7 +84,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
 
 
 _NOTES = ("by", "blocks", "residue", "tool_ids", "sealed_prefix")
-"""The notes of an own reply that are no fields of it."""
+"""The notes of an own reply that are not fields of it."""
 
 
 def _own_message(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def encode_block(block: ContentBlock, index: int, message: Message, writer: Repl
             tool_id = writer.tool_id(TOOL_PREFIX, block.id, message)
             return {"tool_calls": [tool_call(tool_id, block.name, block.input)]}
         case ToolUseBlock():
-            writer.record_block_loss(index, block, "arguments that are no JSON object: the call is left out")
+            writer.record_block_loss(index, block, "arguments that are not a JSON object: the call is left out")
             return {}
         case _:
             severity = Severity.INFO if block.type == "redacted_thinking" else Severity.WARNING

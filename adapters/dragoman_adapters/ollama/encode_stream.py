@@ -54,7 +54,7 @@ class OllamaStreamEncoder(ReplyStreamEncoder):
             return b""
         arguments, malformed = wirejson.parse_arguments(content)
         if malformed is not None:
-            reason = "arguments that are no JSON object: the call is left out"
+            reason = "arguments that are not a JSON object: the call is left out"
             self.writer.record_loss(LossKind.INVALID_INPUT, reason, index=index, block=CALL)
             return b""
         return self._line({"tool_calls": [encode_reply.tool_call(*self._open_call, arguments)]})

@@ -12,7 +12,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "tools")
-"""The fields of a request that are no options."""
+"""The fields of a request that are not options."""
 EFFORTS = ("low", "medium", "high", "max")
 OPTIONS = OptionTable(
     {

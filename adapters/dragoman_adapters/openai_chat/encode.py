@@ -118,7 +118,7 @@ def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, di
             "inner" in note or (call.raw_input and _allows_malformed_arguments(turn, request, dialect))
         ):
             request.record_block_loss(
-                turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
+                turn, index, LossKind.INVALID_INPUT, "arguments that are not a JSON object: left out"
             )
         case RedactedThinkingBlock() if not dialect.reasoning_details:
             request.record_block_loss(
@@ -144,7 +144,7 @@ def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockFie
     if isinstance(block, AudioBlock) and dialect.media_as_text:
         found = (*found, "types")
     if isinstance(block, ToolResultBlock) and "tool" not in dialect.part_roles:
-        found = (*found, "seams")
+        found = (*found, "text_boundaries")
     return found if dialect.media_as_text else (*found, "names", "link_names")
 
 

@@ -17,7 +17,7 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
 
 CONVERSATION = ("model", "messages", "tools", "functions")
-"""The fields of a request that are no options."""
+"""The fields of a request that are not options."""
 SCHEMA_NAME = "answer"
 """The wire requires a name for a schema; it has no meaning."""
 

@@ -126,7 +126,7 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
             item = request.restore_block(turn, index, encode_tool_call(block, request.tool_id))
             if block.raw_input is not None and item["arguments"] != block.raw_input:
                 request.record_block_loss(
-                    turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
+                    turn, index, LossKind.INVALID_INPUT, "arguments that are not a JSON object: left out"
                 )
             if item["type"] != "function_call":
                 request.encoder_state.setdefault(_NATIVE_CALLS, {})[block.id] = item

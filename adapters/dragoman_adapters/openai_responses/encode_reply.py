@@ -98,7 +98,7 @@ UNCOUNTED = ("cache_creation_1h_input_tokens", "audio_input_tokens", "audio_outp
 _STATUSES = ("completed", "incomplete")
 
 _NOTES = ("by", "blocks", "items", "tool_ids", "sealed_prefix", "stored_prefix", "api")
-"""The notes of an own reply that are no fields of it."""
+"""The notes of an own reply that are not fields of it."""
 
 
 def response_object(writer: ReplyWriter, created_at: float, model: str) -> dict[str, Any]:
@@ -282,9 +282,9 @@ def call_item(
 
 
 def call_status(malformed: str | None) -> str:
-    """Return the status of a call. ``malformed`` are its arguments if they are no JSON object.
+    """Return the status of a call. ``malformed`` are its arguments if they are not a JSON object.
 
-    A stream ends a call before it says why it ends itself. Arguments that were cut are no JSON object.
+    A stream ends a call before it says why it ends itself. Arguments that were cut are not a JSON object.
     """
     return "completed" if malformed is None else "incomplete"
 

@@ -110,7 +110,7 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 
 CONVERSATION = ("model", "instructions", "input", "tools")
-"""The fields of a request that are no options."""
+"""The fields of a request that are not options."""
 
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:

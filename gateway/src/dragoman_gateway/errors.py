@@ -82,7 +82,7 @@ class BodyTooLargeError(ClientError):
 
 
 class ContentTypeError(ClientError):
-    """The body is no JSON, or its compression is unknown."""
+    """The body is not JSON, or its compression is unknown."""
 
     status = 415
 

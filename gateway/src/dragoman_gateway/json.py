@@ -16,7 +16,7 @@ _SHALLOW = 600
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

@@ -127,7 +127,7 @@ class Adapter(ABC):
         if "provider" in vars(cls) and "telemetry_name" not in vars(cls):
             cls.telemetry_name = cls.provider
         if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
-            setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is no attribute to mypy
+            setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is not an attribute to mypy
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -442,8 +442,8 @@ class WireAdapter(Adapter):
             return self.encode_error(reply, context)
         if reply.role is not Role.ASSISTANT or reply.metadata.status is not MessageStatus.COMPLETE:
             raise RequestError(
-                f"a message of the role {reply.role} with the status {reply.metadata.status} is no reply to a client:"
-                " it takes a complete one of the assistant, or an error"
+                f"a message of the role {reply.role} with the status {reply.metadata.status} is not a reply to a"
+                " client: it takes a complete one of the assistant, or an error"
             )
         writer = _reply_writer().for_message(self.provider, self.model, context, reply)
         if (failure := writer.find_failure(reply)) is not None:

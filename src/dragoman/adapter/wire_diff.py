@@ -11,7 +11,7 @@ from typing import Any
 ADDED_LISTS = frozenset({"tools", "mcp_servers"})
 """Lists to which the caller's items are added."""
 _SCHEMAS = frozenset({"schema", "parameters", "responseSchema", "responseJsonSchema"})
-"""Fields that hold a JSON Schema: half of one and half of another are no schema."""
+"""Fields that hold a JSON Schema: half of one and half of another are not a schema."""
 
 _MISSING = object()
 

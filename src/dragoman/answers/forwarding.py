@@ -17,7 +17,7 @@ from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOu
 from dragoman.effects.work import iterate_async
 from dragoman.limits.governor import LimitGovernor
 from dragoman.limits.reservation import Governor
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 from dragoman.runtime.config import ClientConfig
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
@@ -33,7 +33,7 @@ async def forward(
     request: WireRequest,
     *,
     governors: Iterable[Governor],
-    measure: MeasureUse,
+    measure: MeasureUsage,
     used: Callable[[], Usage],
 ) -> AsyncIterator[AsyncStreamedReply]:
     """Send a request, and yield its reply as it arrives. It is sent once: who sent it decides on another attempt.

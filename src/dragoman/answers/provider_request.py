@@ -25,7 +25,7 @@ from dragoman.effects.response import ResponseDetails
 from dragoman.effects.work import Perform, Work, drive_async, iterate_async
 from dragoman.limits.reservation import Governor, Observe, Stage
 from dragoman.limits.settlement import usage_of
-from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.runtime.config import ClientConfig
 from dragoman.runtime.transports import Transports
 from dragoman.session.effects import Send, apply_stages
@@ -64,7 +64,7 @@ class ProviderRequest:
         *,
         read: Read | None = None,
         governors: Iterable[Governor] = (),
-        measure: MeasureUse | None = None,
+        measure: MeasureUsage | None = None,
         session_id: str = "",
         tool_ids: ToolIdMap | None = None,
     ) -> None:
@@ -114,7 +114,7 @@ class ProviderRequest:
         headers: Mapping[str, str] | None = None,
         stream: bool = False,
         governors: Iterable[Governor] = (),
-        measure: MeasureUse | None = None,
+        measure: MeasureUsage | None = None,
     ) -> "ProviderRequest":
         """Return a request that sends a body as it is, which has the name of the adapter's model. ``headers`` are sent
         as well. ``stream``: the body asks for a stream.
@@ -363,7 +363,7 @@ def _read_receipt(adapter: Adapter, response: WireResponse, context: RequestCont
     return assemble(Message, {**_RECEIPT.__dict__, "metadata": metadata}, {"role", "content", "metadata"})
 
 
-def _measure_nothing() -> MaxUse:
+def _measure_nothing() -> MaxUsage:
     raise AssertionError("nothing governs the request")
 
 

@@ -9,7 +9,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.effects.outcomes import Abandoned, Failed, SendOutcome
 from dragoman.effects.work import Perform, Work
 from dragoman.limits.reservation import Governor, Observe, Reservation, Stage
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 
 
 class Exchange(Protocol):
@@ -26,7 +26,7 @@ class Attempt:
 
     __slots__ = ("_governors", "_measure")
 
-    def __init__(self, governors: Iterable[Governor], measure: MeasureUse) -> None:
+    def __init__(self, governors: Iterable[Governor], measure: MeasureUsage) -> None:
         self._governors = governors
         self._measure = cache(measure)
 

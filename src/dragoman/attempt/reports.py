@@ -12,11 +12,11 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Work
-from dragoman.policy.errors import PolicyDeniedError
 
 if TYPE_CHECKING:
     from dragoman.events.bus import EventBus
     from dragoman.events.event import Payload
+    from dragoman.policy.errors import PolicyDeniedError
 
 
 class EventIds(NamedTuple):
@@ -107,7 +107,7 @@ class CallReports:
 
             self.emit(ids, partial(TurnCancelled, reason="user_cancel", partial_llm_calls=1, partial_tool_calls=0))
 
-    def deny(self, ids: EventIds, denial: PolicyDeniedError) -> None:
+    def deny(self, ids: EventIds, denial: "PolicyDeniedError") -> None:
         if self.is_on:
             from dragoman.events.catalogue import PolicyDenied
 

@@ -57,7 +57,7 @@ from dragoman.effects.work import (
     perform_all,
     within,
 )
-from dragoman.limits.bounds import max_use
+from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Observe, Reservation
 from dragoman.output.answer_type import AnswerType
 from dragoman.policy.errors import PolicyDeniedError
@@ -154,7 +154,7 @@ class _Batches(Generic[TransportT]):
         batch_id = NOT_SUBMITTED
         try:
             for request in allowed:
-                measure = partial(max_use, self.adapter, request.messages, request.tools, request.options)
+                measure = partial(max_usage, self.adapter, request.messages, request.tools, request.options)
                 reservations[request.custom_id] = governance.new_budgets().reserve(measure)
             for request in allowed:
                 yield from self._save_prompt(request)

@@ -23,7 +23,7 @@ from dragoman.effects.work import Perform
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
 from dragoman.limits.governor import LimitGovernor
 from dragoman.limits.reservation import Governor, Reservation
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 from dragoman.transport.retry import RetryQuota, RetryState
 
 MAX_WORKER_LOSSES = 10
@@ -74,19 +74,19 @@ class RowRetries(RetryState):
         return outcome.error.retry_after if isinstance(outcome.error, LimitReachedError) else wait
 
 
-class Early:
+class EarlyReservation:
     """A governor whose first reservation is made before the attempt: a row begins when there is room for it."""
 
     def __init__(self, governor: Governor) -> None:
         self._governor = governor
         self._held: Reservation | None = None
 
-    async def take(self, measure: MeasureUse) -> None:
+    async def take(self, measure: MeasureUsage) -> None:
         """Reserve for the first attempt. Raises what the governor raises."""
         reserved = self._governor.reserve(measure)
         self._held = (await reserved.work_async()) if isinstance(reserved, Perform) else reserved
 
-    def reserve(self, measure: MeasureUse) -> Reservation | Perform:
+    def reserve(self, measure: MeasureUsage) -> Reservation | Perform:
         held, self._held = self._held, None
         return self._governor.reserve(measure) if held is None else held
 
@@ -104,13 +104,13 @@ class Row:
         self.retries = RowRetries(run)
         self.claim = ClaimGovernor(run, pending, self.retries)
         budgets = WaitingBudgets(run.new_budgets(), run.tracker)
-        self._room = (Early(budgets), Early(SlotGovernor(run.controller, self.retries)))
+        self._room = (EarlyReservation(budgets), EarlyReservation(SlotGovernor(run.controller, self.retries)))
         limits = () if run.limits is None else (LimitGovernor(run.limits, run.requester.model),)
         # What waits for other rows holds nothing that they need: money comes first, then the slot. A place under the
         # limits is for now, so it comes after both. The claim says that the request leaves, so nothing comes after it.
         self.governors: tuple[Governor, ...] = (*self._room, *limits, self.claim)
 
-    async def take_room(self, measure: MeasureUse) -> None:
+    async def take_room(self, measure: MeasureUsage) -> None:
         """Wait for the budgets and the slot of the first attempt. Raises RunStoppedError, and BudgetExceededError if
         the row cannot be sent."""
         for each in self._room:

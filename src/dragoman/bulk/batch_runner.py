@@ -40,7 +40,7 @@ from dragoman.bulk.state.records import (
 )
 from dragoman.canonical.message import Message
 from dragoman.limits import LimitReachedError
-from dragoman.limits.bounds import max_use
+from dragoman.limits.bounds import max_usage
 from dragoman.limits.budget import Budgets, Spend
 from dragoman.limits.reservation import Reservation
 from dragoman.output.errors import OutputError
@@ -132,7 +132,7 @@ class BatchRunner(ModelRunner):
         submitted: list[PendingRow] = []
         for pending in chunk:
             messages, custom_id = _build_messages(pending), f"row-{pending.row_no}"
-            measure = cache(partial(max_use, requester.adapter, messages, (), requester.options))
+            measure = cache(partial(max_usage, requester.adapter, messages, (), requester.options))
             try:
                 # Released only if the request is denied: else it will be spent.
                 reservations[custom_id] = self._new_budgets(_earlier(pending).paid).reserve(measure)

@@ -12,7 +12,7 @@ from dragoman.canonical.usage import CostStatus
 from dragoman.effects.work import Perform
 from dragoman.limits.budget import Budget, Budgets
 from dragoman.limits.reservation import Reservation
-from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.store.columns import from_micros
 
 _DEFAULT_OUTPUT_TOKENS = 256
@@ -45,13 +45,13 @@ class WaitingBudgets:
     budgets: Budgets
     tracker: ProgressTracker
 
-    def reserve(self, measure: MeasureUse) -> Perform:
+    def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that waits. Raises RunStoppedError, UnpricedModelError, and BudgetExceededError if the row
         alone exceeds a budget per turn."""
         work = partial(self._wait, measure)
         return Perform(work, work)
 
-    async def _wait(self, measure: MeasureUse) -> Reservation:
+    async def _wait(self, measure: MeasureUsage) -> Reservation:
         while self.tracker.stopped is None:
             try:
                 return self.budgets.reserve(measure)
@@ -70,7 +70,7 @@ class CostEstimator:
         self._prices = prices
         self._average_output: dict[str, float] = {}
 
-    def estimate(self, use: MaxUse) -> Decimal | None:
+    def estimate(self, use: MaxUsage) -> Decimal | None:
         """Return the expected cost in US dollars: the prompt, and a reply of average length. None if the price is
         unknown."""
         average = round(self._average_output.get(use.model, _DEFAULT_OUTPUT_TOKENS))

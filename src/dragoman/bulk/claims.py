@@ -34,7 +34,7 @@ from dragoman.limits import Limits
 from dragoman.limits.budget import Budgets
 from dragoman.limits.reservation import Reservation
 from dragoman.limits.settlement import is_billed, usage_of
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 from dragoman.output.answer_type import AnswerForm
 from dragoman.output.check import AnswerCheck
 from dragoman.transport.retry import RetryState
@@ -109,12 +109,12 @@ class ClaimGovernor(Reservation):
         self._started_at = 0.0
         self._ms: int | None = None
 
-    def reserve(self, measure: MeasureUse) -> Perform:
+    def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that writes the claim."""
         work = partial(self._claim_request, measure)
         return Perform(work, work)
 
-    async def _claim_request(self, measure: MeasureUse) -> Reservation:
+    async def _claim_request(self, measure: MeasureUsage) -> Reservation:
         claim = self._run.new_claim(self._pending, self._run.estimator.estimate(measure()))
         await self._write(replace(claim, paid=self._paid, tries=self._requests))
         self._requests, self._started_at, self._ms = self._requests + 1, time.monotonic(), None

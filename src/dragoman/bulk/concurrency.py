@@ -16,7 +16,7 @@ from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Perform
 from dragoman.limits.reservation import Reservation
 from dragoman.limits.settlement import usage_of
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 from dragoman.transport import Timing
 from dragoman.transport.retry import RetryState
 
@@ -106,7 +106,7 @@ class SlotGovernor:
     controller: ConcurrencyController
     retries: RetryState
 
-    def reserve(self, measure: MeasureUse) -> Perform:
+    def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that waits for the slot."""
         return Perform(self._acquire, self._acquire)
 

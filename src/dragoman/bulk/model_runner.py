@@ -33,7 +33,7 @@ from dragoman.canonical.message import Message
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.effects.response import ResponseDetails
 from dragoman.effects.work import Perform, Work, drive_async
-from dragoman.limits.bounds import max_use
+from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Observe
 from dragoman.runtime import ClientConfig
 
@@ -152,7 +152,7 @@ class ModelRunner:
         try:
             self.client.lifetime.check()
             if pending.error is None:
-                await row.take_room(partial(max_use, self.requester.adapter, messages, (), self.requester.options))
+                await row.take_room(partial(max_usage, self.requester.adapter, messages, (), self.requester.options))
         except BudgetExceededError as error:
             if isinstance(error, UnpricedModelError):
                 self._failure = error
@@ -223,7 +223,7 @@ class ModelRunner:
             send = partial(row.send, request)
             return (yield from exchange_whole(Perform(send, send), partial(_read, adapter, context), observers))
 
-        attempt = Attempt(row.governors, partial(max_use, adapter, messages, (), options))
+        attempt = Attempt(row.governors, partial(max_usage, adapter, messages, (), options))
         outcome = await drive_async(run_attempts(row.retries, partial(attempt.run, exchange)))
         assert isinstance(outcome, Replied)
         return outcome.message

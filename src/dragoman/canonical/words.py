@@ -31,7 +31,7 @@ WordT = TypeVar("WordT", bound="OpenEnum")
 class OpenEnum(StrEnum):
     """A list of words to which later versions may add.
 
-    An unknown word is an instance of the class that equals its text. It is no member: iteration leaves it out, and
+    An unknown word is an instance of the class that equals its text. It is not a member: iteration leaves it out, and
     construction from a text refuses it.
     """
 

@@ -92,7 +92,7 @@ def ask(
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
     with ExitStack() as stack:
-        if tool and not sys.stdout.isatty():  # what the functions print is no answer
+        if tool and not sys.stdout.isatty():  # what the functions print is not an answer
             stack.enter_context(redirect_stdout(sys.stderr))
         conversation = open_conversation(
             "ask",

@@ -78,7 +78,7 @@ def migrate(
     finally:
         database.close()
     if before is None:
-        raise ConfigurationError(f"this is no store of dragoman: {store or 'your own store'}")
+        raise ConfigurationError(f"this is not a store of dragoman: {store or 'your own store'}")
     if before == HEAD:
         console().print(f"the store is of version {HEAD} already")
         return

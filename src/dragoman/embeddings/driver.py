@@ -36,7 +36,7 @@ from dragoman.effects.response import ResponseDetails
 from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
 from dragoman.limits.reservation import Observe
-from dragoman.limits.use import MaxUse
+from dragoman.limits.usage import MaxUsage
 from dragoman.runtime import ClientConfig
 from dragoman.runtime.call_settings import read_call_settings
 from dragoman.runtime.governance import Governance
@@ -354,7 +354,7 @@ class _Call:
         def attempt() -> Work[SendOutcome]:
             nonlocal started
             started = None
-            use = MaxUse(governance.model, TokenUsage(input_tokens=tokens))
+            use = MaxUsage(governance.model, TokenUsage(input_tokens=tokens))
             return governance.reports.follow(
                 self._ids, tokens, governance.attempt(exchange, lambda: use, self._budgets), latency_ms
             )

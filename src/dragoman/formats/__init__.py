@@ -46,7 +46,7 @@ from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.fields import Fields, iter_fields
 from dragoman.formats.reading.lines import Line, read_lines
-from dragoman.formats.reading.read import Read
+from dragoman.formats.reading.read_result import ReadResult
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.registry import Format, read
 from dragoman.formats.umf.calls import (
@@ -93,7 +93,7 @@ __all__ = [
     "MessageBodySchema",
     "MessageBodySchemaPart",
     "NotFetchedError",
-    "Read",
+    "ReadResult",
     "Turns",
     "call_from_mcp",
     "call_from_openai",

@@ -176,7 +176,7 @@ def _identify_list(document: Sequence[Any]) -> Detection:
 
 
 def _row_objection(rows: Sequence[Entry]) -> str | None:
-    """Return why the rows are no data set: their messages are those of another format."""
+    """Return why the rows are not a data set: their messages are those of another format."""
     for index, row in enumerate(rows):
         entries = row.get("messages")
         name = _identify_list(entries).format if isinstance(entries, list) else None

@@ -66,7 +66,7 @@ from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native, to_native_pieces
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.losses import collect_losses
-from dragoman.formats.reading.read import Read
+from dragoman.formats.reading.read_result import ReadResult
 from dragoman.formats.umf.convert import from_umf, to_umf, to_umf_pieces
 from dragoman.formats.umf.events import from_umf_events
 
@@ -179,14 +179,14 @@ def _entries() -> dict[str, EntryPoint]:
 
 @cache
 def _load(name: str) -> Format:
-    """Return the format of another package. Raises ConfigurationError if it cannot be loaded, or is no format."""
+    """Return the format of another package. Raises ConfigurationError if it cannot be loaded, or is not a format."""
     entry = _entries()[name]
     try:
         loaded = entry.load()
     except Exception as error:
         raise ConfigurationError(f"the format {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
     if not isinstance(loaded, Format) or loaded.name != entry.name:
-        raise ConfigurationError(f"{entry.value}, installed as the format {entry.name!r}, is no Format of that name")
+        raise ConfigurationError(f"{entry.value}, installed as the format {entry.name!r}, is not a Format of that name")
     return loaded
 
 
@@ -210,7 +210,7 @@ def get_format(name: str) -> Format:
     )
 
 
-def read(document: Any, format_name: str | None = None, *, model: str | None = None) -> Read:
+def read(document: Any, format_name: str | None = None, *, model: str | None = None) -> ReadResult:
     """Read the conversations of a document: a path, a text, or Python lists and dicts.
 
     ``format_name`` is a name as for `get_format`; without one, the document must show it. ``model`` is the model of a
@@ -223,7 +223,7 @@ def read(document: Any, format_name: str | None = None, *, model: str | None = N
     return read_file(document, format_name or _named(identify_file(document), str(document)), model)
 
 
-def read_file(path: Path, name: str, model: str | None = None) -> Read:
+def read_file(path: Path, name: str, model: str | None = None) -> ReadResult:
     """Read the conversations of a file in a format, with the labels of the file beside it. Raises FormatError and
     ConfigurationError, and OSError.
     """
@@ -272,10 +272,10 @@ def _named(found: Detection, place: str) -> str:
     )
 
 
-def _collect(name: str, read_all: Callable[[], list[Conversation]]) -> Read:
+def _collect(name: str, read_all: Callable[[], list[Conversation]]) -> ReadResult:
     with collect_losses() as losses:
         conversations = read_all()
-    return Read(name, conversations, losses.report(name))
+    return ReadResult(name, conversations, losses.report(name))
 
 
 def _read_data(data: Any, name: str, model: str | None, title: str = "1") -> list[Conversation]:

@@ -103,7 +103,7 @@ def split_results(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[st
 
 
 def _join_to_results(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
-    """Return results only. Without any, the blocks become one that answers no call: they are no input of a user."""
+    """Return results only. Without any, the blocks become one that answers no call: they are not input of a user."""
     results: list[ToolResultBlock] = []
     early: list[ContentBlock] = []
     for block in blocks:

@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.limits.bounds import max_use
+    from dragoman.limits.bounds import max_usage
     from dragoman.limits.budget import Budget
     from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
     from dragoman.limits.limit import Limit
     from dragoman.limits.limits import Grant, Limits
     from dragoman.limits.reservation import Governor, Reservation
-    from dragoman.limits.use import MaxUse, MeasureUse
+    from dragoman.limits.usage import MaxUsage, MeasureUsage
 
 __all__ = [
     "Budget",
@@ -23,10 +23,10 @@ __all__ = [
     "LimitReachedError",
     "Limits",
     "LimitsUnavailableError",
-    "MaxUse",
-    "MeasureUse",
+    "MaxUsage",
+    "MeasureUsage",
     "Reservation",
-    "max_use",
+    "max_usage",
 ]
 
 _EXPORTS = {
@@ -35,8 +35,8 @@ _EXPORTS = {
     "limit": ("Limit",),
     "limits": ("Grant", "Limits"),
     "reservation": ("Governor", "Reservation"),
-    "bounds": ("max_use",),
-    "use": ("MaxUse", "MeasureUse"),
+    "bounds": ("max_usage",),
+    "usage": ("MaxUsage", "MeasureUsage"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 

@@ -17,7 +17,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ProviderTool, ServerTool
 from dragoman.canonical.tools.server import CodeExecution, FileSearch, ImageGeneration, McpServer, ToolSearch, WebSearch
 from dragoman.canonical.usage import TokenUsage
-from dragoman.limits.use import MaxUse
+from dragoman.limits.usage import MaxUsage
 
 REMOTE_MEDIA_TOKENS = 300_000
 """The bound of a document, a recording or a video that the provider fetches: 100 pages of 3,000 tokens."""
@@ -34,9 +34,9 @@ _CHEAPER_TIERS = frozenset({"auto", "standard", "standard_only", "default", "on_
 """Tiers that cost at most the standard price, which is reserved for them: the provider may not grant them."""
 
 
-def max_use(
+def max_usage(
     adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-) -> MaxUse:
+) -> MaxUsage:
     """Return what a request could use at most."""
     if options.output_schema is not None:  # providers count a schema much like a tool
         tools = [*tools, ToolDefinition(name="answer", input_schema=dict(options.output_schema))]
@@ -56,7 +56,7 @@ def max_use(
         read += growing * prompt + bound.result_tokens * growing * (growing + 1) // 2
         read += (bound.calls - growing) * window
         prompt = min(prompt + bound.calls * bound.result_tokens, window)
-    return MaxUse(
+    return MaxUsage(
         str(adapter.model_id),
         TokenUsage(**dict.fromkeys(buckets, tokens), **_requested_words(adapter, options)),
         adapter.output_limit(options) + predicted,

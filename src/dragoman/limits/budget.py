@@ -23,7 +23,7 @@ from dragoman.effects.outcomes import SendOutcome
 from dragoman.limits.output import ReservedOutput
 from dragoman.limits.reservation import NOTHING_RESERVED, Reservation
 from dragoman.limits.settlement import charged_use
-from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 
 logger = get_logger("dragoman.budget")
 
@@ -287,7 +287,7 @@ class Budgets:
     prices: Prices
     clock: Callable[[], datetime]
 
-    def reserve(self, measure: MeasureUse) -> Reservation:
+    def reserve(self, measure: MeasureUsage) -> Reservation:
         """Reserve for one request, in all accounts or in none.
 
         Raises, before anything is sent, BudgetExceededError if an account has too little left, and UnpricedModelError
@@ -307,7 +307,7 @@ class Budgets:
             raise
         return reservation
 
-    def _max_spend(self, use: MaxUse, now: datetime, output_tokens: int) -> MaxSpend:
+    def _max_spend(self, use: MaxUsage, now: datetime, output_tokens: int) -> MaxSpend:
         """Return the maximum spend of a request with so much output."""
         price = partial(self._price, use.model, now)
         priced = price(replace(use, output_tokens=output_tokens).total)

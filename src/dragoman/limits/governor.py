@@ -8,7 +8,7 @@ from dragoman.effects.work import Perform
 from dragoman.limits.limits import Grant, Limits
 from dragoman.limits.reservation import Observe, Reservation
 from dragoman.limits.settlement import count_use
-from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +18,16 @@ class LimitGovernor:
     limits: Limits
     model: str
 
-    def reserve(self, measure: MeasureUse) -> Perform:
+    def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that waits for the limits. Raises LimitReachedError and LimitsUnavailableError."""
         use = measure()
         return Perform(partial(self._acquire, use), partial(self._acquire_async, use))
 
-    def _acquire(self, use: MaxUse) -> "LimitReservation":
+    def _acquire(self, use: MaxUsage) -> "LimitReservation":
         tokens, output = use.input.total_tokens, self.limits.expected_output(use)
         return LimitReservation(self, tokens, self.limits.acquire(self.model, tokens, output))
 
-    async def _acquire_async(self, use: MaxUse) -> "LimitReservation":
+    async def _acquire_async(self, use: MaxUsage) -> "LimitReservation":
         tokens, output = use.input.total_tokens, self.limits.expected_output(use)
         return LimitReservation(self, tokens, await self.limits.acquire_async(self.model, tokens, output))
 

@@ -13,7 +13,7 @@ from dragoman.limits.counters import Adjustment, ClaimResult, LocalCounters, Not
 from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
 from dragoman.limits.limit import Bucket, Limit
 from dragoman.limits.redis_counters import RedisCounters
-from dragoman.limits.use import MaxUse
+from dragoman.limits.usage import MaxUsage
 from dragoman.transport.retry import Timing
 
 logger = get_logger("dragoman.limits")
@@ -84,7 +84,7 @@ class Limits:
         """Whether the counters are in this process, so that no call here waits for a network."""
         return self._local_counters is not None
 
-    def expected_output(self, use: MaxUse) -> int:
+    def expected_output(self, use: MaxUsage) -> int:
         """Return the expected tokens of a reply, alternatives included."""
         if use.replies is not None and self.reply_tokens is not None:
             return self.reply_tokens * use.replies

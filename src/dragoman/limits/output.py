@@ -1,7 +1,7 @@
 """The output that an attempt reserves: a part at first, and more while a stream runs."""
 
 from dragoman.canonical.events import StreamEvent, TextDelta, ThinkingDelta, ToolUseInputDelta
-from dragoman.limits.use import MaxUse
+from dragoman.limits.usage import MaxUsage
 
 BYTES_PER_TOKEN = 4
 """Bytes of UTF-8: some four letters of English, and a little more than one character of Chinese or Japanese."""
@@ -14,7 +14,7 @@ class ReservedOutput:
 
     __slots__ = ("_most", "counted", "tokens")
 
-    def __init__(self, use: MaxUse, cap: int | None = None) -> None:
+    def __init__(self, use: MaxUsage, cap: int | None = None) -> None:
         self._most = use.output_tokens
         self.tokens = use.first_output_tokens if cap is None else min(cap, use.output_tokens)
         self.counted = 0

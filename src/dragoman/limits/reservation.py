@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from dragoman.canonical.events import StreamEvent
 from dragoman.effects.outcomes import SendOutcome
 from dragoman.effects.work import Perform
-from dragoman.limits.use import MeasureUse
+from dragoman.limits.usage import MeasureUsage
 
 Observe = Callable[[Any], Perform]
 """Returns the effect that applies what a provider reports of its limits: in the headers of a response, a mapping, or in
@@ -42,7 +42,7 @@ class Reservation:
 class Governor(Protocol):
     """Lets each attempt start, or refuses it."""
 
-    def reserve(self, measure: MeasureUse, /) -> Reservation | Perform:
+    def reserve(self, measure: MeasureUsage, /) -> Reservation | Perform:
         """Reserve what one attempt may use; a `Perform`, whose result is the reservation, may wait.
 
         Raises what refuses the attempt, before anything is sent. A ProviderError fails this attempt alone: another

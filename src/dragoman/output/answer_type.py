@@ -17,7 +17,7 @@ T = TypeVar("T")
 ValueT = TypeVar("ValueT", covariant=True)
 
 ANSWER = "answer"
-"""The field that holds an answer that is no object itself: many wires need an object at the top."""
+"""The field that holds an answer that is not an object itself: many wires need an object at the top."""
 VALUE = "value"
 """The name of a value that has no fields."""
 
@@ -144,7 +144,7 @@ class AnswerJson:
         return text
 
     def read_partial(self, data: Any) -> None:
-        """Return None: a part of the text is no value."""
+        """Return None: a part of the text is not a value."""
 
     def watch(self) -> None:
         """Return None: only a whole text is checked."""

@@ -97,14 +97,14 @@ class AnswerCheck(Generic[T]):
         return self._form.watch() if self._early and not self._retries else None
 
     def outcome(self, reply: Message) -> OutputComplete[T] | OutputRetry | None:
-        """Return the event for a complete reply; None if it is no answer, or if the turn ends with an OutputError."""
+        """Return the event for a complete reply; None if it is not an answer, or the turn ends with an OutputError."""
         self._judge(reply)
         if self.values:
             return OutputComplete(self.values[0])
         return OutputRetry(self._problems) if self._asks_again else None
 
     def _judge(self, reply: Message) -> None:
-        """Check a reply, once. A reply that calls tools is no answer yet."""
+        """Check a reply, once. A reply that calls tools is not an answer yet."""
         if reply.id == self._judged_id:
             return
         self._judged_id, self._problems, self._asks_again = reply.id, (), False

@@ -16,7 +16,7 @@ from dragoman.policy.plugin import Violation
 from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 
 _WITHOUT_ENTITY = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock})
-"""Blocks that are no data of an entity: most messages have no others."""
+"""Blocks that are not data of an entity: most messages have no others."""
 
 
 def data_policies(

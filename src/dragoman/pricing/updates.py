@@ -153,11 +153,11 @@ def _load(path: Path) -> PriceTable:
 
 def _parse(content: bytes, source: str) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
-        raise ConfigurationError(f"{source} has more than {MAX_BYTES} bytes: it is no update of the prices")
+        raise ConfigurationError(f"{source} has more than {MAX_BYTES} bytes: it is not an update of the prices")
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{source} is no update of the prices: {error!s:.400}") from None
+        raise ConfigurationError(f"{source} is not an update of the prices: {error!s:.400}") from None
 
 
 def _read_state(folder: Path) -> dict[str, Any]:

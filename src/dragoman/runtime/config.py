@@ -217,7 +217,7 @@ def is_client(value: object) -> bool:
 def client_config(client: "ClientConfig | HasConfig | None") -> ClientConfig | None:
     """Return the configuration of a client, or that of the default client if it is None.
 
-    Raises ConfigurationError if the value is no client, or if the client is closed.
+    Raises ConfigurationError if the value is not a client, or if the client is closed.
     """
     config = _Default.config if client is None else client
     if config is not None and not isinstance(config, ClientConfig):

@@ -23,7 +23,7 @@ from dragoman.effects.work import Perform, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.governor import LimitGovernor
 from dragoman.limits.reservation import Governor, Observe
-from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.runtime.config import ClientConfig
 from dragoman.runtime.transports import Transports
 from dragoman.transport.retry import RetryPolicy, RetryState
@@ -111,9 +111,9 @@ class Governance:
         send = partial(self._send, request, retries)
         return Perform(send, send)
 
-    def attempt(self, exchange: Exchange, measure: MeasureUse | None = None, budgets: Budgets | None = None) -> Any:
+    def attempt(self, exchange: Exchange, measure: MeasureUsage | None = None, budgets: Budgets | None = None) -> Any:
         """Return one attempt under what the client governs. Without ``measure`` it has no tokens."""
-        return Attempt(self._governors(budgets), measure or (lambda: MaxUse(self.model, TokenUsage()))).run(exchange)
+        return Attempt(self._governors(budgets), measure or (lambda: MaxUsage(self.model, TokenUsage()))).run(exchange)
 
     def run(self, operation: Operation[T], *, once: bool = False) -> Work[T]:
         """Run an operation that costs nothing, and return its result: each of its requests is sent attempt after

@@ -32,7 +32,7 @@ def read_providers(providers: Mapping[str, Mapping[str, Any]] | None) -> dict[st
 
 
 def check_provider_names(setting: str, names: Iterable[str]) -> None:
-    """Raise ConfigurationError, with the nearest name, for a name that is no provider."""
+    """Raise ConfigurationError, with the nearest name, for a name that is not a provider."""
     for name in names:
         if not registry.is_provider(name):
             known = registry.providers()

@@ -28,7 +28,7 @@ def to_messages(prompt: Prompt, system: str | None) -> tuple[Message, ...]:
 def read_file(file: str | Path | bytes, name: str | None, media_type: str | None) -> FileContent:
     """Return the content of a file, from its path or its bytes.
 
-    Raises RequestError for a path that is no readable file, and for bytes without a name.
+    Raises RequestError for a path that is not a readable file, and for bytes without a name.
     """
     if isinstance(file, bytes):
         if name is None:
@@ -37,7 +37,7 @@ def read_file(file: str | Path | bytes, name: str | None, media_type: str | None
     else:
         path = Path(file)
         if not path.is_file():  # a device may be endless
-            raise RequestError(f"{path} is no file that can be uploaded")
+            raise RequestError(f"{path} is not a file that can be uploaded")
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -60,7 +60,7 @@ def to_block(file: FileContent) -> ContentBlock:
 
 
 def apply_judgement(file: FileContent, before: ContentBlock, judged: Sequence[Message]) -> FileContent:
-    """Return the file as a policy leaves it. Raises RequestError if it is no text any more."""
+    """Return the file as a policy leaves it. Raises RequestError if it is not text any more."""
     content = judged[-1].content if judged else ()
     if content == (before,):
         return file

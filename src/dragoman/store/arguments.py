@@ -8,7 +8,7 @@ from dragoman.store.errors import StoreError
 
 
 def read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages. Raises StoreError if they are no list of Message."""
+    """Return the messages. Raises StoreError if they are not a list of Message."""
     wrong: Any = messages
     if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Message)):
         found = tuple(messages)
@@ -19,14 +19,14 @@ def read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 
 def read_mapping(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value as a dict. Raises StoreError if it is no mapping."""
+    """Return the value as a dict. Raises StoreError if it is not a mapping."""
     if not isinstance(value, Mapping):
         raise wrong_class(name, "a dict", value)
     return dict(value)
 
 
 def check_integer(name: str, value: int) -> None:
-    """Raise StoreError if the value is no integer."""
+    """Raise StoreError if the value is not an integer."""
     if not isinstance(value, int):
         raise wrong_class(name, "an integer", value)
 

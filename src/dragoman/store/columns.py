@@ -25,7 +25,7 @@ MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, Arithm
 def encode_text(value: str) -> str:
     """Encode U+0000, which PostgreSQL's text cannot hold, as ``\\0``, and double ``\\``.
 
-    Raises StoreError if it is no text, or has a lone surrogate.
+    Raises StoreError if it is not text, or has a lone surrogate.
     """
     if not isinstance(value, str):
         raise StoreError(f"a text is needed, not a value of the class {type(value).__name__}")
@@ -53,7 +53,7 @@ def decode_optional(stored: str | None) -> str | None:
 
 
 def encode_id(value: str, what: str) -> str:
-    """Encode an id. Raises StoreError if it is no text, or if no index can hold it."""
+    """Encode an id. Raises StoreError if it is not text, or if no index can hold it."""
     if not isinstance(value, str):
         raise StoreError(f"{what} must be a text such as 'sess_1', not a value of the class {type(value).__name__}")
     stored = encode_text(value)
@@ -67,7 +67,7 @@ def encode_optional_id(value: str | None, what: str) -> str | None:
 
 
 def to_micros(time: datetime) -> int:
-    """Return the microseconds since 1970, UTC. Raises StoreError if it is no time, or has no zone."""
+    """Return the microseconds since 1970, UTC. Raises StoreError if it is not a time, or has no zone."""
     if not isinstance(time, datetime):
         raise wrong_class("a time", "a datetime, such as datetime.now(UTC),", time)
     if time.tzinfo is None:

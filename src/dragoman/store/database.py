@@ -42,7 +42,7 @@ _POSTGRES_LOCK_TIMEOUT = "55P03"
 
 
 _QUOTED = " with text "
-"""What SQLite's driver writes before the content of a column that is no UTF-8."""
+"""What SQLite's driver writes before the content of a column that is not UTF-8."""
 
 
 class Mode(Enum):
@@ -138,7 +138,7 @@ class Database:
                     ) from error
             except SQLAlchemyError as error:
                 raise _to_store_error(error) from error
-            except (UnicodeDecodeError, ArithmeticError):  # bytes that are no text, amounts that are no numbers
+            except (UnicodeDecodeError, ArithmeticError):  # bytes that are not text, amounts that are not numbers
                 raise StoreError("the database holds values that cannot be read: restore a backup") from None
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, _MAX_PAUSE)

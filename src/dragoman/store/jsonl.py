@@ -42,7 +42,7 @@ def write(stored: StoredSession) -> Iterator[str]:
 
 def read(lines: Iterable[str | bytes]) -> StoredSession:
     """Read the output of `write`; empty lines are skipped. Raises UnreadableError, naming the line, for malformed or
-    missing lines, StoreVersionError for a newer version, and StoreError for what is no iterable of lines.
+    missing lines, StoreVersionError for a newer version, and StoreError for what is not an iterable of lines.
     """
     if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
         raise wrong_class("lines", "an iterable of lines, such as a file,", lines)

@@ -33,18 +33,18 @@ def migrate(database: Database, *, allow_other_tables: bool) -> None:
 
 
 def stored_version(database: Database) -> str | None:
-    """Return the version of the database; None if it is no store. Raises StoreVersionError if it is a newer one."""
+    """Return the version of the database; None if it is not a store. Raises StoreVersionError if it is a newer one."""
     return database.read(_version)
 
 
 def check_version(database: Database) -> None:
-    """Raise StoreError if a database that is not to be migrated is no store, and StoreVersionError if it is an older
+    """Raise StoreError if a database that is not to be migrated is not a store, and StoreVersionError if it is an older
     or newer one.
     """
     version = database.read(_version)
     if version is None:
         raise StoreError(
-            f"this is no store of dragoman: {database.url.render_as_string(hide_password=True)} has no table"
+            f"this is not a store of dragoman: {database.url.render_as_string(hide_password=True)} has no table"
             f" {VERSION_TABLE}"
         )
     if version != HEAD:
@@ -107,7 +107,7 @@ def _refuse_foreign(names: Iterable[str], allow_other_tables: bool) -> None:
     if existing and not allow_other_tables:
         named = ", ".join(existing[:_MAX_NAMED]) + (" and others" if len(existing) > _MAX_NAMED else "")
         raise StoreError(
-            f"the database has tables of another program ({named:.200}), and is no store yet: give the store a"
+            f"the database has tables of another program ({named:.200}), and is not a store yet: give the store a"
             " database of its own, or create its tables next to them with Store(url, allow_other_tables=True)."
             " Nothing was changed"
         )

@@ -402,7 +402,7 @@ class Store:
         content of messages and attempts that name the user is replaced by ``[deleted]``; their cost stays, without the
         user. ``reports`` is a folder of `export_replies`, which is then brought up to date (``text`` as there).
 
-        An unknown user is no error: all numbers are 0. Raises StoreError, and nothing is deleted then.
+        An unknown user is not an error: all numbers are 0. Raises StoreError, and nothing is deleted then.
         """
         now = to_micros(self._clock())
         found = self._database.write(lambda connection: delete_user(connection, user_id, now))

@@ -4,8 +4,19 @@
 """
 
 from dragoman.adapter.options import NamedTool
-from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
+from dragoman.tools.context import CallDeferred, Context, Deferred, ModelRetry, Progress
 from dragoman.tools.tool import Tool, tool
 from dragoman.tools.toolbox import Toolbox, Toolset
 
-__all__ = ["Context", "Later", "NamedTool", "Progress", "RetryTool", "Suspend", "Tool", "Toolbox", "Toolset", "tool"]
+__all__ = [
+    "CallDeferred",
+    "Context",
+    "Deferred",
+    "ModelRetry",
+    "NamedTool",
+    "Progress",
+    "Tool",
+    "Toolbox",
+    "Toolset",
+    "tool",
+]

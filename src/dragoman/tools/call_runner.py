@@ -14,12 +14,12 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ToolProgress
 from dragoman.tools import calls
 from dragoman.tools.calls import CallOutcome, PreparedCall
-from dragoman.tools.context import Context, Later, Progress, RetryTool
+from dragoman.tools.context import Context, Deferred, ModelRetry, Progress
 
 Report = Callable[[ToolProgress], object]
 """Receives the progress of a call, in any thread."""
 
-TimedResult = tuple[ToolResultBlock | Later, float]
+TimedResult = tuple[ToolResultBlock | Deferred, float]
 """A result, or the reason why it comes later, and the seconds that the call took."""
 
 TimedOutcome = tuple[CallOutcome, float]
@@ -194,14 +194,14 @@ class CallRunner:
         """Return the results for the model. That of a tool which asks for another call says whether it may be made."""
         results: list[TimedResult] = []
         for call, (outcome, seconds) in zip(prepared, outcomes, strict=True):
-            if isinstance(outcome, RetryTool) and call.tool is not None:
+            if isinstance(outcome, ModelRetry) and call.tool is not None:
                 name = call.tool.name
                 self.retries[name] += 1
                 is_last = self.retries[name] > call.tool.retries
                 text = f"{outcome} {calls.NO_RETRIES_LEFT}" if is_last else str(outcome)
                 results.append((calls.error_result(call.call.id, text), seconds))
-            elif not isinstance(outcome, RetryTool):
-                if isinstance(outcome, Later):
+            elif not isinstance(outcome, ModelRetry):
+                if isinstance(outcome, Deferred):
                     self.later[call.call.id] = outcome.reason
                 results.append((outcome, seconds))
         return results

@@ -19,7 +19,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.extensions.message_labels import carried_labels
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message
-from dragoman.tools.context import Context, Later, Progress, RetryTool, Suspend
+from dragoman.tools.context import CallDeferred, Context, Deferred, ModelRetry, Progress
 from dragoman.tools.tool import Tool
 
 logger = get_logger("dragoman.tools")
@@ -46,7 +46,7 @@ class PreparedCall:
     """The reason of the refusal, as events name it."""
     context: tuple[Context[Any], ...] = ()
     """The context of the call, if the tool takes it."""
-    outcome: ToolResultBlock | Later | None = None
+    outcome: ToolResultBlock | Deferred | None = None
     """The result, if it comes from elsewhere, or the reason why it comes later: nothing is run."""
     is_judged: bool = False
     """Whether a policy judges the result: the log has no words of it, and neither does a traceback."""
@@ -57,7 +57,7 @@ class PreparedCall:
         return replace(self, context=(context,))
 
 
-CallOutcome = ToolResultBlock | RetryTool | Later
+CallOutcome = ToolResultBlock | ModelRetry | Deferred
 """What a call ends with: a result, a request of the tool for another call, or nothing yet."""
 
 Tell = Callable[[Progress], object]
@@ -69,17 +69,17 @@ def _ignore(progress: Progress) -> None:
 
 
 def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:
-    """Run a prepared call. An exception of the tool becomes an error result; a RetryTool is returned."""
+    """Run a prepared call. An exception of the tool becomes an error result; a ModelRetry is returned."""
     if prepared.outcome is not None:
         return prepared.outcome
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
         return _to_result(prepared.call, _call(prepared, tell), prepared.labels)
-    except RetryTool as retry:
+    except ModelRetry as retry:
         return retry
-    except Suspend as wait:
-        return Later(str(wait))
+    except CallDeferred as wait:
+        return Deferred(str(wait))
     except Exception as error:
         return _error_answer(prepared, error)
 
@@ -101,10 +101,10 @@ async def run_async(
         else:
             value = tool.function(*prepared.context, **arguments)
         return _to_result(prepared.call, await value if inspect.isawaitable(value) else value, prepared.labels)
-    except RetryTool as retry:
+    except ModelRetry as retry:
         return retry
-    except Suspend as wait:
-        return Later(str(wait))
+    except CallDeferred as wait:
+        return Deferred(str(wait))
     except Exception as error:
         return _error_answer(prepared, error)
 
@@ -222,6 +222,6 @@ def apply_decision(prepared: PreparedCall, allowed: object) -> PreparedCall:
         if inspect.iscoroutine(allowed):
             allowed.close()
         raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
-    if allowed is Later or isinstance(allowed, Later):
-        return PreparedCall(prepared.call, outcome=allowed if isinstance(allowed, Later) else Later())
+    if allowed is Deferred or isinstance(allowed, Deferred):
+        return PreparedCall(prepared.call, outcome=allowed if isinstance(allowed, Deferred) else Deferred())
     return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")

@@ -55,19 +55,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class Deferred:
     """What ``approve`` returns if somebody decides later, or elsewhere: the call waits for `Session.answer`."""
 
     reason: str = ""
 
 
-Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Later | Awaitable[bool | Later]]
+Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Deferred | Awaitable[bool | Deferred]]
 """Decides whether a call may run. Only an AsyncSession can await the decision."""
 
 
-class Suspend(Exception):  # noqa: N818 - no failure: the result comes later
+class CallDeferred(Exception):  # noqa: N818 - no failure: the result comes later
     """Raised by a tool whose result comes later: the call waits for `Session.answer`. The text is the reason."""
 
 
-class RetryTool(Exception):  # noqa: N818 - an instruction to the model, and no failure
+class ModelRetry(Exception):  # noqa: N818 - an instruction to the model, and no failure
     """Raised by a tool to make the model call it again; the message tells the model what to change."""

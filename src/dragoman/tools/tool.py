@@ -30,7 +30,7 @@ class Tool(Generic[P, ResultT]):
 
     ``arguments`` are the types that the model's arguments are converted to, by name; an argument without a type is
     passed as its JSON value. ``context_type`` is the type of the session's context that the function takes as its
-    first argument. ``timeout`` is in seconds, and ``retries`` is how often the function may raise `RetryTool` in one
+    first argument. ``timeout`` is in seconds, and ``retries`` is how often the function may raise `ModelRetry` in one
     turn. ``fields`` are the parameters whose default is a pydantic ``Field``: the function receives the default of it.
     """
 
@@ -133,7 +133,7 @@ def tool(
     the most careful one that fits any code. A session without a workspace refuses a tool with ``requires_workspace``.
     ``timeout`` is in seconds: after it, the model receives an error, a
     coroutine is cancelled, and a plain function is left in its thread. ``retries`` is how often the function may raise
-    `RetryTool` in one turn. A first parameter of the type `Context` is not part of the schema. ``strict``,
+    `ModelRetry` in one turn. A first parameter of the type `Context` is not part of the schema. ``strict``,
     ``defer_loading`` and ``extra`` are those of `ToolDefinition`.
 
     Raises ToolSchemaError with every problem at once, and ConfigurationError for an unknown side effect.

@@ -15,7 +15,7 @@ from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
-from dragoman.tools.context import Context, Suspend
+from dragoman.tools.context import CallDeferred, Context
 from dragoman.tools.signature import add_defaults, takes_context
 from dragoman.tools.tool import Tool, tool
 
@@ -191,7 +191,7 @@ def _client_tool(definition: ClientTool) -> Tool:
 
 
 def _wait(**_: Any) -> None:
-    raise Suspend("the tool has no function here")
+    raise CallDeferred("the tool has no function here")
 
 
 def _may_be(value: Any, expected: Any) -> bool:

@@ -214,7 +214,9 @@ class Fetcher:
             try:
                 return urljoin(url_text, location)
             except ValueError:  # an invalid host
-                raise _new_error(url_text, "redirects to what is no address: pass the final URL", "redirect") from None
+                raise _new_error(
+                    url_text, "redirects to what is not an address: pass the final URL", "redirect"
+                ) from None
         if response.status_code != 200:
             raise _new_error(
                 url_text, f"answers {response.status_code}: check that it is public and still there", "status"

@@ -194,7 +194,7 @@ def vcr_config():
 def test_the_mark_of_pytest_recording_replays_without_a_key(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the conftest of the documentation; the next test has no key again, and the files are no orphans."""
+    """With the conftest of the documentation; the next test has no key again, and the files are not orphans."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     pytester.makeconftest(VCR_CONFTEST)
     suite(

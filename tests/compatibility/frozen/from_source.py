@@ -89,7 +89,7 @@ def codes() -> Iterator[str]:
 
 
 def own_words() -> Iterator[str]:
-    """Texts that start with the library's name and are no package: marks of formats, names in files."""
+    """Texts that start with the library's name and are not a package: marks of formats, names in files."""
     return (
         text for node in _nodes() for text in _texts(node) if _OWN_WORD.fullmatch(text) and text not in packages()
     )  # fmt: skip

@@ -69,6 +69,9 @@ def _resource_lines(resources: Mapping[str, Mapping[str, bool]]) -> list[str]:
 
 _HEAD = """# Coverage of the providers' APIs
 
+When you want to know whether you can ask for something that a provider's own SDK offers.
+[Stable](../stability.md).
+
 What a program can ask of a provider, measured against the provider's own SDK. Its types name each parameter, header,
 part of a message and tool, down to the fields inside them. The SDK sends samples of all of them to a server on
 loopback, and Dragoman's request with the same meaning must have the same value at the same place.

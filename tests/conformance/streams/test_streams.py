@@ -187,7 +187,7 @@ def _faults(
     if any(isinstance(event, (MessageComplete, ErrorEvent)) for event in before):
         yield "events after the last event"
     if list(before) != list(whole[: len(before)]):
-        yield "the events are no beginning of those of the whole stream"
+        yield "the events are not a beginning of those of the whole stream"
     if isinstance(last, MessageComplete):
         if early:
             yield "success before the terminal event"
@@ -214,9 +214,9 @@ def _without_tier(event: StreamEvent) -> object:
 
 def _error_faults(event: ErrorEvent, *, network: bool) -> Iterator[str]:
     if not isinstance(event.error, DragomanError):
-        yield f"{type(event.error).__name__} is no DragomanError"
+        yield f"{type(event.error).__name__} is not a DragomanError"
     elif network and not isinstance(event.error, errors.NetworkError):
-        yield f"{type(event.error).__name__} is no NetworkError: {event.error}"
+        yield f"{type(event.error).__name__} is not a NetworkError: {event.error}"
 
 
 def _partial_faults(partial: Message, whole: Sequence[StreamEvent], ended: set[str]) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _partial_faults(partial: Message, whole: Sequence[StreamEvent], ended: set[s
     if partial.metadata.status is not MessageStatus.ERROR:
         yield f"the partial message has the status {partial.metadata.status}"
     if not complete.message.text.startswith(partial.text):
-        yield "the partial text is no beginning of the text"
+        yield "the partial text is not a beginning of the text"
     inputs = {call.id: call.input for call in complete.message.tool_uses}
     for call in partial.tool_uses:
         if call.id in ended and call.input != inputs[call.id]:

@@ -22,7 +22,7 @@ _PARTS = {
 
 def faults(body: dict[str, Any], *, foreign: bool) -> Iterator[str]:
     """All faults of a body; ``foreign``: another provider produced the history."""
-    yield from (f"{name} is no parameter" for name in body if name not in _FIELDS)
+    yield from (f"{name} is not a parameter" for name in body if name not in _FIELDS)
     for tool in body.get("tools") or ():
         function = tool.get("function") or {}
         if not _NAME.fullmatch(function.get("name", "")) or not isinstance(function.get("parameters"), dict):
@@ -61,7 +61,7 @@ def _message(message: dict[str, Any], *, foreign: bool) -> Iterator[str]:
         if not (_ID.fullmatch(call.get("id", "")) and _NAME.fullmatch(call["function"].get("name", ""))):
             yield f"the call {call.get('id')!r} of {call['function'].get('name')!r}"
         if not isinstance(json.loads(call["function"]["arguments"]), dict):
-            yield "the arguments of a call are no JSON object"
+            yield "the arguments of a call are not a JSON object"
 
 
 def _pairs(messages: list[dict[str, Any]]) -> Iterator[str]:

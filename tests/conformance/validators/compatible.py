@@ -67,7 +67,7 @@ def _deepseek(body: dict[str, Any], *, foreign: bool) -> Faults:
             yield "a call without reasoning_content"
         content = message.get("content")
         if isinstance(content, list) and any(part.get("type") != "text" for part in content):
-            yield "a part that is no text"
+            yield "a part that is not text"
     yield from _plain(body, foreign=foreign)
 
 
@@ -112,7 +112,7 @@ def _mistral(body: dict[str, Any], *, foreign: bool) -> Faults:
     if isinstance(choice, str) and choice not in ("auto", "none", "any", "required"):
         yield f"the tool choice {choice}"
     unknown = ("seed", "max_completion_tokens", "stream_options")
-    yield from (f"{name} is no parameter" for name in unknown if name in body)
+    yield from (f"{name} is not a parameter" for name in unknown if name in body)
     yield from _plain(body, foreign=foreign)
 
 
@@ -128,6 +128,6 @@ def _mistral_parts(message: dict[str, Any], *, foreign: bool) -> Faults:
         if isinstance(part.get("image_url"), str):
             part["image_url"] = {"url": part["image_url"]}
         if part.get("type") == "input_audio" and not isinstance(part["input_audio"], str):
-            yield "audio that is no text"
+            yield "audio that is not text"
     own = ("thinking", "reference", "document_url", "input_audio")
     message["content"] = [part for part in content if part.get("type") not in own]

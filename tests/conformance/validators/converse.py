@@ -31,7 +31,7 @@ _Block = dict[str, Any]
 
 def faults(body: dict[str, Any], *, foreign: bool) -> Iterator[str]:
     """All faults of a body; ``foreign``: another provider produced the history."""
-    yield from (f"{name} is no parameter" for name in body if name not in _FIELDS)
+    yield from (f"{name} is not a parameter" for name in body if name not in _FIELDS)
     for block in body.get("system") or ():
         if "text" in block and not block["text"]:
             yield "an empty text in the system prompt"
@@ -81,7 +81,7 @@ def _block(kind: str, value: Any) -> Iterator[str]:
             if not (_ID.fullmatch(value["toolUseId"]) and _NAME.fullmatch(value["name"])):
                 yield f"the call {value['toolUseId']!r} of {value['name']!r}"
             if not isinstance(value["input"], dict):
-                yield "the input of a call is no object"
+                yield "the input of a call is not an object"
         case "toolResult":
             for part in value["content"]:
                 (inner,) = part
@@ -99,13 +99,13 @@ def _medium(kind: str, value: dict[str, Any]) -> Iterator[str]:
     if len(source) != 1 or not source.keys() <= {"bytes", "s3Location", "text", "content"}:
         yield f"the source of a {kind} is {sorted(source)}"
     if "bytes" in source and not _is_base64(source["bytes"]):
-        yield f"the bytes of a {kind} are no base64"
+        yield f"the bytes of a {kind} are not base64"
     if kind == "document" and not _DOCUMENT_NAME.fullmatch(value["name"]):
         yield f"the document name {value['name']!r}"
 
 
 def _is_base64(text: str) -> bool:
-    # Recordings truncate long base64, with a mark that is no base64.
+    # Recordings truncate long base64, with a mark that is not base64.
     whole = text.removesuffix("...TRIMMED")
     if whole != text:
         whole = whole[: len(whole) // 4 * 4]

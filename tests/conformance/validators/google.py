@@ -26,7 +26,7 @@ _FIELDS = {
 def faults(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """All faults of a body; ``foreign``: another provider produced the history."""
     body = _to_camel_case(body)
-    yield from (f"{name} is no parameter" for name in body if name not in _FIELDS)
+    yield from (f"{name} is not a parameter" for name in body if name not in _FIELDS)
     yield from _tools(body)
     instruction = body.get("systemInstruction") or {"parts": [{"text": ""}]}
     for part in _parts(instruction):
@@ -138,7 +138,7 @@ def _tools(body: dict[str, Any]) -> _Faults:
                 declared[name] for name in ("parameters", "parametersJsonSchema") if declared.get(name) is not None
             ]
             if len(schemas) > 1 or not all(isinstance(schema, dict) for schema in schemas):
-                yield f"the parameters of {declared.get('name')} are no schema"
+                yield f"the parameters of {declared.get('name')} are not a schema"
     config = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
     if str(config.get("mode", "AUTO")).upper() not in ("AUTO", "ANY", "NONE", "VALIDATED"):
         yield f"the mode {config.get('mode')}"

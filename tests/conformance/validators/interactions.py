@@ -25,12 +25,12 @@ _FOREIGN = ("user_input", "model_output", "function_call", "function_result")
 
 def faults(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """All faults of a body; ``foreign``: another provider produced the history."""
-    yield from (f"{name} is no parameter" for name in body if name not in _FIELDS)
-    yield from (f"{name} is no parameter" for name in body.get("generation_config") or {} if name not in _SETTINGS)
+    yield from (f"{name} is not a parameter" for name in body if name not in _FIELDS)
+    yield from (f"{name} is not a parameter" for name in body.get("generation_config") or {} if name not in _SETTINGS)
     if not (body.get("model") or body.get("agent")):
         yield "neither model nor agent"
     if not isinstance(body.get("system_instruction", ""), str):
-        yield "the instruction is no text"
+        yield "the instruction is not text"
     for tool in body.get("tools") or ():
         if tool.get("type") == "function" and not (
             _NAME.fullmatch(tool.get("name", "")) and isinstance(tool.get("parameters", {}), dict)

@@ -30,11 +30,11 @@ def anthropic(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """Messages, version 2026-10-21, for a model without sampling parameters and prefill."""
     if not isinstance(body.get("max_tokens"), int):
         yield "max_tokens is required"
-    yield from (f"{name} is no parameter" for name in ("temperature", "top_p", "top_k") if name in body)
+    yield from (f"{name} is not a parameter" for name in ("temperature", "top_p", "top_k") if name in body)
     system = body.get("system", "")
     for index, block in enumerate([] if isinstance(system, str) else system):
         if block.get("type") != "text" or not block.get("text"):
-            yield f"system[{index}] is no text with content"
+            yield f"system[{index}] is not text with content"
     yield from _anthropic_tools(body)
     messages = body["messages"]
     if not messages:
@@ -98,7 +98,7 @@ def _anthropic_block(role: str, block: dict[str, Any], *, foreign: bool) -> _Fau
     if kind == "tool_use":
         yield from _call(block.get("id"), block.get("name"), _ANTHROPIC_ID, _ANTHROPIC_NAME)
         if not isinstance(block.get("input"), dict):
-            yield "the input of a call is no object"
+            yield "the input of a call is not an object"
     if kind == "tool_result":
         inner = block.get("content", "")
         for part in inner if isinstance(inner, list) else ():
@@ -149,9 +149,9 @@ def _anthropic_tools(body: dict[str, Any]) -> _Faults:
 def responses(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """Responses, for a reasoning model whose effort is never none."""
     unknown = ("stop", "seed", "n", "messages", "max_tokens", "temperature", "top_p")
-    yield from (f"{name} is no parameter" for name in unknown if name in body)
+    yield from (f"{name} is not a parameter" for name in unknown if name in body)
     if "instructions" in body and not isinstance(body["instructions"], str):
-        yield "instructions is no text"
+        yield "instructions is not text"
     for tool in body.get("tools", ()):
         if tool["type"] == "function":
             yield from _openai_tool(tool)
@@ -225,7 +225,7 @@ def _responses_output(output: Any) -> _Faults:
 
 def chat(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """Chat Completions as OpenAI serves them."""
-    yield from (f"{name} is no parameter" for name in ("top_k", "system", "stop_sequences") if name in body)
+    yield from (f"{name} is not a parameter" for name in ("top_k", "system", "stop_sequences") if name in body)
     for tool in body.get("tools", ()):
         yield from _openai_tool(tool.get("function", {})) if tool["type"] == "function" else ()
     if not body["messages"]:
@@ -286,7 +286,7 @@ def _chat_content(message: dict[str, Any]) -> _Faults:
 
 def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """Ollama's /api/chat. Its models read any plain-text thinking, so nothing in it is foreign."""
-    yield from (f"{name} is no parameter" for name in ("tool_choice", "max_tokens", "system") if name in body)
+    yield from (f"{name} is not a parameter" for name in ("tool_choice", "max_tokens", "system") if name in body)
     if not body["messages"]:
         yield "messages is empty"
     waiting: list[str] = []
@@ -295,7 +295,7 @@ def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
         if role not in ("system", "user", "assistant", "tool"):
             yield f"no role {role}"
         if not isinstance(message.get("content", ""), str):
-            yield f"the content of a {role} message is no text"
+            yield f"the content of a {role} message is not text"
         for image in message.get("images", ()):
             if not _is_base64(image):
                 yield "an image that is not bare base64"
@@ -311,14 +311,14 @@ def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
             yield f"the calls {waiting} have no answer before a {role} message"
         for call in message.get("tool_calls", ()):
             if not isinstance(call["function"].get("arguments"), dict):
-                yield "the arguments of a call are no object"
+                yield "the arguments of a call are not an object"
             waiting.append(call.get("id", ""))
     if waiting:
         yield f"the calls {waiting} have no answer"
 
 
 def _is_base64(text: str) -> bool:
-    # Recordings truncate long base64, with a mark that is no base64.
+    # Recordings truncate long base64, with a mark that is not base64.
     try:
         base64.b64decode(text.removesuffix("...TRIMMED") + "==")
     except ValueError:
@@ -330,7 +330,7 @@ def _openai_tool(function: dict[str, Any]) -> _Faults:
     if not _OPENAI_NAME.fullmatch(function.get("name", "")):
         yield f"the tool name {function.get('name')!r}"
     if "parameters" in function and not isinstance(function["parameters"], dict):
-        yield f"the parameters of {function.get('name')} are no schema"
+        yield f"the parameters of {function.get('name')} are not a schema"
 
 
 def _openai_call(call_id: Any, name: Any, arguments: Any, *, foreign: bool) -> _Faults:
@@ -341,7 +341,7 @@ def _openai_call(call_id: Any, name: Any, arguments: Any, *, foreign: bool) -> _
     except (TypeError, ValueError):
         is_object = False
     if not (is_object or (isinstance(arguments, str) and not foreign)):
-        yield "the arguments of a call are no JSON object"
+        yield "the arguments of a call are not a JSON object"
 
 
 def _call(call_id: Any, name: Any, id_rule: re.Pattern[str], name_rule: re.Pattern[str]) -> _Faults:
@@ -357,7 +357,7 @@ def bedrock(body: dict[str, Any], *, foreign: bool) -> _Faults:
     """
     if "anthropic_version" not in body:
         return converse.faults(body, foreign=foreign)
-    return (fault for fault in anthropic(body, foreign=foreign) if fault != "temperature is no parameter")
+    return (fault for fault in anthropic(body, foreign=foreign) if fault != "temperature is not a parameter")
 
 
 VALIDATORS: dict[str, Callable[..., _Faults]] = {

@@ -186,7 +186,7 @@ def _ollama(body: dict[str, Any]) -> _Faults:
     request = _ollama_request()
     yield from (f"the SDK's type: no field {name}" for name in known.keys() - request.model_fields.keys())
     try:
-        # Images that are no base64 are read from files, which the other rules judge.
+        # Images that are not base64 are read from files, which the other rules judge.
         messages = [{k: v for k, v in each.items() if k != "images"} for each in known.get("messages", ())]
         request.model_validate({**known, "messages": messages})
     except ValidationError as error:

@@ -20,7 +20,7 @@ ACCEPTED = 0.99
 WITHOUT_RESULTS = ("google-interactions",)
 """Providers of which no recorded request holds both a call and its result."""
 
-_FAULTS_OF_SOME_MODELS = ("is no parameter", "the last message is the assistant's")
+_FAULTS_OF_SOME_MODELS = ("is not a parameter", "the last message is the assistant's")
 
 
 @pytest.fixture(params=list(ADAPTERS))

@@ -155,7 +155,7 @@ def ollama(body: bytes) -> Iterator[str]:
         yield "the last line is not the only one that is done"
     calls = [call for line in lines for call in line["message"].get("tool_calls", ())]
     if not all(isinstance(call["function"]["arguments"], dict) for call in calls):
-        yield "arguments that are no object"
+        yield "arguments that are not an object"
 
 
 GRAMMARS: dict[str, Callable[[bytes], Iterator[str]]] = {

@@ -160,7 +160,7 @@ def _state_differences(
 
 
 def _without_texts(message: Message, wire: str) -> list[Any]:
-    """The blocks that are no texts; Ollama's clients return no ids of calls."""
+    """The blocks that are not texts; Ollama's clients return no ids of calls."""
     blocks = (block for block in message.content if not isinstance(block, TextBlock))
     if wire != "ollama":
         return list(blocks)

@@ -16,7 +16,7 @@ from dragoman.messages import CostStatus, TokenUsage, Usage
 from dragoman.pricing import price_table
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.benchmarks.wires import WIRES
-from tests.gateway.app.test_store_behind import wait_until
+from tests.gateway.app.test_deferred_store import wait_until
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import PATHS, question, stream_bytes, waiting_reply
 

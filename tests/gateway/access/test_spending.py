@@ -19,7 +19,7 @@ from dragoman.testing.faults.server import RESET, HttpReply, Pause, ReceivedRequ
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import spend
 from dragoman_gateway.keys.amounts import parse_budget
-from dragoman_gateway.keys.bookings import Amount
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.records import Allowance
 from tests.gateway.keyed import Keyed, Start, keyed
 from tests.gateway.upstream import PATHS, PATIENCE, question, stream_bytes, streamed_reply, whole_reply

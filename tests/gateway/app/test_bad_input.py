@@ -20,7 +20,7 @@ BODIES = {
     "NaN": (b'{"model":"house","temperature":NaN}', JSON, 400),
     "deep": (b'{"model":"house","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON, 400),
     "no model": (b"{}", JSON, 400),
-    "a model that is no text": (b'{"model":7}', JSON, 400),
+    "a model that is not text": (b'{"model":7}', JSON, 400),
     "no messages": (b'{"model":"house"}', JSON, 400),
     "messages that are none": (b'{"model":"house","messages":7,"input":7}', JSON, 400),
     "a role that is none": (b'{"model":"house","messages":[{"role":"x","content":"y"}],"input":[7]}', JSON, 400),

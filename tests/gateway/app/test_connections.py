@@ -232,7 +232,7 @@ def test_a_reader_that_is_slow_holds_the_provider_back(path: str, monkeypatch: p
     upstream = Upstream()
     body = {"model": "chat-model", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9, "stream": True}
     with gateway_before(upstream) as address:
-        httpx.post(address + path, json=body)  # what the first request loads is no part of a stream
+        httpx.post(address + path, json=body)  # what the first request loads is not part of a stream
         upstream.script = lambda _: Answer(sent.append(1) or piece for _ in range(1000) for piece in delta)
         request = httpx.Request("POST", address + path, json=body)
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

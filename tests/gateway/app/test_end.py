@@ -23,8 +23,8 @@ from dragoman_gateway import GatewaySettings, create_app
 from dragoman_gateway.database import Database
 from dragoman_gateway.database.tables import reservations, spend
 from dragoman_gateway.keys.amounts import parse_budget
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_store import KeyStore
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server import process

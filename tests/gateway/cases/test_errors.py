@@ -194,7 +194,7 @@ def test_an_error_of_anthropic_keeps_the_class_that_its_sdk_finds_by_the_details
 
 
 def test_errors_of_the_gateway_itself_have_the_form_of_the_wire(talk: Talk) -> None:
-    """A body that is no JSON, a field that is missing, an unknown model: never the other vendor's form."""
+    """A body that is not JSON, a field that is missing, an unknown model: never the other vendor's form."""
     for wire, path in PATHS.items():
         bodies = [b"{", b"[]", b"{}", b'{"model": 5}', b'{"model": "nobody"}', b"\xff"]
         for body in bodies if wire == "openai" else [*bodies, b'{"model": "chat-model"}']:

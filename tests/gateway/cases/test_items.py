@@ -8,7 +8,7 @@ TWO = (*WEATHER, ("weather", {"city": "Oslo"}))
 
 
 def test_calls_of_a_responses_provider_are_numbered_from_0(talk: Talk) -> None:
-    """Its items before the calls have places too, and are no calls."""
+    """Its items before the calls have places too, and are not calls."""
     talk.upstream.script = answer_with(reply("See.", thinking=("Hm.",), calls=TWO))
     answered = talk.ask("openai-chat", "responses-model", tools=[tool("openai-chat")])
     calls = [

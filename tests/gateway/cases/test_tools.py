@@ -168,7 +168,7 @@ def test_parallel_calls_can_be_forbidden(talk: Talk) -> None:
 
 
 def test_words_of_json_schema_reach_google_or_are_named(talk: Talk) -> None:
-    """A parameter that is named like such a word is no such word."""
+    """A parameter that is named like such a word is not such a word."""
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -192,7 +192,7 @@ def test_words_of_json_schema_reach_google_or_are_named(talk: Talk) -> None:
 
 
 def test_a_result_that_is_a_schema_is_data(talk: Talk) -> None:
-    """Its references are no references of ours."""
+    """Its references are not references of ours."""
     found = {"openapi": "3.1", "$defs": {"a": {"$ref": "#/$defs/b"}}, "$ref": "#/$defs/a"}
     fields = pair("anthropic", "toolu_1")
     fields["messages"][-1]["content"][0]["content"] = json.dumps(found)

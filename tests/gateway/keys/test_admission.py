@@ -18,7 +18,7 @@ from dragoman.errors import (
     UnpricedModelError,
 )
 from dragoman.events import TextDelta
-from dragoman.limits import Limits, MaxUse, Reservation
+from dragoman.limits import Limits, MaxUsage, Reservation
 from dragoman.messages import CostStatus, MessageMetadata, MessageStatus, TokenUsage, Usage
 from dragoman.session.effects import Abandoned, Broken, Failed, Perform, Replied, SendOutcome
 from dragoman_gateway.access import Caller
@@ -27,15 +27,15 @@ from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.access import KeyAccess
 from dragoman_gateway.keys.admission import Admission, KeyReservation, UnknownPrice
 from dragoman_gateway.keys.amounts import parse_budget, parse_limit
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.key_store import KeyStore
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.rates import Rates
 from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
-USE = MaxUse("a:model", TokenUsage(input_tokens=10), 100)
+USE = MaxUsage("a:model", TokenUsage(input_tokens=10), 100)
 
 
 class Dollars:
@@ -65,7 +65,7 @@ class Setup:
         self.access = KeyAccess(cache, self.admission)
         self.scope = f"key:{key.id}"
 
-    async def admit(self, use: MaxUse = USE) -> KeyReservation:
+    async def admit(self, use: MaxUsage = USE) -> KeyReservation:
         """Reserve for one request, as an attempt does."""
         reserved: Any = self.admission.governor(await self.caller(), Dollars()).reserve(lambda: use)
         found: KeyReservation = await reserved.work_async() if isinstance(reserved, Perform) else reserved
@@ -236,7 +236,7 @@ def test_output_that_was_counted_is_charged_however_a_stream_ends(database: Data
 
 def test_a_model_without_a_price_is_refused_under_a_budget_in_dollars(database: Database) -> None:
     """An unknown price is never free: it is refused, unless the budget allows it or counts tokens."""
-    free = MaxUse("a:free", TokenUsage(input_tokens=1), 1)
+    free = MaxUsage("a:free", TokenUsage(input_tokens=1), 1)
 
     async def scenario() -> None:
         closed = Setup(database, Allowance((parse_budget("5/day"),)))
@@ -326,7 +326,7 @@ def test_parallel_requests_share_a_limit_of_tokens(database: Database) -> None:
 def test_what_came_from_a_cache_counts_as_the_provider_counts(database: Database) -> None:
     """Cached tokens do not use up a limit of uncached tokens, and do use up one of all tokens."""
     cached = Dollars().price("a:model", TokenUsage(cached_input_tokens=8_000), datetime(2026, 11, 22, tzinfo=UTC))
-    large = MaxUse("a:model", TokenUsage(input_tokens=9_000), 1)
+    large = MaxUsage("a:model", TokenUsage(input_tokens=9_000), 1)
 
     async def scenario(limit: str) -> bool:
         setup = Setup(database, Allowance((), (parse_limit(limit),)))

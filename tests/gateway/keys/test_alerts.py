@@ -12,7 +12,7 @@ import pytest
 from dragoman.errors import ConfigurationError
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from dragoman_gateway import GatewaySettings
-from tests.gateway.app.test_store_behind import wait_until
+from tests.gateway.app.test_deferred_store import wait_until
 from tests.gateway.keyed import Start
 from tests.gateway.upstream import PATIENCE, question, whole_reply
 

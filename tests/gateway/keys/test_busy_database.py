@@ -25,8 +25,8 @@ from dragoman_gateway.database import (
 from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.keys.amounts import parse_budget
 from dragoman_gateway.keys.balances import lock
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 from tests.gateway.holding import holding
 from tests.gateway.replicas.relay import Relay

@@ -12,8 +12,8 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.admission import KeyReservation
 from dragoman_gateway.keys.amounts import Concurrency, parse_budget, parse_concurrency
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.records import Allowance
 from dragoman_gateway.keys.refusals import NoRoomError
 from tests.gateway.keys.clock import Clock

@@ -22,9 +22,9 @@ from sqlalchemy.exc import OperationalError
 from dragoman.errors import ConfigurationError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import OLDEST, VERSION_TABLE, counters, metadata
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.key_store import KeyStore
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import Amount
 from tests.gateway.upstream import PATIENCE
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import event
 
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.keys.amounts import PeriodBudget, parse_budget
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 from tests.gateway.keys.clock import Clock
 from tests.gateway.upstream import PATIENCE

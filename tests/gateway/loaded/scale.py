@@ -15,8 +15,8 @@ from decimal import Decimal
 
 from dragoman_gateway.database import Database
 from dragoman_gateway.keys.amounts import parse_budget
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import Amount
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 AT_ONCE = 100

@@ -9,8 +9,8 @@ from dragoman.messages import CostStatus, Usage
 from dragoman.store import SessionRecord
 from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, Stored, failures_of
 from dragoman_gateway.keys.amounts import parse_budget
-from dragoman_gateway.keys.bookings import Amount
 from dragoman_gateway.keys.ledger import Statement
+from dragoman_gateway.keys.ledger_entries import Amount
 from dragoman_gateway.running.activity import Activity
 from dragoman_gateway.running.metrics import RequestRecord
 

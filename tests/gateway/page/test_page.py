@@ -20,7 +20,7 @@ from dragoman.testing.faults.server import HttpReply, ReceivedRequest, json_repl
 from dragoman_gateway.endpoints.dashboard.render import content_security_policy, render_report, render_sign_in
 from dragoman_gateway.endpoints.dashboard.report import Spend, read_store
 from dragoman_gateway.endpoints.dashboard.sign_in import COOKIE
-from tests.gateway.app.test_store_behind import wait_until
+from tests.gateway.app.test_deferred_store import wait_until
 from tests.gateway.keyed import Start
 from tests.gateway.page.sample import sample_report
 from tests.gateway.upstream import PATIENCE, WIRES, gateway_before, question, whole_reply

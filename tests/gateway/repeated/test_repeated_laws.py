@@ -92,7 +92,7 @@ def test_a_request_is_read_the_same_with_what_is_known_of_it(wire: str, body: di
 
 @pytest.mark.parametrize(("wire", "body"), requests.written_agents(), ids=["messages", "chat", "responses"])
 def test_a_request_that_changed_in_between_is_read_the_same(wire: str, body: dict[str, Any]) -> None:
-    """Messages that are removed, repeated, marked, and fields in another order are no surprise."""
+    """Messages that are removed, repeated, marked, and fields in another order are not a surprise."""
     random_ = random.Random(48)
     bodies = [body]
     for _ in range(60):

@@ -36,7 +36,7 @@ ECHOES = [
     HttpReply(status=302, headers={"location": f"http://127.0.0.1:9/?key={CANARY}"}),
     HttpReply(status=400, body=(b"x" * 590 + CANARY.encode()) * 40),
     HttpReply(status=200, body=f'{{"error":"{CANARY}"}}'.encode()),
-    HttpReply(status=200, body=f"{CANARY} is no JSON".encode()),
+    HttpReply(status=200, body=f"{CANARY} is not JSON".encode()),
 ]
 
 

@@ -100,7 +100,7 @@ def test_a_hostile_count_is_never_summed(wire: WireTemplate) -> None:
                 continue
             assert message.text == "hi"
             usage = message.usage
-            if usage is None:  # without the prompt's count it is no usage
+            if usage is None:  # without the prompt's count it is not usage
                 continue
             assert usage.total_tokens <= sound.total_tokens
             assert usage.unread, (path, value)

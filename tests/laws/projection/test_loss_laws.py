@@ -32,7 +32,7 @@ def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
 def test_no_loss_exactly_if_everything_comes_back(target: str, history: list[Message]) -> None:
     """A difference without a loss would be silent; a loss without a difference would be a false alarm.
 
-    Additions that a wire requires, such as a placeholder for a missing signature, are no difference.
+    Additions that a wire requires, such as a placeholder for a missing signature, are not a difference.
     """
     trip = RoundTrip.of(get_adapter(TARGETS[target]), history)
     assert trip.unchanged == (not [loss for loss in trip.losses if loss.message_id]), trip

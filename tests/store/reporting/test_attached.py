@@ -20,7 +20,7 @@ pytest.importorskip("duckdb", reason="the extra `report` is not installed")
 
 
 def attached(url: str) -> AttachedReplies:
-    """Skips if DuckDB lacks the extension, as in most places: it is no dependency."""
+    """Skips if DuckDB lacks the extension, as in most places: it is not a dependency."""
     try:
         return AttachedReplies(url)
     except MissingExtraError as missing:

@@ -126,7 +126,7 @@ def test_a_wrong_value_of_a_clients_request_is_an_error_of_the_request(model: st
 
 @pytest.mark.parametrize("number", [-1, -2])
 def test_ollamas_words_for_no_limit_are_kept(number: int) -> None:
-    """They are no number of tokens: Ollama receives them again, and no other provider does."""
+    """They are not a number of tokens: Ollama receives them again, and no other provider does."""
     adapter, given = get_adapter("ollama:qwen3:4b"), {"num_predict": number}
     body = {"model": "qwen3:4b", "messages": [], "stream": True, "options": given}
     _, _, options = adapter.from_wire_request(body, RequestContext.for_model("ollama:qwen3:4b"))

@@ -208,7 +208,7 @@ def test_a_document_answers_a_request_for_a_stream(model: str, cuts: list[int], 
 
 
 def test_a_document_that_is_cut_is_a_truncated_stream() -> None:
-    """Half a document is no reply, at whichever byte it ends."""
+    """Half a document is not a reply, at whichever byte it ends."""
     body = json.dumps(DOCUMENTS[CHAT]).encode()
     for end in range(1, len(body)):
         (*_, last) = stream(CHAT, [body[:end]])

@@ -33,7 +33,7 @@ def test_an_unknown_effort_is_a_loss(model: str) -> None:
     wire = get_adapter(model).to_wire([Message.user("Hi")], [], AdapterOptions(effort="boundless"))
     (loss,) = wire.losses
     assert loss.kind is LossKind.OPTION
-    assert "'boundless' is no level" in loss.reason
+    assert "'boundless' is not a level" in loss.reason
     assert b"boundless" not in wire.body
 
 
@@ -71,7 +71,7 @@ def ends_in_an_error(events: list[StreamEvent]) -> bool:
 
 @pytest.mark.parametrize("delta", [{"type": "text", "text": 5}, {"type": "thought_summary", "content": None}])
 def test_interactions_deltas_of_another_shape(delta: dict[str, Any]) -> None:
-    """A delta whose text is no text is a malformed reply; an empty summary adds nothing."""
+    """A delta whose text is not text is a malformed reply; an empty summary adds nothing."""
     kind = "model_output" if delta["type"] == "text" else "thought"
     step: dict[str, Any] = {"type": kind}
     if kind == "model_output":
@@ -96,7 +96,7 @@ def response_events(item: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[
 
 
 def test_responses_deltas_of_another_shape() -> None:
-    """A delta that is no text is a malformed reply; an empty delta of arguments is no event."""
+    """A delta that is not text is a malformed reply; an empty delta of arguments is not an event."""
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": ""}
     kind = "response.function_call_arguments.delta"
     assert ends_in_an_error(read_stream(RESPONSES, response_events(call, {"type": kind, "delta": 5})))

@@ -16,11 +16,11 @@ from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOu
 from dragoman.effects.work import Perform, drive, drive_async
 from dragoman.limits.errors import LimitReachedError
 from dragoman.limits.reservation import NOTHING_RESERVED, Reservation
-from dragoman.limits.use import MaxUse, MeasureUse
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.transport import RetryPolicy
 from dragoman.transport.retry import RetryQuota, RetryState, Timing
 
-USE = MaxUse("anthropic:claude-haiku-4-5", TokenUsage(input_tokens=10), 20)
+USE = MaxUsage("anthropic:claude-haiku-4-5", TokenUsage(input_tokens=10), 20)
 REPLY = Replied(Message.assistant("Hi"))
 
 
@@ -30,7 +30,7 @@ class Recorder:
     def __init__(self, name: str, log: list[str], *, refusal: BaseException | None = None, waits: bool = False) -> None:
         self.name, self.log, self.refusal, self.waits = name, log, refusal, waits
 
-    def reserve(self, measure: MeasureUse) -> "Reservation | Perform":
+    def reserve(self, measure: MeasureUsage) -> "Reservation | Perform":
         measure()
         return self.effect("reserve", self._reserve) if self.waits else self._reserve()
 
@@ -106,7 +106,7 @@ def test_governors_reserve_and_settle_in_order(run: Callable[[Any], Any]) -> Non
 def test_the_use_is_measured_once() -> None:
     measured: list[int] = []
 
-    def measure() -> MaxUse:
+    def measure() -> MaxUsage:
         measured.append(1)
         return USE
 
@@ -194,7 +194,7 @@ def test_stages_reach_the_exchange() -> None:
 
 
 class _Nothing:
-    def reserve(self, measure: MeasureUse) -> Reservation:
+    def reserve(self, measure: MeasureUsage) -> Reservation:
         return NOTHING_RESERVED
 
 

@@ -33,7 +33,7 @@ from dragoman.canonical.message import MessageMetadata
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.errors import OutputError
 from dragoman.limits.budget import Budgets
-from dragoman.limits.use import MaxUse
+from dragoman.limits.usage import MaxUsage
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.server_tools import WebSearch
@@ -408,6 +408,6 @@ def test_a_result_is_charged_as_a_reply_is(result: BatchResult, charged: int) ->
     """By its usage, or by its estimated input if it was billed and reported none."""
     budget = Budget(tokens=100, per="client")
     budgets = Budgets([budget.account_for(None)], price_table(), lambda: datetime.now(UTC))
-    reservation = budgets.reserve(lambda: MaxUse(MODELS[0], TokenUsage(input_tokens=40), 50))
+    reservation = budgets.reserve(lambda: MaxUsage(MODELS[0], TokenUsage(input_tokens=40), 50))
     reservation.settle(to_outcome(result))
     assert (budget.spend_of().tokens, budget.account_for(None).reserved.tokens) == (charged, 0)

@@ -108,7 +108,7 @@ NEWER_WORDS: dict[str, Any] = {
 
 
 def test_unknown_words_are_kept() -> None:
-    """They are of the field's own type, are no member of it, and equal their text."""
+    """They are of the field's own type, are not a member of it, and equal their text."""
     message = read_message(NEWER_WORDS)
     metadata = message.metadata
     assert (message.role, metadata.status, metadata.stop_reason) == ("reviewer", "superseded", "budget_reached")

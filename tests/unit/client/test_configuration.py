@@ -114,7 +114,7 @@ def test_the_nearest_file_applies(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_are_listed_with_their_lines(tmp_path: Path) -> None:
-    """What has no word of its own, what is no value, and what names nothing: at once, and without a value."""
+    """What has no word of its own, what is not a value, and what names nothing: at once, and without a value."""
     text = """
 stor = "sqlite:///x"
 [providers.anthropic]
@@ -172,7 +172,7 @@ def test_a_project_cannot_redirect_a_key(setting: str, tmp_path: Path) -> None:
 
 
 def test_a_home_that_is_no_folder_trusts_nothing(tmp_path: Path) -> None:
-    """Services often have one. It is no error to read a project's file there."""
+    """Services often have one. It is not an error to read a project's file there."""
     (tmp_path / "home").touch()
     path = tmp_path / "dragoman.toml"
     path.write_text("", encoding="utf-8")

@@ -28,7 +28,7 @@ from dragoman.errors import (
     StreamTruncatedError,
 )
 from dragoman.events import MessageComplete, StreamEvent, TextDelta
-from dragoman.limits import LimitReachedError, MaxUse, MeasureUse, Reservation
+from dragoman.limits import LimitReachedError, MaxUsage, MeasureUsage, Reservation
 from dragoman.limits.settlement import usage_of
 from dragoman.messages import TokenUsage
 from dragoman.policy import PluginResult, Step, hook
@@ -209,12 +209,12 @@ class Watch(Reservation):
 
     def __init__(self, most: int | None = None) -> None:
         self.ends: list[Any] = []
-        self.measured: list[MaxUse] = []
+        self.measured: list[MaxUsage] = []
         self._left = most
         if most is not None:
             self.stage = self._count
 
-    def reserve(self, measure: MeasureUse) -> Reservation:
+    def reserve(self, measure: MeasureUsage) -> Reservation:
         self.measured.append(measure())
         return self
 
@@ -232,11 +232,11 @@ class Watch(Reservation):
 
 
 class Refuse:
-    def reserve(self, measure: MeasureUse) -> Reservation:
+    def reserve(self, measure: MeasureUsage) -> Reservation:
         raise InvalidRequestError("no")
 
 
-USE = MaxUse("openai-chat:gpt-5.2", TokenUsage(input_tokens=10))
+USE = MaxUsage("openai-chat:gpt-5.2", TokenUsage(input_tokens=10))
 
 
 def governed(
@@ -323,7 +323,7 @@ def test_a_refusal_before_a_retry_is_raised_at_once() -> None:
     """The wait of the attempt before it does not count for it."""
 
     class Once(Watch):
-        def reserve(self, measure: MeasureUse) -> Reservation:
+        def reserve(self, measure: MeasureUsage) -> Reservation:
             if self.measured:
                 raise LimitReachedError("no room")
             return super().reserve(measure)
@@ -420,7 +420,7 @@ def test_a_request_that_is_cancelled_before_it_was_sent_is_settled_as_such(reser
     watch = Watch()
 
     class Slow:
-        def reserve(self, measure: MeasureUse) -> Perform:
+        def reserve(self, measure: MeasureUsage) -> Perform:
             return Perform(asyncio.Event().wait, asyncio.Event().wait)
 
     async def run() -> None:

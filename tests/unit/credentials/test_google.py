@@ -345,7 +345,7 @@ def test_nothing_at_all(vertex: Server) -> None:
 
 
 def test_a_genai_client_is_refused_at_once() -> None:
-    """It is no HTTP client; its credentials can be handed over instead."""
+    """It is not HTTP client; its credentials can be handed over instead."""
     from google import genai
 
     client = genai.Client(api_key="canary-key-of-genai")

@@ -85,7 +85,7 @@ def test_the_gateway_too(path: str, provider: Server) -> None:
 
 
 def test_the_attempt_reserves_once(provider: Server) -> None:
-    """The refused request is no attempt of its own: it is neither counted nor billed. Both exchanges are shown."""
+    """The refused request is not an attempt of its own: it is neither counted nor billed. Both exchanges are shown."""
     exchanges: list[HttpExchange] = []
     settings = {"openai-chat": {"base_url": provider.url, "api_key": Keys()}}
     with Client(providers=settings, budgets=[Budget(usd=Decimal("0.05"))], on_exchange=exchanges.append) as client:

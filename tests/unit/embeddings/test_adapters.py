@@ -55,7 +55,7 @@ def test_vertex_reports_what_it_cut() -> None:
 
 
 def test_bedrock_counts_tokens_in_a_header() -> None:
-    """A header that is no number is no count."""
+    """A header that is not a number is no count."""
     adapter = embedding_adapter("bedrock:cohere.embed-v4:0")
     data = json.dumps({"embeddings": {"float": [[0.5]]}}).encode()
     for value, expected in (("17", 17), ("", None), ("x", None), ("9" * 40, None)):

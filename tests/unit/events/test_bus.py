@@ -327,7 +327,7 @@ def test_an_ending_loop_cancels_its_handlers(caplog: pytest.LogCaptureFixture) -
 
 
 def test_an_ended_subscription_receives_nothing() -> None:
-    """Ending it twice is no error."""
+    """Ending it twice is not an error."""
     seen: list[Event] = []
     with EventBus(strict=True) as bus:
         subscription = bus.subscribe(seen.append)

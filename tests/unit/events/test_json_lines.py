@@ -61,7 +61,7 @@ def test_a_partial_last_line_is_skipped(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_a_closed_file_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The handler fails like any other; closing twice is no error."""
+    """The handler fails like any other; closing twice is not an error."""
     lines = JsonLines(tmp_path / "events.jsonl")
     lines.close()
     lines.close()

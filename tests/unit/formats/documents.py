@@ -120,7 +120,7 @@ HANDWRITTEN_UMF: list[dict[str, Any]] = [
     },
     {"role": "tool", "content": "of old", "future_key": 1},
 ]
-"""Both encodings of results, explicit nulls, an input that is no object, a result that names no call."""
+"""Both encodings of results, explicit nulls, an input that is not an object, a result that names no call."""
 
 
 def everything() -> list[Message]:

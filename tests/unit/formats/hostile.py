@@ -79,7 +79,7 @@ _PLACES_OF_A_FILE = 40
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """``shape`` says how it is read. ``path`` is the place of the fault, None if the document is no JSON at all.
+    """``shape`` says how it is read. ``path`` is the place of the fault, None if the document is not JSON at all.
 
     ``refused``: whether it must be refused, or may be read but never fails otherwise.
     """

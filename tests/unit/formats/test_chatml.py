@@ -124,7 +124,7 @@ def test_turns_need_no_line_break_between_them() -> None:
 
 
 def test_calls_of_qwen_coder_are_read() -> None:
-    """Values are texts, apart from objects and lists; what is no call stays a text."""
+    """Values are texts, apart from objects and lists; what is not a call stays a text."""
     call = "<tool_call>\n<function=find>\n<parameter=for>\na\nb\n</parameter>\n<parameter=in>\n[1]\n</parameter>\n"
     (reply,) = from_chatml(f"<|im_start|>assistant\nI look.\n\n{call}</function>\n</tool_call><|im_end|>")
     assert reply.text.rstrip() == "I look."

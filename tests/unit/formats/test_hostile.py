@@ -223,7 +223,7 @@ def test_parts_that_a_note_names_must_exist() -> None:
     ],
 )  # fmt: skip
 def test_broken_chatml_is_refused(document: str) -> None:
-    """A turn inside another, or a text behind its end, is no turn."""
+    """A turn inside another, or a text behind its end, is not a turn."""
     with pytest.raises(FormatError):
         from_chatml(document)
 

@@ -119,7 +119,7 @@ def test_an_id_that_occurs_in_each_turn_stays_in_its_turn(name: str) -> None:
 
 @each_row("name", [name for name in (*_PROVIDERS, *_WRITERS, *_HANDWRITTEN) if name not in _OWN])
 def test_a_result_with_an_answered_id_belongs_to_the_next_open_call(name: str) -> None:
-    """It is no second result of the first call, and a writer has nothing to repair."""
+    """It is not a second result of the first call, and a writer has nothing to repair."""
     document = _HANDWRITTEN[name] if name in _HANDWRITTEN else _write_with_one_id(name)
     found = read(document, name)
     calls = [call.id for message in found.messages for call in message.tool_uses]

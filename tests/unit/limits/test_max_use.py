@@ -10,8 +10,8 @@ from dragoman.adapter.errors import UnpricedModelError
 from dragoman.blocks import DocumentBlock, ToolResultBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.limits.bounds import REMOTE_MEDIA_TOKENS, TOOL_CALLS, WEB_RESULT_TOKENS, max_use
-from dragoman.limits.use import DEFAULT_OUTPUT_TOKENS, MaxUse
+from dragoman.limits.bounds import REMOTE_MEDIA_TOKENS, TOOL_CALLS, WEB_RESULT_TOKENS, max_usage
+from dragoman.limits.usage import DEFAULT_OUTPUT_TOKENS, MaxUsage
 from dragoman.pricing import price_table
 from dragoman.server_tools import CodeExecution, FileSearch, ProviderTool, WebFetch, WebSearch
 from dragoman.session import Budget
@@ -26,10 +26,10 @@ PREDICTED = "def add(a, b):\n    return a + b\n" * 50
 
 def use_of(
     model: str, *tools: ToolDefinition, messages: list[Message] | None = None, **options: Any
-) -> tuple[MaxUse, int]:
+) -> tuple[MaxUsage, int]:
     """The use, and the estimated input."""
     adapter, options = get_adapter(model), {"max_output_tokens": OUTPUT, **options}
-    use = max_use(adapter, messages or HI, tools, AdapterOptions(**options))
+    use = max_usage(adapter, messages or HI, tools, AdapterOptions(**options))
     return use, use.input.total_tokens
 
 
@@ -37,7 +37,7 @@ def price(model: str, usage: TokenUsage) -> Usage:
     return price_table().price(model, usage, NOW)
 
 
-def assert_covers(model: str, use: MaxUse, largest: TokenUsage) -> None:
+def assert_covers(model: str, use: MaxUsage, largest: TokenUsage) -> None:
     reserved, cost = price(model, use.total), price(model, largest)
     assert reserved.cost_status is cost.cost_status is CostStatus.PRICED
     assert reserved.cost_usd is not None
@@ -62,7 +62,7 @@ def test_a_prediction_is_reserved_beside_the_default() -> None:
     predicted = adapter.estimate_input_tokens([Message.user(PREDICTED)], ())
     extra = {"openai-chat": {"prediction": {"type": "content", "content": PREDICTED}}}
     for n in (1, 3):
-        use = max_use(adapter, [Message.user("Hi")], [], AdapterOptions(extra=extra, n=n))
+        use = max_usage(adapter, [Message.user("Hi")], [], AdapterOptions(extra=extra, n=n))
         assert use.first_output_tokens == n * DEFAULT_OUTPUT_TOKENS + predicted < use.output_tokens
 
 

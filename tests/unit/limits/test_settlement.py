@@ -11,9 +11,9 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied
 from dragoman.limits import Limit, Limits
-from dragoman.limits.bounds import max_use
+from dragoman.limits.bounds import max_usage
 from dragoman.limits.settlement import is_billed
-from dragoman.limits.use import MaxUse
+from dragoman.limits.usage import MaxUsage
 
 UNREADABLE = MalformedReplyError("not JSON", provider="anthropic")
 REFUSED = RateLimitError("later", provider="anthropic")
@@ -41,10 +41,10 @@ def test_a_reply_that_was_seen_or_cannot_be_read_is_billed(outcome: Any, billed:
 def test_alternatives_count_in_the_expected_output() -> None:
     adapter, limits = get_adapter("openai-chat:gpt-5.5"), Limits([Limit(tokens=10_000)], reply_tokens=50)
     asked = [Message.user("Hi")]
-    assert limits.expected_output(max_use(adapter, asked, (), AdapterOptions(n=3))) == 150
-    assert limits.expected_output(max_use(adapter, asked, (), AdapterOptions())) == 50
-    assert limits.expected_output(max_use(adapter, asked, (), AdapterOptions(max_output_tokens=7))) == 7
+    assert limits.expected_output(max_usage(adapter, asked, (), AdapterOptions(n=3))) == 150
+    assert limits.expected_output(max_usage(adapter, asked, (), AdapterOptions())) == 50
+    assert limits.expected_output(max_usage(adapter, asked, (), AdapterOptions(max_output_tokens=7))) == 7
 
 
 def test_vectors_have_no_output() -> None:
-    assert MaxUse("voyage:voyage-3", TokenUsage(input_tokens=3)).output_tokens == 0
+    assert MaxUsage("voyage:voyage-3", TokenUsage(input_tokens=3)).output_tokens == 0

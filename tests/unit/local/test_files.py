@@ -91,7 +91,7 @@ def test_a_path_to_a_gguf_file_is_a_model(cache: Path, tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("name", ["smollm3", "/nowhere/model.gguf"])
 def test_an_unknown_name_is_not_found(cache: Path, name: str) -> None:
-    """It is no missing extra: no package would help."""
+    """It is not a missing extra: no package would help."""
     with pytest.raises(NotFoundError):
         model_file(name)
 

@@ -56,7 +56,7 @@ def test_calls_and_results_are_text_in_the_form_of_the_grammar() -> None:
 
 
 def test_errors_and_malformed_arguments_are_shown_to_the_model() -> None:
-    """An error is marked as one; arguments that are no object stay as they were."""
+    """An error is marked as one; arguments that are not an object stay as they were."""
     broken = {"role": "assistant", "content": [{"type": "call", "id": "a", "name": "x", "arguments": '{"pa'}]}
     built = build_prompt(body(text_message("user", "Go"), broken, result_message("no such file", is_error=True)))
     assert built.messages[1]["content"] == '<tool_call>{"name": "x", "arguments": {"pa}</tool_call>'
@@ -64,7 +64,7 @@ def test_errors_and_malformed_arguments_are_shown_to_the_model() -> None:
 
 
 def test_a_part_of_an_unknown_kind_is_skipped() -> None:
-    """A native part that this version does not know is no text."""
+    """A native part that this version does not know is not text."""
     built = build_prompt(body({"role": "user", "content": [{"type": "hologram"}, {"type": "text", "text": "Hi"}]}))
     assert built.messages == [{"role": "user", "content": "Hi"}]
 

@@ -1,4 +1,4 @@
-"""The two names of a hook, and which objects are not judged because they are no messages."""
+"""The two names of a hook, and which objects are not judged because they are not messages."""
 
 from typing import Any
 

@@ -66,7 +66,7 @@ def test_without_a_change_the_same_object_is_returned(capabilities: list[str]) -
 
 @pytest.mark.parametrize("slot", [name for name in FULL if name != "custom"])
 def test_slots_missing_in_a_result_stay(slot: str) -> None:
-    """A slot set to None is no deletion: security = None loses no label."""
+    """A slot set to None is not a deletion: security = None loses no label."""
     returned = visible_extensions().model_copy(update={slot: None})
     original = full()
     assert merge_extensions(original, returned, EVERYTHING) is original

@@ -89,7 +89,7 @@ def test_the_plugin_checks_the_rest_of_a_profile() -> None:
 
 
 def test_an_invalid_setting_is_named() -> None:
-    """Words that are no domains, and one word instead of several."""
+    """Words that are not domains, and one word instead of several."""
     wrong: dict[str, Any]
     for wrong in ({"trust_domains": ["inside"]}, {"trust_domains": "internal"}, {"unlisted": "no"}):
         with pytest.raises(ConfigurationError):

@@ -161,7 +161,7 @@ def test_a_model_may_have_a_fee_and_no_rate(edges: PriceTable) -> None:
     ],
 )
 def test_surcharges_multiply(edges: PriceTable, raw: dict[str, str], factor: Decimal) -> None:
-    """Each one that applies; a value that is no text names none."""
+    """Each one that applies; a value that is not text names none."""
     usage = TokenUsage(output_tokens=100, raw=raw)
     assert edges.price("acme:two-steps", usage, NOW).cost_usd == factor * Decimal("0.001")
 

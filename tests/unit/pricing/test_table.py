@@ -165,7 +165,7 @@ def test_only_the_needed_files_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_line_is_named(tmp_path: Path, prices: str, fault: str) -> None:
-    """A misspelt rate must not become a missing one, and a float is no money."""
+    """A misspelt rate must not become a missing one, and a float is not money."""
     with pytest.raises(ConfigurationError, match=f"the prices of acme.*{re.escape(fault)}"):
         write_table(tmp_path, acme(prices)).price("acme:m", USAGE, NOW)
 

@@ -154,7 +154,7 @@ def test_revert_restores_the_one_before(folder: Path) -> None:
         (b"", "format"),
         (b"format = 2\ndate = 2027-01-02", "format 2"),
         (b"format = 1", "no date"),
-        (b"\xff", "no update"),
+        (b"\xff", "not an update"),
         (b"x" * 17_000_000, "more than"),
         (UPDATE + b'[acme]\nsurcharge = []', "surcharge"),
         (UPDATE + b"[acme]\n[[acme.limits]]\nmatch = ['*']\nmax_context_tokens = 0", "positive"),

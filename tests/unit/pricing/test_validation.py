@@ -96,7 +96,7 @@ def test_checked_figures_are_accepted(tmp_path: Path) -> None:
 
 
 def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
-    """Invalid TOML, a fallback to an unknown provider, and a folder that is no table."""
+    """Invalid TOML, a fallback to an unknown provider, and a folder that is not a table."""
     broken = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["nobody"]\n'
     faults = find_faults(write_table(tmp_path / "a", {"acme": ACME, "bad": "[", "shop": broken}))
     assert len(faults) == 2

@@ -200,7 +200,7 @@ def test_a_file_is_deleted_by_its_id(provider: Provider, calls: Calls) -> None:
     calls(provider, RESPONSES, lambda api: api.delete_file("a/b c"))
     calls(provider, GEMINI, lambda api: api.delete_file(ProviderFile(provider="google", id="files/abc-123")))
     assert provider.deleted == ["/v1/files/file_1", "/openai/v1/files/a%2Fb%20c", "/v1beta/files/abc-123"]
-    with pytest.raises(RequestError, match="no name of a file"):
+    with pytest.raises(RequestError, match="not a name of a file"):
         calls(provider, GEMINI, lambda api: api.delete_file("models/../../x"))
     with pytest.raises(RequestError, match="segments"):
         calls(provider, CLAUDE, lambda api: api.delete_file("../models/x"))
@@ -264,7 +264,7 @@ def test_a_file_of_a_name_needs_one(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="have no name"):
         services.upload(b"x")
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(RequestError, match="is no file that can be uploaded"):
+        with pytest.raises(RequestError, match="is not a file that can be uploaded"):
             services.upload(path)
     with pytest.raises(RequestError, match="at least one Message"):
         services.count_tokens([])

@@ -1,4 +1,4 @@
-"""A message body as a prompt, and what is no stored session."""
+"""A message body as a prompt, and what is not a stored session."""
 
 import io
 import json

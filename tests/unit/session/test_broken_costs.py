@@ -113,7 +113,7 @@ def test_an_unreadable_reply_has_an_unknown_cost(name: str, body: bytes) -> None
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_refusal_costs_nothing(name: str, stream: bool) -> None:
-    """A failing status is no reply."""
+    """A failing status is not a reply."""
 
     def respond(_: httpx.Request) -> httpx.Response:
         return httpx.Response(429, json={"error": {"message": "slow down", "type": "rate_limit_error"}})

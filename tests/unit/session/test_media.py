@@ -92,7 +92,7 @@ def test_files_inside_the_workspace_are_read(workspace: Path, path: str) -> None
         # Upwards, also where the way would lead back inside.
         "..", "../", "../outside/secret.png", "docs/../../outside/secret.png", "docs/../a.png", "docs/..",
         "docs/deep/../../../outside/secret.png", "./../outside/secret.png", "..//outside/secret.png", "docs/\n../b.png",
-        # Links, also those that stay inside, and what is no regular file.
+        # Links, also those that stay inside, and what is not a regular file.
         "link.png", "inner_link.png", "dangling.png", "loop.png", "folder_link/secret.png", "docs_link/b.png",
         "up_link/outside/secret.png", "docs/chain/secret.png", "docs/chain/../a.png", "pipe.png", "a.png/b.png",
         # Spellings of other systems, and of none.

@@ -187,5 +187,5 @@ FAULTY_ADAPTERS: tuple[tuple[type[Adapter], str], ...] = (
     (PricesUnknownAsZero, "costs: unknown prices"),
     (MapsAllErrorsToServerError, "errors: statuses"),
     (RaisesOnErrorBodies, "errors: garbage"),
-    (AcceptsInvalidRequests, "contract: refuses what is no request"),
+    (AcceptsInvalidRequests, "contract: refuses what is not a request"),
 )

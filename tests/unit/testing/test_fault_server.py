@@ -123,7 +123,7 @@ def test_a_length_may_be_wrong() -> None:
 
 
 def test_a_pause_and_raw_bytes() -> None:
-    """Also for other clients: an answer in pieces, and one that is no HTTP."""
+    """Also for other clients: an answer in pieces, and one that is not HTTP."""
     with FaultyServer(
         [sse_reply(b"data: 1\n\n", Pause(0.01), b"", b"data: 2\n\n"), HttpReply(raw=b"oops\r\n")]
     ) as server:
@@ -267,7 +267,7 @@ def test_a_plan_that_does_not_fit_is_refused_at_once() -> None:
 
 
 def test_a_connection_that_comes_at_the_end_is_closed() -> None:
-    """The server has ended while it was accepted: its client gets no answer, and the end is no error."""
+    """The server has ended while it was accepted: its client gets no answer, and the end is not an error."""
     server = FaultyServer(HttpReply(body=b"yes"))
     listener, has_accepted, has_ended = server._listener, threading.Event(), threading.Event()
 

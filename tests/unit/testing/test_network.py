@@ -41,7 +41,7 @@ def test_this_machine_is_allowed() -> None:
 
 
 def test_a_session_raises_the_block() -> None:
-    """It is no failure of the provider: nothing is retried."""
+    """It is not a failure of the provider: nothing is retried."""
     session = Session("openai:gpt-4.1", providers={"openai": {"api_key": "k"}})
     with block_network(), session, pytest.raises(NetworkBlockedError, match=r"api\.openai\.com"):
         session.ask("Hello")

@@ -86,7 +86,7 @@ def test_errors_are_raised_as_they_are() -> None:
 
 @pytest.mark.parametrize("error", [ServerError("gone"), ConnectionResetError("reset")])
 def test_a_stream_breaks_after_its_text(error: Exception) -> None:
-    """What had arrived is in the error, and is no success."""
+    """What had arrived is in the error, and is not a success."""
     with ScriptedProvider(scripted_reply("It", " is", error=error)) as provider:
         session = Session(provider.model)
         with pytest.raises(Exception, match=r"gone|reset") as caught:

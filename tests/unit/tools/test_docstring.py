@@ -98,6 +98,6 @@ def test_three_styles_give_the_same(text: str) -> None:
     ],
 )  # fmt: skip
 def test_odd_docstrings_are_read_as_far_as_possible(text: str, summary: str, parameters: dict[str, str]) -> None:
-    """The summary keeps everything that is no section, and no name is invented."""
+    """The summary keeps everything that is not a section, and no name is invented."""
     assert docstring.summary(text) == summary
     assert docstring.parameters(text, NAMES) == parameters

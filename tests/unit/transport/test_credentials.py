@@ -62,7 +62,7 @@ def test_a_missing_key_names_what_to_set() -> None:
 
 
 def test_a_key_may_be_optional_or_come_with_the_request() -> None:
-    """If no key is required, or the request has its own, a missing one is no error."""
+    """If no key is required, or the request has its own, a missing one is not an error."""
     assert key_of(TargetFinder(environ={}), LocalhostAdapter("m")) is None
     assert key_of(TargetFinder(environ={"NEARBY_KEY": "k"}), LocalhostAdapter("m")) == "k"
     assert TargetFinder(environ={"PLAIN_KEY": "k"}).target(ADAPTER, keyless=True).key is None

@@ -174,7 +174,7 @@ def test_a_key_is_never_shown() -> None:
 
 
 class TestKeyring:
-    """A scripted keyring: the package is no dependency."""
+    """A scripted keyring: the package is not a dependency."""
 
     @pytest.fixture(autouse=True)
     def passwords(self, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:

@@ -319,7 +319,7 @@ def test_the_kind_of_client_is_checked() -> None:
 
 
 def test_a_client_of_an_unknown_build_is_refused() -> None:
-    """A vendor's class without an HTTP client in it is no AttributeError later."""
+    """A vendor's class without an HTTP client in it is not an AttributeError later."""
     empty_client = type("Client", (), {"__module__": "ollama"})()
     with pytest.raises(ConfigurationError, match=r"ollama\.Client contains no HTTP client"):
         VendorTransport(empty_client)

@@ -16,7 +16,7 @@ _MAX_PAGES = 12
 
 
 def _history(exchange: RecordedExchange, provider: str) -> list[Message]:
-    """The prompt and the reply; empty if this is no conversation."""
+    """The prompt and the reply; empty if this is not a conversation."""
     model = exchange.model or (exchange.request or {}).get("model")
     if not model or not isinstance(exchange.request, dict) or exchange.status >= 400:
         return []

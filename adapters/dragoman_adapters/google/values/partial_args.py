@@ -72,7 +72,7 @@ def _parse_path(path: str) -> list[str | int]:
         steps.append(int(found["index"]) if found["index"] else found["name"] or found["quoted"])
         position = found.end()
     if not steps or position != len(path):
-        raise ValueError(f"{path[:80]!r} is no path into the arguments")
+        raise ValueError(f"{path[:80]!r} is not a path into the arguments")
     return steps
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dragoman.limits import Budget, Governor, Limit, MeasureUse
+from dragoman.limits import Budget, Governor, Limit, MeasureUsage
 from dragoman.messages import TokenUsage, Usage
 
 
@@ -55,7 +55,7 @@ class Access(Protocol):
         """Return what lets each attempt of the caller's requests start and counts what it used; None for nothing."""
         ...
 
-    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         """Raise what the governor would refuse now, and count nothing: something is about to be stored for the attempt
         that ``measure`` measures. Without a measure, the request is not read yet: refuse a caller who has nothing left
         for any request."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dragoman.limits import Budget, Governor, Limit, MeasureUse
+from dragoman.limits import Budget, Governor, Limit, MeasureUsage
 from dragoman_gateway.access.contract import Caller, Prices
 from dragoman_gateway.access.page_rules import PageRules
 
@@ -27,5 +27,5 @@ class OpenAccess:
     def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
         return None
 
-    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         """Refuse nothing."""

@@ -14,7 +14,7 @@ from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.errors import EndedError
 from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
-from dragoman_gateway.running.behind import SPENDER, spender_of
+from dragoman_gateway.running.deferred_store import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.hops import mark_hop
 from dragoman_gateway.running.metrics import RequestRecord
@@ -25,7 +25,7 @@ from dragoman_gateway.turn import repeated
 from dragoman_gateway.turn.body import parse_body, parse_repeated, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.repeated import RepeatedParts
-from dragoman_gateway.turn.replies import Departure
+from dragoman_gateway.turn.replies import DisconnectWatcher
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.streamed import answer_streamed
@@ -49,8 +49,8 @@ class Endpoint:
         self._gateway.activity.begin(record)
         try:
             generation = self._gateway.enter()
-            if generation.behind is not None:
-                await generation.behind.wait_for_room()
+            if generation.deferred_store is not None:
+                await generation.deferred_store.wait_for_room()
             exchange = Exchange(
                 wire=self._wire,
                 scope=scope,
@@ -137,7 +137,7 @@ class Endpoint:
         if stored.streamed:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
-        departure = Departure(exchange.receive)
+        departure = DisconnectWatcher(exchange.receive)
         departure.watch()
         try:
             await reply(exchange.scope, exchange.receive, exchange.send)

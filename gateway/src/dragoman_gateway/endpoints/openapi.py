@@ -18,7 +18,7 @@ _FAILED = {
     "404": "The model does not exist",
     "408": "The body did not arrive in time",
     "413": "The body is too large",
-    "415": "The body is no JSON, or its compression is unknown",
+    "415": "The body is not JSON, or its compression is unknown",
     "429": "A limit is reached, or a budget is spent",
     "500": "The provider failed",
     "502": "The provider cannot be reached, or its reply cannot be read",

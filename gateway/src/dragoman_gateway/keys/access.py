@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from dragoman.errors import AuthenticationError, InvalidRequestError, OverloadedError
-from dragoman.limits import Budget, Governor, Limit, MeasureUse
+from dragoman.limits import Budget, Governor, Limit, MeasureUsage
 from dragoman_gateway.access import Caller, OpenAccess, PageRules, Prices
 from dragoman_gateway.keys import secrets
 from dragoman_gateway.keys.admission import Admission
@@ -57,7 +57,7 @@ class KeyAccess:
     def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
         return self._admission.governor(caller, prices)
 
-    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         await self._admission.check(caller, prices, measure)
 
     def _is_valid(self, key: VirtualKey | None, secret: str) -> bool:
@@ -91,7 +91,7 @@ class OpenUntilKeys(OpenAccess):
     def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
         return None if caller.key_id is None else self._keyed.governor_for(caller, prices)
 
-    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         if caller.key_id is not None:
             await self._keyed.check(caller, prices, measure)
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from dragoman.errors import DragomanError, UnpricedModelError
 from dragoman.events import StreamEvent
-from dragoman.limits import MaxUse, MeasureUse, Reservation
+from dragoman.limits import MaxUsage, MeasureUsage, Reservation
 from dragoman.limits.output import ReservedOutput
 from dragoman.limits.settlement import charged_use, is_ended_here, is_unreadable
 from dragoman.logs import get_logger
@@ -22,9 +22,9 @@ from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.database import DatabaseBusyError, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
 from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
-from dragoman_gateway.keys.bookings import LEAST, Amount
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 from dragoman_gateway.keys.rates import Grants, Rates
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
@@ -78,7 +78,7 @@ class Admission:
         self.estimated = 0
         """Replies that were booked as an estimate."""
 
-    async def check(self, caller: Caller, prices: Prices, measure: MeasureUse | None = None) -> None:
+    async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         """Raise what would refuse a request now because of budgets and concurrency, and reserve nothing. Without a
         measure, only what no request at all could be given is refused: it is not read yet.
         """
@@ -110,7 +110,7 @@ class Admission:
         if self._report is not None:
             self._report(unknown)
 
-    def _new_reservation(self, caller: Caller, prices: Prices, measure: MeasureUse | None) -> "KeyReservation":
+    def _new_reservation(self, caller: Caller, prices: Prices, measure: MeasureUsage | None) -> "KeyReservation":
         allowances = self._cache.allowances_for(caller)
         concurrency = {scope: each.concurrency for scope, each in allowances.items() if each.concurrency is not None}
         if self.concurrency is not None and caller.key_id is not None:
@@ -130,11 +130,11 @@ class Admission:
 class KeyGovernor:
     """Lets the attempts of one caller's requests start: a `Governor`."""
 
-    new_reservation: Callable[[MeasureUse], "KeyReservation"]
+    new_reservation: Callable[[MeasureUsage], "KeyReservation"]
     has_budgets: bool = False
     """Whether its key, its user or its team has one."""
 
-    def reserve(self, measure: MeasureUse) -> Reservation | Perform:
+    def reserve(self, measure: MeasureUsage) -> Reservation | Perform:
         """Reserve for one attempt, and wait for the limits.
 
         The effect raises SpentBudgetError, UnpricedModelError, LimitReachedError, or UncountedError while nothing can
@@ -153,7 +153,7 @@ class KeyReservation(Reservation):
         admission: Admission,
         scopes: tuple[str, ...],
         prices: Prices,
-        measure: MeasureUse | None,
+        measure: MeasureUsage | None,
         *,
         budgets: dict[str, tuple[PeriodBudget, ...]],
         limits: dict[str, Sequence[KeyLimit]],
@@ -228,7 +228,7 @@ class KeyReservation(Reservation):
                 raise UnpricedModelError(use.model, scope.partition(":")[0])
         return Amount(priced.cost_usd or Decimal(0), priced.total_tokens)
 
-    def _use(self) -> MaxUse:
+    def _use(self) -> MaxUsage:
         assert self._measure is not None
         return self._measure()
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from dragoman.logs import get_logger
 from dragoman_gateway.keys.admission import UnknownPrice
-from dragoman_gateway.keys.ledger import Crossing
+from dragoman_gateway.keys.ledger import CrossedThreshold
 
 logger = get_logger("dragoman.gateway")
 
@@ -54,7 +54,7 @@ class Alerts:
         self._waiting: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
-    def send(self, cause: Crossing | UnknownPrice) -> None:
+    def send(self, cause: CrossedThreshold | UnknownPrice) -> None:
         """Send an alert behind the answers. This never waits."""
         if len(self._waiting) >= _MAX_WAITING:
             self.dropped += 1
@@ -95,7 +95,7 @@ class Alerts:
         return reply.is_success
 
 
-def _describe(cause: Crossing | UnknownPrice) -> dict[str, Any]:
+def _describe(cause: CrossedThreshold | UnknownPrice) -> dict[str, Any]:
     alert = {"id": f"alert_{uuid4().hex}", "scope": cause.scope}
     if isinstance(cause, UnknownPrice):
         return {"object": "price.alert", **alert, "model": cause.model, "estimated": cause.amount.to_json()}

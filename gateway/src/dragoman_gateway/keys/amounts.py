@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.errors import ConfigurationError
 from dragoman.limits import Budget, Limit
-from dragoman_gateway.keys.bookings import Amount
+from dragoman_gateway.keys.ledger_entries import Amount
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -77,10 +77,10 @@ class PeriodBudget(Budget):
         amount = f"${self.usd:f}" if self.usd is not None else f"{self.tokens:,} tokens"
         return amount if self.period is Period.TOTAL else f"{amount}/{self.period}"
 
-    def left(self, used: Amount) -> "Left":
+    def left(self, used: Amount) -> "Remaining":
         """Return what requests may still reserve."""
         usd = None if self.usd is None else max(self.usd - used.usd, Decimal(0))
-        return Left(usd, None if self.tokens is None else max(self.tokens - used.tokens, 0))
+        return Remaining(usd, None if self.tokens is None else max(self.tokens - used.tokens, 0))
 
     def to_json(self) -> dict[str, Any]:
         fields = {"usd": None if self.usd is None else str(self.usd), "tokens": self.tokens, "period": self.period}
@@ -102,7 +102,7 @@ class PeriodBudget(Budget):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Remaining:
     """What is left of a budget; None of what it does not limit."""
 
     usd: Decimal | None

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from dragoman_gateway.database.tables import Money, booked, insert_into, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
-from dragoman_gateway.keys.bookings import LEAST, Amount, Batch, Booking
+from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError, owner_of
 
@@ -129,7 +129,7 @@ def reserve(
     return refusals
 
 
-def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Sequence[Booking]:
+def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Sequence[LedgerEntry]:
     """Add up the bookings of the batches that no earlier transaction stored, end their reservations, and return
     them."""
     bookings = _take_unstored(connection, batches, now)
@@ -148,7 +148,7 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
     return bookings
 
 
-def _take_unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[Booking]:
+def _take_unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[LedgerEntry]:
     """Return the bookings of the batches that no earlier transaction stored, and note their batches as stored."""
     if not batches:
         return []

@@ -20,7 +20,7 @@ from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import booked, reservations
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.balances import Asked, Balance, lock, read_balances, reserve, store
-from dragoman_gateway.keys.bookings import LEAST, Amount, Batch, Booking, Bookings
+from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntries, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
@@ -52,7 +52,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class CrossedThreshold:
     """A budget of which a share was spent just now, and was not before."""
 
     scope: str
@@ -69,7 +69,7 @@ class Watch:
 
     shares: Sequence[Decimal]
     budgets: Callable[[str], Sequence[PeriodBudget]]
-    report: Callable[[Crossing], None]
+    report: Callable[[CrossedThreshold], None]
 
 
 class Ledger:
@@ -84,7 +84,7 @@ class Ledger:
         self._database = database
         self._clock = clock
         self._watch = watch
-        self._queue = Bookings(_MAX_QUEUED)
+        self._queue = LedgerEntries(_MAX_QUEUED)
         self._grouping = Grouping(self._transact, riders=self._queue.take, parallel=_PARALLEL)
         self._storing = 0
         """Bookings of transactions that run now."""
@@ -141,7 +141,7 @@ class Ledger:
         if self._ended:
             self.dropped += 1
             logger.error("a request has ended behind the last store: spend of %d requests was dropped", self.dropped)
-        elif self._queue.add(Booking(request_id, tuple(scopes), day, amount, requests, reserved)):
+        elif self._queue.add(LedgerEntry(request_id, tuple(scopes), day, amount, requests, reserved)):
             self.dropped += 1
             logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
         self._start_flushing()
@@ -189,7 +189,7 @@ class Ledger:
         reserving = [each for each in asked if each.scopes]
         locked = sorted(set[str]().union(*(each.scopes for each in reserving if each.id is not None)))
 
-        def work(connection: Connection) -> tuple[Sequence[Crossing], list[Exception | None]]:
+        def work(connection: Connection) -> tuple[Sequence[CrossedThreshold], list[Exception | None]]:
             lock(connection, locked)
             crossings = self._crossings(connection, store(connection, batches, now), watched, now)
             return crossings, reserve(connection, reserving, now, now + _LEASE) if reserving else []
@@ -252,10 +252,10 @@ class Ledger:
     def _crossings(
         self,
         connection: Connection,
-        stored: Sequence[Booking],
+        stored: Sequence[LedgerEntry],
         watched: Mapping[str, Sequence[PeriodBudget]],
         now: datetime,
-    ) -> Sequence[Crossing]:
+    ) -> Sequence[CrossedThreshold]:
         """Return which shares of budgets are spent by the bookings. The rows that they change are locked, so one
         transaction of one replica sees each crossing."""
         if self._watch is None or not stored:
@@ -274,19 +274,19 @@ class Ledger:
 
 def _find_crossings(
     balance: Balance,
-    stored: Sequence[Booking],
+    stored: Sequence[LedgerEntry],
     scope: str,
     budget: PeriodBudget,
     shares: Sequence[Decimal],
     now: datetime,
-) -> Iterator[Crossing]:
+) -> Iterator[CrossedThreshold]:
     first_day = budget.period.first_day(now)
     spent = balance.spend_since(first_day)
     added = sum((each.amount for each in stored if scope in each.scopes and each.day >= first_day), Amount())
     before = Amount(spent.usd - added.usd, spent.tokens - added.tokens)
     for share in shares:
         if not _reaches(before, budget, share) and _reaches(spent, budget, share):
-            yield Crossing(scope, budget, share, spent, balance.reserved, budget.period.reset_at(now))
+            yield CrossedThreshold(scope, budget, share, spent, balance.reserved, budget.period.reset_at(now))
 
 
 def _reaches(spent: Amount, budget: PeriodBudget, share: Decimal) -> bool:

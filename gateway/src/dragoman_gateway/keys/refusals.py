@@ -4,7 +4,7 @@ from datetime import datetime
 
 from dragoman.errors import BudgetExceededError, LimitReachedError
 from dragoman_gateway.keys.amounts import PeriodBudget
-from dragoman_gateway.keys.bookings import LEAST, Amount
+from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 
 _ROOM_AFTER = 1.0
 """Seconds after which a request that found no room may try again. When one ends is not known."""

@@ -60,7 +60,7 @@ class Figures:
     unpriced: int = 0
     """Replies without a known cost."""
     whole: Durations = field(default_factory=Durations)
-    """Until the end of a reply that was no error."""
+    """Until the end of a reply that was not an error."""
     first: Durations = field(default_factory=Durations)
     """Until the first byte of a stream."""
     failures: Counter[str] = field(default_factory=Counter)

@@ -22,9 +22,9 @@ from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, Una
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.activity import Activity
-from dragoman_gateway.running.behind import StoreBehind
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.callers import CallerClients
+from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.hops import new_mark
 from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.preload import missing_keys, preload
@@ -68,7 +68,7 @@ class Generation:
     store_url: object = field(default=None, repr=False)
     """The store as the configuration names it."""
     access: Access = field(init=False)
-    behind: StoreBehind | None = field(init=False)
+    deferred_store: DeferredStore | None = field(init=False)
     """Stores requests behind their answers; None if the client has no store."""
     tracing: "Tracing | None" = field(default=None, init=False)
     """Makes spans; None if the settings want none, or if the client has an event bus of its own."""
@@ -86,9 +86,11 @@ class Generation:
         self.access = self.own_access or OpenAccess()
         store = self.client.config.store
         if self.kept is not None:
-            self.behind = self.kept.behind
+            self.deferred_store = self.kept.deferred_store
         else:
-            self.behind = StoreBehind(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
+            self.deferred_store = (
+                DeferredStore(store, capacity=self.settings.max_unstored) if isinstance(store, Store) else None
+            )
         if self.settings.telemetry != "off" and self.client.config.events is None:
             from dragoman_gateway.running.tracing import Tracing  # imported late: it needs an extra
 
@@ -101,8 +103,8 @@ class Generation:
     def _asking_client(self) -> AsyncClient:
         """Return the client that asks: it stores behind the answers, and no text of a client chooses its model."""
         asking, router = self.client, self.client.config.router
-        if self.behind is not None:
-            asking = asking.with_(store=self.behind)
+        if self.deferred_store is not None:
+            asking = asking.with_(store=self.deferred_store)
         if self.tracing is not None:
             asking = asking.with_(events=self.tracing.bus)
         return asking if router is None else asking.with_(router=router.without_mentions())
@@ -153,7 +155,7 @@ class Generation:
     @property
     def may_store(self) -> bool:
         """Whether requests may begin, as far as the store is concerned."""
-        return self.settings.store_outage == "open" or self.behind is None or self.behind.is_available
+        return self.settings.store_outage == "open" or self.deferred_store is None or self.deferred_store.is_available
 
     def take_over(self) -> None:
         """Own the store that the generation before has opened. It closes the store no more."""
@@ -162,9 +164,9 @@ class Generation:
         self.kept = None
         self.client.config.lifetime.own_store = before.client.config.lifetime.own_store
         before.client.config.lifetime.own_store = None
-        if self.behind is not None:
-            self.behind.capacity = self.settings.max_unstored
-        before.behind = None
+        if self.deferred_store is not None:
+            self.deferred_store.capacity = self.settings.max_unstored
+        before.deferred_store = None
 
     async def leave(self) -> None:
         """Note the end of a request. The last one of a replaced generation closes its client."""
@@ -174,8 +176,8 @@ class Generation:
 
     async def close(self) -> None:
         """Write what is to be stored, and close the client if it is the gateway's own."""
-        if self.behind is not None and self.kept is None:
-            await asyncio.to_thread(self.behind.close)
+        if self.deferred_store is not None and self.kept is None:
+            await asyncio.to_thread(self.deferred_store.close)
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
         if self.owns_client:
@@ -221,7 +223,7 @@ class Gateway:
     def dropped(self) -> dict[str, int]:
         """What could not be stored or counted because a server did not answer, by kind."""
         generations = (self.current, *self._old)
-        stored = sum(each.behind.dropped for each in generations if each.behind is not None)
+        stored = sum(each.deferred_store.dropped for each in generations if each.deferred_store is not None)
         return {**self.services.dropped(), "request": stored}
 
     def enter(self) -> Generation:
@@ -284,7 +286,7 @@ class Gateway:
 
     def status(self) -> Status:
         """Return the status of this worker."""
-        services, behind = self.services, self.current.behind
+        services, behind = self.services, self.current.deferred_store
         return Status(
             workers={str(os.getpid()): self.current.version},
             in_flight=self.in_flight,

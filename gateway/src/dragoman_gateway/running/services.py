@@ -35,7 +35,7 @@ from dragoman_gateway.stored.judged import StoredJudge
 from dragoman_gateway.stored.labels import ConversationLabels
 from dragoman_gateway.stored.recorder import Recorder
 from dragoman_gateway.stored.records import StoredResponse
-from dragoman_gateway.stored.response_store import ResponseStore, Room
+from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
 from dragoman_gateway.turn.context import policy_extensions
 from dragoman_gateway.turn.request import ClientRequest
@@ -46,7 +46,7 @@ _IN_MEMORY = "sqlite://"
 
 class Services:
     """The services of one application, until it ends. Without a database in the settings, they are in memory, and there
-    are no keys.
+    are not keys.
     """
 
     def __init__(
@@ -198,10 +198,10 @@ class RequestServices:
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
         if is_responses and _is_stored(fields, keeps=services.keeps):
-            room = Room()
+            room = ExpansionLimit()
             if _refers(fields):
                 own = await share.work(len(request.body), lambda: count_values(request.body))
-                room = Room(max(0, settings.body_cap - len(request.body)), max(0, settings.max_values - own))
+                room = ExpansionLimit(max(0, settings.body_cap - len(request.body)), max(0, settings.max_values - own))
             stored = self.stored = await read_turn(
                 fields, caller.owner, services.responses, keeps=services.keeps, room=room
             )

@@ -20,7 +20,7 @@ from dragoman_gateway.stored.background import Background
 from dragoman_gateway.stored.records import StoredResponse, is_id, with_own_ids
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import PROVIDER
-from dragoman_gateway.turn.replies import Departure
+from dragoman_gateway.turn.replies import DisconnectWatcher
 
 _MAX_PAGE = 100
 _PAGE = 20
@@ -73,7 +73,7 @@ class StoredEndpoints:
             response = self._fail(OverloadedError(busy, status=503, retry_after=_RETRY_AFTER))
         except Exception as error:
             response = self._fail(error)
-        departure = Departure(receive)  # who follows a response may leave long before its next event
+        departure = DisconnectWatcher(receive)  # who follows a response may leave long before its next event
         departure.watch()
         try:
             await response(scope, receive, partial(_send_in_pieces, send))

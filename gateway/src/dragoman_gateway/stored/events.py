@@ -60,7 +60,7 @@ class FrameSplitter:
 
 
 def read_event(frame: bytes) -> ResponseEvent | None:
-    """Return the event of a frame; None for a comment, and for data that is no JSON object."""
+    """Return the event of a frame; None for a comment, and for data that is not a JSON object."""
     data = b"\n".join(_data_lines(frame))
     if not data:
         return None

@@ -52,14 +52,14 @@ _LOST = {"code": "server_error", "message": "the gateway that ran this response 
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ExpansionLimit:
     """The most bytes and values that a request may add to itself by references."""
 
     bytes: int = 64 * 1024 * 1024
     values: int = 200_000
 
 
-_ROOM = Room()
+_ROOM = ExpansionLimit()
 
 
 class ResponseStore:
@@ -171,7 +171,7 @@ class ResponseStore:
         row = await self._read(lambda connection: self._find(connection, response_id, owner))
         return None if row is None else StoredResponse.from_row(row)
 
-    async def history(self, response_id: str, owner: str, room: Room = _ROOM) -> list[StoredResponse] | None:
+    async def history(self, response_id: str, owner: str, room: ExpansionLimit = _ROOM) -> list[StoredResponse] | None:
         """Return a response with those before it, the first one first; None if it is not stored for that owner.
 
         Raises BrokenChainError if one before it is missing, and BodyTooLargeError.
@@ -184,7 +184,7 @@ class ResponseStore:
             raise BrokenChainError(missing)
         return chain or None
 
-    async def chain(self, response_id: str, owner: str, room: Room = _ROOM) -> list[StoredResponse]:
+    async def chain(self, response_id: str, owner: str, room: ExpansionLimit = _ROOM) -> list[StoredResponse]:
         """Return a response of that owner with those before it that are stored, the first one first.
 
         Raises BodyTooLargeError if they are larger than the room.
@@ -203,7 +203,7 @@ class ResponseStore:
         async with self._alone(owner):
             return [*await self._read(work), *late[::-1]]
 
-    async def find_items(self, item_ids: Sequence[str], owner: str, room: Room = _ROOM) -> dict[str, Any]:
+    async def find_items(self, item_ids: Sequence[str], owner: str, room: ExpansionLimit = _ROOM) -> dict[str, Any]:
         """Return stored items of that owner by their ids. Raises BodyTooLargeError if the responses that hold them are
         larger than the room.
         """
@@ -382,7 +382,7 @@ class ResponseStore:
         return (responses.c.owner == owner) & (responses.c.expires_at > to_microseconds(self._clock()))
 
 
-def _read_texts(connection: Connection, ids: Sequence[str], room: Room) -> Sequence[Mapping[Any, Any]]:
+def _read_texts(connection: Connection, ids: Sequence[str], room: ExpansionLimit) -> Sequence[Mapping[Any, Any]]:
     """Return responses, if all of them fit. Raises BodyTooLargeError before any text is parsed."""
     size = func.length(responses.c.input_json) + func.length(responses.c.response_json)
     sizes = [

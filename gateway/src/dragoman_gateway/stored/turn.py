@@ -9,7 +9,7 @@ from uuid import uuid4
 from dragoman.errors import InvalidRequestError, OverloadedError
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.stored.records import CONTINUABLE, BrokenChainError, StoredResponse, is_id
-from dragoman_gateway.stored.response_store import ResponseStore, Room
+from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 
 PROVIDER = "openai"
 """The provider of the wire: its errors keep their code."""
@@ -87,7 +87,7 @@ class StoredTurn:
 
 
 async def read_turn(
-    fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True, room: Room | None = None
+    fields: dict[str, Any], owner: str, store: ResponseStore, *, keeps: bool = True, room: ExpansionLimit | None = None
 ) -> StoredTurn:
     """Return the turn of a request to `/v1/responses`. ``keeps`` is false in a gateway that stores no responses;
     ``room`` is what references may add to the request.
@@ -95,7 +95,7 @@ async def read_turn(
     Raises InvalidRequestError for a previous response or an item that is not stored for that owner, BodyTooLargeError,
     and OverloadedError if the database does not answer.
     """
-    room = room or Room()
+    room = room or ExpansionLimit()
     previous_id, background = fields.get("previous_response_id"), fields.get("background") is True
     stored = keeps and fields.get("store") is not False
     if previous_id is not None and not isinstance(previous_id, str):
@@ -133,7 +133,7 @@ def _input_items(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else []
 
 
-async def _history(previous_id: str, owner: str, store: ResponseStore, room: Room) -> list[Any]:
+async def _history(previous_id: str, owner: str, store: ResponseStore, room: ExpansionLimit) -> list[Any]:
     not_found = f"Previous response with id '{previous_id:.80}' not found. {_NOT_KEPT}"
     if not is_id(previous_id):
         raise _not_found(not_found)
@@ -148,7 +148,9 @@ async def _history(previous_id: str, owner: str, store: ResponseStore, room: Roo
     return [item for each in chain for item in (*each.input, *each.output)]
 
 
-async def _resolve(items: list[Any], references: list[str], owner: str, store: ResponseStore, room: Room) -> list[Any]:
+async def _resolve(
+    items: list[Any], references: list[str], owner: str, store: ResponseStore, room: ExpansionLimit
+) -> list[Any]:
     """Replace references to items by the items. As at the wire's provider, each is named once: so a request grows to no
     more than what is stored."""
     if repeated := [each for each, times in Counter(references).items() if times > 1]:

@@ -75,7 +75,7 @@ def read_headers(scope: Scope) -> dict[str, str]:
 
 
 def parse_body(body: bytes, headers: Mapping[str, str], known: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the fields of a request, which may be known. Raises ClientError if the body is no JSON object with a
+    """Return the fields of a request, which may be known. Raises ClientError if the body is not a JSON object with a
     model."""
     fields = parse_object(body, headers) if known is None else known
     if not isinstance(fields.get("model"), str) or not fields["model"]:

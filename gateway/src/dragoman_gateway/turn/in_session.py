@@ -22,7 +22,7 @@ from dragoman.answers import Relay
 from dragoman.blocks import TextBlock
 from dragoman.errors import AuthenticationError, InvalidRequestError, TurnLimitError
 from dragoman.events import MessageComplete, ToolUseStart
-from dragoman.limits import MeasureUse, max_use
+from dragoman.limits import MeasureUsage, max_usage
 from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
@@ -98,8 +98,8 @@ class InSession(Way):
         )
 
     @property
-    def measure(self) -> MeasureUse:
-        return partial(max_use, self._target, *self._read.measured())
+    def measure(self) -> MeasureUsage:
+        return partial(max_usage, self._target, *self._read.measured())
 
     async def ask(self) -> WireResponse:
         await self._begin()

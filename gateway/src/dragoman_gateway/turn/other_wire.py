@@ -72,7 +72,8 @@ class OtherWire:
         if state := state_fields(adapter, self._fields):
             extra = {**state, **options.extra.get(adapter.provider, {})}
             options = replace(options, extra={**options.extra, adapter.provider: extra})
-        if _allows_some_tools(self._fields.get("tool_choice")) and tools:
+        choice = self._fields.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and tools:
             reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
             self._note(Loss(LossKind.OPTION, "", -1, reason))
         if names := ", ".join(_named_speakers(self._fields.get("messages"))):
@@ -124,10 +125,6 @@ def _strict_tools(tools: Any) -> Iterator[str]:
             described = tool["function"] if isinstance(tool.get("function"), dict) else tool
             if described.get("strict") is True:
                 yield str(described.get("name"))
-
-
-def _allows_some_tools(choice: Any) -> bool:
-    return isinstance(choice, dict) and choice.get("type") == "allowed_tools"
 
 
 def _named_speakers(messages: Any) -> list[str]:

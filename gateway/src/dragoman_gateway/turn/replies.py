@@ -150,7 +150,7 @@ class StreamBody:
         self._timer = self._loop.call_later(min(max(wait, 0.01), pause), self._tick)
 
 
-class Departure:
+class DisconnectWatcher:
     """Cancels the task of a request when its client has left."""
 
     __slots__ = ("_receive", "_task", "_timer", "_watch", "seen")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dragoman import AsyncClient
 from dragoman.answers import StateSealer, StateStore
 from dragoman.errors import DragomanError
-from dragoman.limits import Governor, MeasureUse
+from dragoman.limits import Governor, MeasureUsage
 from dragoman_gateway.models.deployments import (
     Deployment,
     Deployments,
@@ -27,7 +27,7 @@ class RequestResources:
     deployments: Deployments
     client_for: Callable[[AsyncClient], AsyncClient]
     quota: FallbackQuota
-    check: Callable[[MeasureUse], Awaitable[None]]
+    check: Callable[[MeasureUsage], Awaitable[None]]
     may_ask: Callable[[str], bool] | None = None
     governors: Sequence[Governor] = ()
     state_store: StateStore | None = None

@@ -20,7 +20,7 @@ from dragoman.errors import (
 from dragoman_gateway.errors import EndedError
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.errors import as_provider_error, error_response, to_known
-from dragoman_gateway.turn.replies import Departure, Headers, StreamBody, reply_head
+from dragoman_gateway.turn.replies import DisconnectWatcher, Headers, StreamBody, reply_head
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.usage_chunk import hide_usage
 from dragoman_gateway.turn.way import Way
@@ -37,7 +37,7 @@ _MAX_REST = 64 * 1024
 
 async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
     """Send the reply as a stream. A client that leaves cancels the request to the provider."""
-    departure = Departure(receive)
+    departure = DisconnectWatcher(receive)
     departure.watch()
     answer = _Answer(turn, settings, send, departure)
     record = turn.request.record
@@ -60,7 +60,7 @@ class _Answer:
 
     __slots__ = ("_begun", "_departure", "_frames", "_send", "_turn", "body")
 
-    def __init__(self, turn: Turn, settings: GatewaySettings, send: Send, departure: Departure) -> None:
+    def __init__(self, turn: Turn, settings: GatewaySettings, send: Send, departure: DisconnectWatcher) -> None:
         self._turn = turn
         self._departure = departure
         self._send = send

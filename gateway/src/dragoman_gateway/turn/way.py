@@ -18,7 +18,7 @@ from dragoman import (
     get_adapter,
 )
 from dragoman.answers import ProviderRequest
-from dragoman.limits import MaxUse, MeasureUse, max_use
+from dragoman.limits import MaxUsage, MeasureUsage, max_usage
 from dragoman.pricing import price_table
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
@@ -40,7 +40,7 @@ class Way(ABC):
 
     @property
     @abstractmethod
-    def measure(self) -> MeasureUse:
+    def measure(self) -> MeasureUsage:
         """Estimates what the request could use."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Through(Way):
         request.record.asked = str(target.model_id)
 
     @property
-    def measure(self) -> MeasureUse:
+    def measure(self) -> MeasureUsage:
         return partial(_measure, self._target, self._read)
 
     async def ask(self) -> WireResponse:
@@ -167,8 +167,8 @@ class Through(Way):
         return self._sent.headers
 
 
-def _measure(target: Adapter, read: ReadRequest) -> MaxUse:
-    return max_use(target, *read.measured())
+def _measure(target: Adapter, read: ReadRequest) -> MaxUsage:
+    return max_usage(target, *read.measured())
 
 
 class Direct(Way):
@@ -189,8 +189,8 @@ class Direct(Way):
         self._note_asked(self._target)
 
     @property
-    def measure(self) -> MeasureUse:
-        return partial(max_use, self._target, *self._read.measured())
+    def measure(self) -> MeasureUsage:
+        return partial(max_usage, self._target, *self._read.measured())
 
     async def ask(self) -> WireResponse:
         self._reply = await self._sent.send()

@@ -5,7 +5,7 @@ import asyncio
 from starlette.types import Receive, Send
 
 from dragoman_gateway.turn.errors import encoded_headers, error_response
-from dragoman_gateway.turn.replies import Departure, Response, reply_head
+from dragoman_gateway.turn.replies import DisconnectWatcher, Response, reply_head
 from dragoman_gateway.turn.turn import Turn
 
 _WATCH_AFTER = 0.05
@@ -22,7 +22,7 @@ async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
 
 async def ask_watched(turn: Turn, receive: Receive) -> Response | None:
     """Return the whole reply, or an error; None if the client has left, which cancels the request to the provider."""
-    departure = Departure(receive)
+    departure = DisconnectWatcher(receive)
     departure.watch(_WATCH_AFTER)
     request = turn.request
     try:

@@ -10,7 +10,7 @@ from dragoman.answers import Attempt, LossKind, drive_async
 from dragoman.blocks import ImageBlock, TextBlock
 from dragoman.embeddings import EmbeddingInput, Embeddings, PartialEmbeddings, Purpose, Truncate
 from dragoman.errors import DragomanError, InvalidRequestError
-from dragoman.limits import MaxUse
+from dragoman.limits import MaxUsage
 from dragoman.limits.settlement import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
@@ -103,10 +103,10 @@ async def _embed_at(
     return embeddings
 
 
-def _measure(adapter: Adapter, request: EmbeddingRequest) -> MaxUse:
+def _measure(adapter: Adapter, request: EmbeddingRequest) -> MaxUsage:
     content = [each if isinstance(each, ImageBlock) else TextBlock(text=each) for each in request.inputs]
     tokens = adapter.estimate_input_tokens([Message.user(content)], ())
-    return MaxUse(str(adapter.model_id), TokenUsage(input_tokens=tokens))
+    return MaxUsage(str(adapter.model_id), TokenUsage(input_tokens=tokens))
 
 
 def _exchange(send: Callable[[], Awaitable[SendOutcome]]) -> Callable[[Any, Any], Generator[Any, Any, SendOutcome]]:

@@ -16,7 +16,7 @@ from dragoman_gateway.running.generation import Gateway, Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.body import parse_object, read_body
-from dragoman_gateway.turn.replies import Departure, Response, losses_header, named
+from dragoman_gateway.turn.replies import DisconnectWatcher, Response, losses_header, named
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
@@ -65,7 +65,7 @@ class Service(Endpoint):
 
     async def respond(self, exchange: Exchange) -> None:
         call = await self._read_call(exchange)
-        record, departure = exchange.record, Departure(exchange.receive)
+        record, departure = exchange.record, DisconnectWatcher(exchange.receive)
         departure.watch()
         try:
             body = to_json(await self._answer_call(call))

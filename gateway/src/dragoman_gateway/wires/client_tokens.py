@@ -9,7 +9,7 @@ from typing import Self
 from dragoman import Loss, Message, Role, TextBlock
 from dragoman.answers import LossKind, Severity
 
-_REASON = "a token of the client that is no prompt, and that no prompt cache would recognise, was left out"
+_REASON = "a token of the client that is not a prompt, and that no prompt cache would recognise, was left out"
 
 
 class ClientTokens:

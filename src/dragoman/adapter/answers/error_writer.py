@@ -22,7 +22,7 @@ SHOWN_ERRORS = (ProviderError, RequestError, NoModelError, BudgetExceededError)
 _HIDDEN = "the request could not be answered because of an internal error"
 _COUNT = re.compile(r"\d[\d,]*\d|\d")
 _MIN_COUNT = 100
-"""A smaller number in a message about an overflow is no number of tokens."""
+"""A smaller number in a message about an overflow is not a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ class _StateReader:
             why = ""
             if state is None:
                 # Of nobody knows where: the message is its provider's own now, so that provider would get it.
-                why = "it is no envelope, in a reply with envelopes"
+                why = "it is not an envelope, in a reply with envelopes"
             elif state["k"] == "rest":
                 continue
             elif state["p"] != issuer or state["i"] in used:

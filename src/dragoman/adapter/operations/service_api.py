@@ -121,7 +121,7 @@ class ServiceApi:
         """Read a list whose pages hold objects under ``items``. ``next_query`` is the query of the page after one, and
         empty after the last.
 
-        Raises MalformedReplyError for a page that is no such list, and for pages that never end.
+        Raises MalformedReplyError for a page that is not such a list, and for pages that never end.
         """
         found: list[ItemT] = []
         query, seen = "", set()

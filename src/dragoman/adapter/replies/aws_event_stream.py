@@ -85,7 +85,7 @@ class AwsEventStreamDecoder:
         """Return the length of the message that begins there, from its prelude."""
         total, headers, checksum = _PRELUDE.unpack_from(self._buffer, start)
         if zlib.crc32(self._buffer[start : start + _PRELUDE.size - _CHECKSUM.size]) != checksum:
-            raise MalformedReplyError("the reply is no event stream, or is damaged: a prelude's checksum is wrong")
+            raise MalformedReplyError("the reply is not an event stream, or is damaged: a prelude's checksum is wrong")
         if total < _MIN_MESSAGE_BYTES + headers:
             raise MalformedReplyError(f"a message of {total} bytes has no room for headers of {headers}")
         if total > self._frame_cap:

@@ -18,16 +18,16 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message
 
 BlockField = Literal[
-    "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names",
-    "link_names", "kept_titles", "text_documents", "types", "link_types", "guesses",
+    "citations", "arguments", "signatures", "errors", "text_boundaries", "order", "resolution", "title", "note",
+    "names", "link_names", "kept_titles", "text_documents", "types", "link_types", "inferred_types",
 ]  # fmt: skip
 """The fields that a wire may not support.
 
-Of texts, calls, thinking: their sources, arguments that are no JSON object, signatures. Of a tool's answer: a flag for
-failure, the seams between its texts, the order of texts and media. Of media: the resolution of an image; the title of
-a document, also of a kept file alone, and the note that goes with it; files, also linked ones, that need no name;
-documents of plain text; media types, also of links and kept files alone. ``guesses``: a link or a kept file without a
-type is given one, or read as of another.
+Of texts, calls, thinking: their sources, arguments that are not a JSON object, signatures. Of a tool's answer: a flag
+for failure, the boundaries between its texts, the order of texts and media. Of media: the resolution of an image; the
+title of a document, also of a kept file alone, and the note that goes with it; files, also linked ones, that need no
+name; documents of plain text; media types, also of links and kept files alone. ``inferred_types``: a link or a kept
+file without a type is given one, or read as of another.
 """
 
 LostField = tuple[LossKind, str, Severity]
@@ -55,7 +55,7 @@ def find_lost_fields(
         case TextBlock() if block.citations and "citations" in unsupported:
             yield LossKind.CITATIONS, "the sources of a text are not sent", _INFO if from_same_wire else _WARNING
         case ToolUseBlock() if block.raw_input is not None and "arguments" in unsupported:
-            yield LossKind.INVALID_INPUT, "arguments that are no JSON object: left out", _WARNING
+            yield LossKind.INVALID_INPUT, "arguments that are not a JSON object: left out", _WARNING
         case ThinkingBlock() if block.signature and "signatures" in unsupported:
             yield LossKind.THINKING, "the signature of thinking is not sent", _WARNING
         case ToolResultBlock():
@@ -88,7 +88,7 @@ def _lost_in_result(
 ) -> Iterator[LostField]:
     if block.is_error and "errors" in unsupported and not synthetic:
         yield LossKind.FLATTENED, "the wire has no flag for a failed tool: its answer must say so itself", _INFO
-    if "seams" in unsupported and sum(isinstance(part, TextBlock) for part in block.content) > 1:
+    if "text_boundaries" in unsupported and sum(isinstance(part, TextBlock) for part in block.content) > 1:
         yield LossKind.FLATTENED, "the texts of a tool's answer are sent as one", _INFO
     texts = [isinstance(part, TextBlock) for part in block.content]
     if "order" in unsupported and texts != sorted(texts, reverse=True):
@@ -134,7 +134,7 @@ def _lost_media_type(
         return
     linked = block.source.kind in ("url", "file_id")
     if block.media_type is None:
-        if "guesses" in unsupported if linked else "types" not in unsupported:
+        if "inferred_types" in unsupported if linked else "types" not in unsupported:
             yield LossKind.MEDIA, f"the media type of the {block.type} is not known: a likely one is sent", _INFO
     elif "types" in unsupported or (linked and "link_types" in unsupported):
         yield LossKind.MEDIA, f"the media type of the {block.type} is not sent", _INFO

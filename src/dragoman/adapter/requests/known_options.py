@@ -44,13 +44,9 @@ def read_options(
     if (known := _known.get(key)) is not None:
         return known.with_context(context)
     found = decode()
-    if _is_shareable(found):
+    # Objects of a request belong to it alone: options that hold one may be changed by whoever has it.
+    if not (found.extra or found.headers or found.metadata or found.output_schema):
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         _known[key] = replace(found, context=None)
     return found
-
-
-def _is_shareable(options: AdapterOptions) -> bool:
-    """Whether nothing inside can change: objects of a request belong to it alone."""
-    return not (options.extra or options.headers or options.metadata or options.output_schema)

@@ -124,7 +124,7 @@ def nearest_effort(request: RequestBuilder, requested: str, levels: Sequence[str
     """Return the level that is nearest to the requested effort, the lower of two; another one is a loss.
 
     A level of the endpoint's own, such as ``default``, counts as ``medium``. None if the model has no levels, or if
-    the effort is no level of any provider.
+    the effort is not a level of any provider.
     """
     if requested in levels:
         return requested
@@ -133,7 +133,7 @@ def nearest_effort(request: RequestBuilder, requested: str, levels: Sequence[str
         request.record_option_loss("effort", f"{model} has no levels of effort")
         return None
     if requested not in EFFORTS:
-        request.record_option_loss("effort", f"{requested!r} is no level of {model}: {', '.join(levels)}")
+        request.record_option_loss("effort", f"{requested!r} is not a level of {model}: {', '.join(levels)}")
         return None
     ranks = {level: EFFORTS.index(level if level in EFFORTS else "medium") for level in levels}
     rank = EFFORTS.index(requested)

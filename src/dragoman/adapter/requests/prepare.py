@@ -81,7 +81,7 @@ def _emulate_schema(
     target: Target, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Sequence[Message], Tools, AdapterOptions]:
     """If the wire has no field for the output schema, send it as the input of the only tool, or in the system
-    prompt. Raises RequestError if it is no mapping."""
+    prompt. Raises RequestError if it is not a mapping."""
     capabilities, schema = target.capabilities, options.output_schema
     if not isinstance(schema, Mapping):  # sessions have read other forms by now
         raise RequestError(f"output_schema is a JSON Schema as a mapping, and not a {type(schema).__name__}")

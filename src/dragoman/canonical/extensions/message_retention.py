@@ -18,7 +18,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 def retention_end(policy: RetentionPolicy, since: datetime) -> datetime | None:
     """Return when data that arrived at ``since`` has to be gone; None if nothing but the end of its session ends it.
 
-    Raises ValueError if ``delete_after`` is no ISO time.
+    Raises ValueError if ``delete_after`` is not an ISO time.
     """
     if policy.policy in ("transient", "none"):
         return since

@@ -141,7 +141,7 @@ def _read_host_pattern(authority: str, scheme: str, pattern: str) -> str:
 
 
 def _read_rest(rest: str, *, web: bool, file: bool = False) -> str:
-    """Return the path and the query of a pattern. Stars stay, and a segment with one is no relative part."""
+    """Return the path and the query of a pattern. Stars stay, and a segment with one is not a relative part."""
     if file and rest.startswith("/"):
         raise ValueError(f"the pattern with the path {rest!r:.80} has two slashes at its start")
     path, mark, query = rest.partition("?")

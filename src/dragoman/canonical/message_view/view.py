@@ -205,7 +205,7 @@ class MessageView(ViewContext):
 
     @property
     def uri_meaning(self) -> UriMeaning | None:
-        """What the URI of a resource or of media means, or None if it has no single meaning, or is no address."""
+        """What the URI of a resource or of media means, or None if it has no single meaning, or is not an address."""
         return read_uri(self.uri or "") if self.has_address else None
 
     @property

@@ -144,7 +144,7 @@ def check_certificates() -> Findings:
             if variable == "SSL_CERT_FILE":
                 ssl.create_default_context(cafile=value)
             elif not Path(value).is_dir():
-                raise NotADirectoryError(f"{value} is no folder")
+                raise NotADirectoryError(f"{value} is not a folder")
         except (OSError, ssl.SSLError) as error:
             yield Finding(
                 State.PROBLEM,

@@ -68,7 +68,9 @@ def _fetch(source: str, sha256: str | None) -> bytes:
             for chunk in reply.iter_bytes():
                 content += chunk
                 if len(content) > MAX_BYTES:
-                    raise ConfigurationError(f"{source} has more than {MAX_BYTES} bytes: it is no update of the prices")
+                    raise ConfigurationError(
+                        f"{source} has more than {MAX_BYTES} bytes: it is not an update of the prices"
+                    )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"{source} cannot be read: {type(error).__name__}: {error!s:.200}") from None
     return bytes(content)

@@ -18,7 +18,7 @@ def check_regular(path: Path) -> None:
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file. Raises ConfigurationError if it is no file, cannot be read or is larger."""
+    """Return the content of a file. Raises ConfigurationError if it is not a file, cannot be read or is larger."""
     check_regular(path)
     try:
         # If a pipe replaces the file between the check and this, opening it must not wait for a writer.

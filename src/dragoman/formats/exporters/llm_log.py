@@ -151,7 +151,7 @@ class _Writer(LibraryWriter):
         try:
             data = base64.b64decode(content, validate=True) if content is not None else None
         except ValueError:
-            self.leave_out(message, index, "content that is no base64", kind=LossKind.MEDIA)
+            self.leave_out(message, index, "content that is not base64", kind=LossKind.MEDIA)
             return None
         identity = data if data is not None else json.dumps({"url": url}).encode()
         name, kind = hashlib.sha256(identity).hexdigest(), media_type_of(block)

@@ -79,7 +79,7 @@ def _is_langchain_chat(entry: Entry) -> bool:
 
 def _langchain_chat_objection(entry: Entry) -> str | None:
     if word(entry, "role") not in _CHAT_ROLES or entry.keys() & _FOREIGN_FIELDS:
-        return "an entry is no message of Chat Completions"
+        return "an entry is not a message of Chat Completions"
     return None if isinstance(entry.get("content"), (str, list)) else "an entry has no content"
 
 
@@ -296,7 +296,7 @@ def _ollama_objection(entry: Entry) -> str | None:
         return "a result has no tool_name"
     if any(isinstance(each.get("arguments"), str) for each in _functions(entry)) or "reasoning_content" in entry:
         return "a message is of Chat Completions"
-    return "a content is no text" if isinstance(entry.get("content"), list) else None
+    return "a content is not text" if isinstance(entry.get("content"), list) else None
 
 
 def is_without_ids(entry: Entry) -> bool:

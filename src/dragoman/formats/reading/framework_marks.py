@@ -115,7 +115,7 @@ def _is_langsmith(entry: Entry) -> bool:
 
 
 def _langsmith_objection(entry: Entry) -> str | None:
-    return None if _is_langsmith(entry) else "an entry is no run"
+    return None if _is_langsmith(entry) else "an entry is not a run"
 
 
 def is_openinference(entry: Entry) -> bool:

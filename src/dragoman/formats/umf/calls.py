@@ -23,7 +23,7 @@ _MCP_RESULT = {"structuredContent": "mcp_structured_content", "_meta": "mcp_meta
 _MCP_CONTENT = "mcp_content"
 _MCP_OTHERS = "mcp_others"
 _RAW = "openai_arguments"
-"""Arguments that are no object, as their text."""
+"""Arguments that are not an object, as their text."""
 _OPENAI_STRICT = "openai_strict"
 
 Json = dict[str, Any]
@@ -160,7 +160,7 @@ def tool_to_openai(tool: InternalTool) -> Json:
 
 
 def tool_use_block(call: InternalToolCall) -> ToolUseBlock:
-    """Return the call as a block. Arguments that were no object are its raw input."""
+    """Return the call as a block. Arguments that were not an object are its raw input."""
     raw = call.metadata.get(_RAW)
     is_raw = isinstance(raw, str) and not call.arguments and parse_arguments(raw)[1] is not None
     return ToolUseBlock(id=call.id, name=call.name, input=call.arguments, raw_input=raw if is_raw else None)

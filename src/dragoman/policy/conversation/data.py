@@ -47,7 +47,7 @@ _DELETE = "delete"
 
 
 def check_policies(policies: Mapping[str, DataPolicy]) -> None:
-    """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is no time."""
+    """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is not a time."""
     for name, policy in policies.items():
         if _DELETE in policy.denied_actions:
             raise ConfigurationError(

@@ -54,7 +54,7 @@ class RequestParts:
     def replaced(self, judged: Message) -> tuple[tuple[ToolDefinition, ...], AdapterOptions]:
         """Return the parts as the plugins left them. Raises ValueError if what they left cannot be sent."""
         if not all(isinstance(block, TextBlock) for block in judged.content):
-            raise ValueError("a part that is no text")
+            raise ValueError("a part that is not text")
         texts = iter([getattr(block, "text", "") for block in judged.content])
         tools = tuple(_with_texts(tool, texts) if self.is_foreign(tool) else tool for tool in self.tools)
         options = self._with_option_texts(texts)

@@ -16,7 +16,7 @@ from dragoman.adapter.errors import ConfigurationError
 FILE_NAME = "dragoman.toml"
 VARIABLE = "DRAGOMAN_CONFIG"
 MAX_BYTES = 1024 * 1024
-"""Bytes. A larger file is no configuration."""
+"""Bytes. A larger file is not configuration."""
 
 
 class Origin(StrEnum):
@@ -82,7 +82,7 @@ def _read_regular_file(path: Path) -> bytes:
             raise ConfigurationError(f"{path} is not a regular file")
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ConfigurationError(f"{path} is larger than {MAX_BYTES:,} bytes: it is no configuration")
+        raise ConfigurationError(f"{path} is larger than {MAX_BYTES:,} bytes: it is not configuration")
     return content
 
 

@@ -47,7 +47,7 @@ def _read(user_folder: Path | None) -> dict[str, str]:
     path = (user_folder or user_config_path("dragoman")) / FILE_NAME
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):  # some services have a home that is no folder
+    except (FileNotFoundError, NotADirectoryError):  # some services have a home that is not a folder
         return {}
     except (OSError, ValueError):
         raise ConfigurationError(f"{path} cannot be read: remove it, and trust your projects again") from None

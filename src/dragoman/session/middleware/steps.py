@@ -18,7 +18,7 @@ from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.session.effects import AbandonedTurnError, Admit, Effect, Keep, RunTools, Send, Turn
 from dragoman.session.history import History
 from dragoman.tools.calls import CallOutcome, PreparedCall, error_result
-from dragoman.tools.context import Later, RetryTool
+from dragoman.tools.context import Deferred, ModelRetry
 
 logger = get_logger("dragoman.session")
 
@@ -51,7 +51,7 @@ class _Run:
     sent: bool = False
     """Whether a request of the turn was sent."""
     compacts: bool = False
-    """Whether it is no turn: it asks for a summary of the history."""
+    """Whether it is not a turn: it asks for a summary of the history."""
     store_failed: bool = False
     failures: list[FailedAttempt] = field(default_factory=list)
     """Attempts that are not saved yet."""
@@ -127,9 +127,9 @@ class TurnSteps:
     def finish(self, call: PreparedCall, outcome: CallOutcome) -> None:
         """Save how a call has ended. If the store fails, its result is saved with the next step."""
         call_id, result = call.call.id, None
-        if isinstance(outcome, RetryTool):
+        if isinstance(outcome, ModelRetry):
             result = error_result(call_id, str(outcome))
-        elif not isinstance(outcome, Later):
+        elif not isinstance(outcome, Deferred):
             result = outcome
         hidden = result is not None and (self._hides_results or bool(call.labels))  # it would be stored without them
         with self._lock:

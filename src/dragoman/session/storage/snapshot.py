@@ -88,7 +88,7 @@ def _check_kind(data: Any) -> None:
         raise ConfigurationError(f"a stored session is a text or bytes, not a value of the class {type(data).__name__}")
     if isinstance(data, str) and len(data) <= _MAX_PATH and "\n" not in data and not data.lstrip().startswith(_JSON):
         raise ConfigurationError(
-            "this text is no session, which is a JSON object: if it is the path of one, pass Path(...).read_bytes()"
+            "this text is not a session, which is a JSON object: if it is the path of one, pass Path(...).read_bytes()"
         )
 
 

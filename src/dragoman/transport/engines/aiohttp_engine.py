@@ -200,7 +200,7 @@ def _has_extra_bytes(protocol: Any) -> bool:
     parser = getattr(protocol, "_parser", None)
     try:
         return parser is not None and parser.feed_eof() is not None
-    except Exception:  # bytes that are no response
+    except Exception:  # bytes that are not a response
         return True
 
 

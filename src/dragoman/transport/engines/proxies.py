@@ -30,7 +30,7 @@ class Proxies:
     def find(self, url: "httpx.URL") -> str | None:
         """Return the proxy for an address, with its scheme; None for a direct connection.
 
-        Raises ConfigurationError, with the name of the variable, if the environment's is no address.
+        Raises ConfigurationError, with the name of the variable, if the environment's is not an address.
         """
         if not self.by_use:
             return None
@@ -44,7 +44,7 @@ class Proxies:
         return address
 
     def schemes(self) -> set[str]:
-        """Return the schemes of the proxies themselves. Text that is no address has none."""
+        """Return the schemes of the proxies themselves. Text that is not an address has none."""
         return {proxy_scheme(proxy) for use, proxy in self.by_use.items() if use != _NO_PROXY} - {""}
 
 

@@ -289,7 +289,7 @@ def main(name: str) -> None:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing is fetched
     _stay_here()
     lines, sys.stdin = sys.stdin, io.StringIO()  # llm reads it
-    output, sys.stdout = sys.stdout, io.StringIO()  # what the library prints is no answer
+    output, sys.stdout = sys.stdout, io.StringIO()  # what the library prints is not an answer
     server = Server()
     library = LIBRARIES[name](server.address)
     for line in lines:

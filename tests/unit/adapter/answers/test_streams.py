@@ -367,7 +367,7 @@ def test_chat_sends_counts_only_if_they_were_asked_for() -> None:
 
 
 def test_google_streams_an_array_to_a_client_that_asked_for_one() -> None:
-    """Without ``alt=sse``. A broken one is no JSON."""
+    """Without ``alt=sse``. A broken one is not JSON."""
     given = context(client_query={"alt": "json"})
     body = write("google", whole_reply(), given)
     assert len(json.loads(body)) == 8

@@ -13,7 +13,7 @@ from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.events import MessageComplete, TextDelta
 from dragoman.canonical.message import MessageMetadata, StopReason, read_message, write_message
 from dragoman.limits import Limit, Limits
-from dragoman.limits.bounds import max_use
+from dragoman.limits.bounds import max_usage
 from dragoman.messages import Alternative
 from dragoman.policy import Pipeline, PolicyDeniedError, Step, Violation, hook
 from tests.tables import each_row
@@ -193,7 +193,7 @@ def test_all_answers_are_reserved_for() -> None:
     adapter = get_adapter("openai-chat:gpt-4.1")
     assert adapter.output_limit(AdapterOptions(n=3, max_output_tokens=10)) == 30
     limits = Limits(Limit(tokens=100_000), reply_tokens=50)
-    sizes = [limits.expected_output(max_use(adapter, [], (), options)) for options in (
+    sizes = [limits.expected_output(max_usage(adapter, [], (), options)) for options in (
         AdapterOptions(), AdapterOptions(n=3), AdapterOptions(n=3, max_output_tokens=10)
     )]  # fmt: skip
     assert sizes == [50, 150, 30]

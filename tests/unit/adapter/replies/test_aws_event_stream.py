@@ -71,9 +71,9 @@ def test_a_truncated_message_is_no_frame(cut: int) -> None:
 def test_frames_before_an_error_come_out_first() -> None:
     """The next call raises it, and every later one."""
     decoder = AwsEventStreamDecoder()
-    assert decoder.feed(MESSAGES[0] + b"<html>This is no message") == FRAMES[:1]
+    assert decoder.feed(MESSAGES[0] + b"<html>This is not a message") == FRAMES[:1]
     for _ in range(2):
-        with pytest.raises(MalformedReplyError, match="no event stream"):
+        with pytest.raises(MalformedReplyError, match="not an event stream"):
             decoder.feed(b"more")
     with pytest.raises(MalformedReplyError):
         decoder.finish()

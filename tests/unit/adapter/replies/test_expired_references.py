@@ -52,6 +52,6 @@ def test_what_is_gone_is_named(model: str, status: int, message: str, reference:
     ],
 )
 def test_other_errors_stay_what_they_are(status: int, message: str, kind: type[ProviderError]) -> None:
-    """A missing model, or a field that a request lacks, is no expired reference."""
+    """A missing model, or a field that a request lacks, is not an expired reference."""
     error = refused("anthropic:claude-sonnet-4-5", status, message)
     assert (type(error), error.message) == (kind, message)

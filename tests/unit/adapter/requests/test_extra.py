@@ -29,7 +29,7 @@ def test_objects_are_merged_field_by_field() -> None:
 
 
 def test_an_option_that_extra_overrides_is_a_loss() -> None:
-    """The value of extra is sent, at any depth; a default of the adapter is no option of the caller."""
+    """The value of extra is sent, at any depth; a default of the adapter is not an option of the caller."""
     own = {"text": {"verbosity": "low"}, "temperature": 0.5}
     body, wire = write("openai:gpt-4o", verbosity="high", temperature=1.0, extra={"openai": own})
     assert (body["text"], body["temperature"]) == ({"verbosity": "low"}, 0.5)
@@ -61,7 +61,7 @@ def test_an_object_of_another_type_is_replaced() -> None:
 
 
 def test_a_body_that_was_read_is_restored_without_a_loss() -> None:
-    """What its client wrote differently from us is no override of the client's own options."""
+    """What its client wrote differently from us is not an override of the client's own options."""
     native = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
               "output_config": {"effort": "minimal"}, "tools": []}  # fmt: skip
     adapter = get_adapter("anthropic:claude-opus-4-6")

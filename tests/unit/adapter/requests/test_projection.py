@@ -64,7 +64,7 @@ def test_a_fitting_history_passes_unchanged() -> None:
 
 class TestThinking:
     def test_own_thinking_that_a_wire_never_takes_is_no_loss(self) -> None:
-        """Its own thinking is no loss on a wire without thinking; another model's is one."""
+        """Its own thinking is not a loss on a wire without thinking; another model's is one."""
         mine = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="p:m", provider="p"))
         assert [loss.severity for loss in to(Message.user("Hi"), mine).losses if loss.kind is LossKind.THINKING] == [
             Severity.INFO

@@ -87,7 +87,7 @@ def test_a_refusal_without_content_is_a_message() -> None:
 
 
 def test_generated_media_become_blocks() -> None:
-    """Pictures and sound; a picture that the model only thought of is no answer."""
+    """Pictures and sound; a picture that the model only thought of is not an answer."""
     message = reply_of(
         {"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thought": True},
         {"inlineData": {"mimeType": "image/png", "data": "aGk="}},

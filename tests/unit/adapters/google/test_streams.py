@@ -148,7 +148,7 @@ def test_a_blocked_prompt_is_a_refusal_with_usage() -> None:
 
 
 def test_an_empty_reply_is_malformed() -> None:
-    """An empty object is no answer."""
+    """An empty object is not an answer."""
     with pytest.raises(MalformedReplyError):
         read({"usageMetadata": COUNTS})
 

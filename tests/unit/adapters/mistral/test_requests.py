@@ -149,7 +149,7 @@ def test_malformed_arguments_are_not_sent() -> None:
     broken = ToolUseBlock(id=CALL.id, name="weather", raw_input='{"city": "Par')
     body, wire = encode_request([reply_of("openai:gpt-5", [broken]), Message.tool(CALL.id, "no")], SMALL)
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
-    assert ("invalid_input", "arguments that are no JSON object") in losses(wire)
+    assert ("invalid_input", "arguments that are not a JSON object") in losses(wire)
 
 
 MEDIA: list[tuple[ContentBlock, dict[str, Any]]] = [

@@ -223,7 +223,7 @@ HANDWRITTEN_REQUESTS: dict[str, dict[str, Any]] = {
             {**ANSWER, "name": "f"},
         ]
     },
-    "arguments that are no JSON": {
+    "arguments that are not JSON": {
         "messages": [
             USER,
             {"role": "assistant", "content": None, "tool_calls": [

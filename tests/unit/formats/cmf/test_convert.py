@@ -65,7 +65,7 @@ def test_a_changed_message_keeps_the_ids_of_its_calls() -> None:
 
 
 def test_a_blob_is_base64() -> None:
-    """JSON cannot hold bytes that are no text."""
+    """JSON cannot hold bytes that are not text."""
     (message,) = from_cmf({"role": "user", "content": [HANDWRITTEN_CMF_PARTS["resource"]]})
     (block,) = message.content
     assert isinstance(block, ResourceBlock)

@@ -53,13 +53,13 @@ def test_a_document_that_fits_several_formats_is_unknown(installed: list[EntryPo
 @pytest.mark.parametrize(
     ("name", "value", "pattern"),
     [
-        ("said", "NO_FORMAT", "is no Format of that name"),
-        ("other", "SAID", "is no Format of that name"),
+        ("said", "NO_FORMAT", "is not a Format of that name"),
+        ("other", "SAID", "is not a Format of that name"),
         ("said", "MISSING", "cannot be loaded"),
     ],
 )
 def test_a_faulty_entry_is_named(installed: list[EntryPoint], name: str, value: str, pattern: str) -> None:
-    """An entry that is no format, has another name, or cannot be loaded."""
+    """An entry that is not a format, has another name, or cannot be loaded."""
     installed.append(_entry(name, value))
     with pytest.raises(DragomanError, match=pattern):
         read([{"said": "Hi."}], name)

@@ -230,7 +230,7 @@ def test_a_user_interface_gets_one_message_for_all_steps() -> None:
 
 
 def test_a_text_after_a_call_stays_in_its_step() -> None:
-    """And a result that answers no call of the turn is no text of the assistant."""
+    """And a result that answers no call of the turn is not text of the assistant."""
     call = ToolUseBlock(id=CALL, name="f", input={})
     messages = [
         Message.user("Go."), Message.assistant([call, TextBlock(text="I call.")]), Message.tool(CALL, "1."),

@@ -1,4 +1,4 @@
-"""Logs of simonw/llm, old and new; and files that are no such log."""
+"""Logs of simonw/llm, old and new; and files that are not such log."""
 
 import shutil
 import sqlite3

@@ -11,7 +11,7 @@ from tests.unit.formats.dump_files import dump
 
 
 def test_every_part_of_a_prompt_has_its_block() -> None:
-    """Media by their types, in standard base64; a cache point is no content."""
+    """Media by their types, in standard base64; a cache point is not content."""
     _, prompt_message, *_ = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
     kinds = [TextBlock, TextBlock, ImageBlock, AudioBlock, DocumentBlock, ImageBlock, AudioBlock, VideoBlock,
              DocumentBlock, DocumentBlock, TextBlock]  # fmt: skip

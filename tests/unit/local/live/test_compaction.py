@@ -13,7 +13,7 @@ pytestmark = pytest.mark.live_local
 
 SUMMARY = "The sky is blue."
 FORCED = AdapterOptions(extra={"local": {"output_schema": forced_schema(SUMMARY)}})
-"""A free text could be empty, which is no summary, so the grammar allows only this text."""
+"""A free text could be empty, which is not a summary, so the grammar allows only this text."""
 
 
 @pytest.mark.exhaustive

@@ -82,7 +82,7 @@ def test_what_is_labelled(block: ContentBlock, is_untrusted: bool) -> None:
     ],
 )
 def test_what_the_label_keeps_from_running(name: str, annotations: dict[str, Any], allowed: bool) -> None:
-    """A hint of a server is no side effect; the list of the program counts most. Without the label, all runs."""
+    """A hint of a server is not a side effect; the list of the program counts most. Without the label, all runs."""
     call = Message.assistant([ToolUseBlock(id="c", name=name)])
     described = MCPExtension(tool=ToolMetadata(name="other_tool" if name == "other" else name, annotations=annotations))
     labelled = SecurityExtension(labels=frozenset({"untrusted"}))

@@ -242,7 +242,7 @@ def test_missing_counts_are_not_zero(connection: Any, table: PriceTable) -> None
 
 
 def test_no_rows_give_no_lines(connection: Any, table: PriceTable) -> None:
-    """Grouped or not: an empty file is no error."""
+    """Grouped or not: an empty file is not an error."""
     empty = relation(connection, [row()]).filter("false")
     assert Usages(empty).costs(["model"], table) == ()
     assert Usages(empty).rows(table).fetchall() == []

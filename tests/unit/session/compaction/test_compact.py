@@ -92,7 +92,7 @@ def test_sync_and_async_record_the_same() -> None:
 
 
 def test_compaction_costs_count_for_the_session(driver: Driver) -> None:
-    """The cost of the summary counts, but the summary is no answer when the next turn is estimated."""
+    """The cost of the summary counts, but the summary is not an answer when the next turn is estimated."""
     wire = anthropic("Hello.", "So far.", usage=(1000, 100))
     session = driver.session({"anthropic": wire})
     driver.ask(session, "Hi")

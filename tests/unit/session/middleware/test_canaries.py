@@ -87,7 +87,7 @@ INPUTS: dict[str, Any] = {
 
 def mcp_tool(described: dict[str, Any]) -> Tool:
     """Return a tool as a server describes it."""
-    definition = ToolDefinition.model_validate(described)
+    definition = ToolDefinition.model_validate({**described, "requires_workspace": False})
     metadata = ToolMetadata(name=definition.name, description=definition.description, server_id="files")
     return McpTool(definition, lambda **arguments: "42", metadata=metadata)
 

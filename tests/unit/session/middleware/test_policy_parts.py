@@ -46,7 +46,7 @@ def hiding(**more: Any) -> Redaction:
 def of_a_server(name: str = "look", description: str = "Looks.", **schema: Any) -> Tool:
     """Return a tool as an MCP server describes it."""
     found = {"type": "object", "properties": {"path": {"type": "string", **schema}}}
-    definition = ToolDefinition(name=name, description=description, input_schema=found)
+    definition = ToolDefinition(name=name, description=description, input_schema=found, requires_workspace=False)
     return McpTool(
         definition, lambda path: "42", metadata=ToolMetadata(name=name, description=description, server_id="files")
     )

@@ -16,7 +16,7 @@ from dragoman.events import EventBus
 from dragoman.policy import Pipeline
 from dragoman.session import tool
 from dragoman.store import ConflictError, Store
-from dragoman.tools import Later, Suspend
+from dragoman.tools import CallDeferred, Deferred
 from tests.unit.session.drivers import OLLAMA, Driver, SyncDriver, Wire, texts, types
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 from tests.unit.session.middleware.policy_plugins import RecordingPlugin
@@ -38,7 +38,7 @@ def look(at: str) -> str:
 @tool
 def deploy(version: int) -> str:
     """Deploy a version."""
-    raise Suspend(f"version {version} needs a review")
+    raise CallDeferred(f"version {version} needs a review")
 
 
 def waiting_session(driver: Driver, *replies: Any, **settings: Any) -> tuple[Any, Wire]:
@@ -105,7 +105,7 @@ def test_a_tool_may_suspend_its_call(driver: Driver) -> None:
     assert session.pending_reasons == {}
 
 
-@pytest.mark.parametrize("decision", [Later, Later("ask the owner")])
+@pytest.mark.parametrize("decision", [Deferred, Deferred("ask the owner")])
 def test_an_approval_may_come_later(driver: Driver, decision: Any) -> None:
     """The call is not run; an error of the answer reaches the model as one."""
     wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("As you like.")])
@@ -159,7 +159,7 @@ def test_results_take_every_form(driver: Driver) -> None:
 
 
 def test_a_wrong_answer_changes_nothing(driver: Driver) -> None:
-    """A call that is unknown or has its result, no results at all, and a value that is no result."""
+    """A call that is unknown or has its result, no results at all, and a value that is not a result."""
     session, wire = waiting_session(driver)
     before = session.messages
     answered = results_of(session)[0].tool_use_id
@@ -297,7 +297,7 @@ def test_a_dumped_session_still_waits(driver: Driver) -> None:
 
 
 def test_a_compacted_session_still_waits(driver: Driver) -> None:
-    """A summary is no prompt."""
+    """A summary is not a prompt."""
     replies = handwritten_anthropic("They talked."), handwritten_anthropic("Paid.")
     wire = Wire([handwritten_anthropic("Hello."), handwritten_anthropic("Fine."), TWO_CALLS, *replies])
     session = driver.session({"anthropic": wire}, tools=[PAY, look])

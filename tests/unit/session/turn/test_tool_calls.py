@@ -15,7 +15,7 @@ from dragoman.canonical.events import ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.policy import Pipeline
 from dragoman.session import Session, Tool, ToolAnswered, tool
-from dragoman.tools import Context, Progress, RetryTool
+from dragoman.tools import Context, ModelRetry, Progress
 from tests.unit.session.drivers import ANTHROPIC, AsyncDriver, Driver, Wire, types
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 from tests.unit.session.middleware.policy_plugins import RecordingPlugin
@@ -108,13 +108,13 @@ def test_wrong_limits_of_a_tool_are_refused(options: Any) -> None:
 
 
 def test_a_tool_can_ask_for_another_call(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """The model learns what to change, and when no retries are left. It is no failure: nothing is logged."""
+    """The model learns what to change, and when no retries are left. It is not a failure: nothing is logged."""
 
     @tool(retries=1)
     def look(name: str) -> str:
         """Look."""
         if name != "right":
-            raise RetryTool(f"There is no {name}: use another name.")
+            raise ModelRetry(f"There is no {name}: use another name.")
         return "found"
 
     rounds = [(call("look", number, name=name),) for number, name in enumerate(["a", "b", "right"])]
@@ -135,7 +135,7 @@ def test_the_next_turn_has_its_own_retries(driver: Driver) -> None:
     def look(name: str) -> str:
         """Look."""
         if name == "wrong":
-            raise RetryTool("No.")
+            raise ModelRetry("No.")
         return "found"
 
     wire = Wire(

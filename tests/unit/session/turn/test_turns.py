@@ -394,7 +394,7 @@ def test_a_given_history_comes_after_the_system_prompt(driver: Driver) -> None:
 
 
 def test_an_unserialisable_option_is_refused_before_sending(driver: Driver) -> None:
-    """A value that is no JSON raises RequestError and leaves no trace."""
+    """A value that is not JSON raises RequestError and leaves no trace."""
     wires = anthropic(("never",))
     session = driver.session(wires)
     with pytest.raises(RequestError):

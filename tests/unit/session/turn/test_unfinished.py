@@ -15,7 +15,7 @@ from dragoman.adapter.errors import CallNotPendingError
 from dragoman.policy import Pipeline
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import AsyncStore, ConflictError, Store, StoreError
-from dragoman.tools.context import Suspend
+from dragoman.tools.context import CallDeferred
 from tests.store.load import integrity
 from tests.store.turns import rows
 from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Driver, SyncDriver, Wire
@@ -219,7 +219,7 @@ def test_a_suspended_call_still_waits(driver: Driver, store: Store, tmp_path: Pa
     def pay(amount: int) -> str:
         """Pay."""
         runs.append("pay")
-        raise Suspend("an officer decides")
+        raise CallDeferred("an officer decides")
 
     look = Tools().all[1]
     wire = Wire([handwritten_anthropic(*CALLS)])

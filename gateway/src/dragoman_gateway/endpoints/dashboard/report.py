@@ -104,7 +104,7 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
     activity.add(status.activity)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
     spent, spent_by_day, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
-    store, behind = gateway.current.client.config.store, gateway.current.behind
+    store, behind = gateway.current.client.config.store, gateway.current.deferred_store
     stored = None
     if isinstance(store, Store) and (behind is None or behind.is_available):
         stored = await _read_stored(store, first, cursor)

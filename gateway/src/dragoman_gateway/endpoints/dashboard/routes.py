@@ -65,7 +65,7 @@ def routes(gateway: Gateway) -> list[Route]:
         async for piece in request.stream():
             body += piece
             if len(body) > _MAX_FORM:
-                return _html(render.render_sign_in(refused="That is no key."), 413)
+                return _html(render.render_sign_in(refused="That is not a key."), 413)
         key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
         request.cookies[COOKIE] = key
         if (refusal := await _refuse(gateway, request)) is not None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from dragoman import Adapter, Usage, WireRequest, get_adapter
 from dragoman.answers import Upload, forward
 from dragoman.errors import InvalidRequestError, MalformedReplyError, NotFoundError
-from dragoman.limits import MaxUse
+from dragoman.limits import MaxUsage
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman.transport import AsyncStreamedReply
 from dragoman_gateway.access import Caller
@@ -28,7 +28,7 @@ from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.body import parse_object, read_body
-from dragoman_gateway.turn.replies import REQUEST_ID, Departure, Headers
+from dragoman_gateway.turn.replies import REQUEST_ID, DisconnectWatcher, Headers
 from dragoman_gateway.vendors.forwarding.body import FormBody
 from dragoman_gateway.wires import ALL_WIRES
 from dragoman_gateway.wires.forwarded import Address
@@ -76,7 +76,7 @@ class ForwardingEndpoint(Endpoint):
     async def _forward(
         self, exchange: Exchange, caller: Caller, adapter: Adapter, request: WireRequest, form: FormBody | None
     ) -> None:
-        generation, record, departure = exchange.generation, exchange.record, Departure(exchange.receive)
+        generation, record, departure = exchange.generation, exchange.record, DisconnectWatcher(exchange.receive)
         governor = generation.access.governor_for(caller, generation.prices)
         client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
         usage = Usage(cost_status=CostStatus.UNPRICED)
@@ -92,7 +92,7 @@ class ForwardingEndpoint(Endpoint):
                 adapter,
                 request,
                 governors=() if governor is None else (governor,),
-                measure=lambda: MaxUse(asked, TokenUsage()),
+                measure=lambda: MaxUsage(asked, TokenUsage()),
                 used=lambda: usage,
             ) as reply:
                 if form is not None:

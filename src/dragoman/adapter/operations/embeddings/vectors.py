@@ -58,7 +58,7 @@ def _decode_base64(text: str) -> Vector:
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
-        raise MalformedReplyError("a vector of the reply is no base64") from None
+        raise MalformedReplyError("a vector of the reply is not base64") from None
     if len(data) % _FLOAT_SIZE:
         raise MalformedReplyError("a vector of the reply is cut inside a number")
     vector = array("f")

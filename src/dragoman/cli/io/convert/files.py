@@ -22,7 +22,7 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
 from dragoman.formats.reading.lines import holds_conversations, read_lines
-from dragoman.formats.reading.read import Read
+from dragoman.formats.reading.read_result import ReadResult
 from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_text, read_file, write_pieces
 from dragoman.formats.umf.convert import to_umf_pieces
 from dragoman.session.storage import snapshot
@@ -168,7 +168,7 @@ def plan_targets(
         yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
 
 
-def read_conversations(source: Path, source_format: str | None, model: str | None) -> Read:
+def read_conversations(source: Path, source_format: str | None, model: str | None) -> ReadResult:
     """Return the conversations of a file, in the named format or a detected one. Raises FormatError, with a path, and
     ConfigurationError.
     """

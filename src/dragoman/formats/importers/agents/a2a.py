@@ -77,7 +77,7 @@ def _task(task: Fields, turns: Turns) -> None:
         return
     for artifact in artifacts:
         artifact.whole()
-        source_losses().add(artifact.path, "an artifact of a task is no part of its conversation: left out")
+        source_losses().add(artifact.path, "an artifact of a task is not part of its conversation: left out")
 
 
 def _id(message: Fields) -> str:

@@ -58,7 +58,7 @@ def read_task(data: bytes) -> dict[str, Any]:
     try:
         found = _read(data, "task", 0)
     except (IndexError, struct.error, UnicodeDecodeError, OverflowError, OSError, ValueError) as error:
-        raise FormatError(f"this is no task of A2A: {error}") from None
+        raise FormatError(f"this is not a task of A2A: {error}") from None
     assert isinstance(found, dict)
     return found
 

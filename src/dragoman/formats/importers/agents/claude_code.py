@@ -81,7 +81,7 @@ def _entries(data: Any) -> Iterator[_Entry]:
         kind = line.text("type")
         message = line.object("message") if kind in _EVENTS else None
         if message is None:
-            reason = f"a line of the type {str(kind)[:40]!r} is no message: left out"
+            reason = f"a line of the type {str(kind)[:40]!r} is not a message: left out"
             source_losses().add(line.path, reason, severity=Severity.INFO)
             for field_name in line.whole():
                 if field_name not in _KNOWN:
@@ -144,7 +144,7 @@ def _branch(entries: list[_Entry]) -> list[_Entry]:
             raise FormatError("a line is its own ancestor", path=current.path)
         chain[current.uuid] = current
         before = by_id.get(current.parent) if current.parent is not None else None
-        if before is None and current.parent is not None:  # the line before is no message, or is in another file
+        if before is None and current.parent is not None:  # the line before is not a message, or is in another file
             index = positions[current.uuid] - 1
             before = entries[index] if index >= 0 and entries[index].uuid not in chain else None
         current = before

@@ -62,7 +62,7 @@ def from_codex(document: Any) -> list[Message]:
                 reason = "the log was compacted here: the messages before are kept, the summary is left out"
                 source_losses().add(line.path, reason, severity=Severity.INFO)
             payload_fields.whole()
-            reason = f"settings and events of the program ({kind}) are no part of the conversation: left out"
+            reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
             source_losses().add(payload_fields.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
         line.ignore("timestamp", "ordinal")
     body = {"input": items, **({"model": model} if model else {})}

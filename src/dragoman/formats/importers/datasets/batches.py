@@ -67,7 +67,7 @@ def _openai_reply(row: Fields) -> list[Message]:
         return []
     provider = _BY_OBJECT.get(to_text(body.get("object")))
     if provider is None:
-        raise FormatError("this is no reply of a language model", path=f"{row.path}.response.body")
+        raise FormatError("this is not a reply of a language model", path=f"{row.path}.response.body")
     return [read_reply(provider, body, f"{row.path}.response.body")]
 
 

@@ -31,4 +31,4 @@ def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
                 for (row,) in found:
                     yield json.loads(row)
         except duckdb.Error as error:
-            raise FormatError(f"this is no readable Parquet file: {str(error)[:200]}") from None
+            raise FormatError(f"this is not a readable Parquet file: {str(error)[:200]}") from None

@@ -81,7 +81,7 @@ def from_google_adk(document: Any) -> list[Conversation]:
         session.ignore("app_name", "user_id", "last_update_time")
         if session.take("state"):
             source_losses().add(
-                f"{native.path}.state", "the state of a program is no part of its conversation: left out"
+                f"{native.path}.state", "the state of a program is not part of its conversation: left out"
             )
         name = session.text("id") or str(len(found) + 1)
         found.append(Conversation(name, _read(session.take("events"), f"{native.path}.events")))
@@ -95,13 +95,13 @@ def from_google_adk_file(path: Path) -> list[Conversation]:
             database.row_factory = sqlite3.Row
             return list(_stored(database))
     except sqlite3.Error as error:
-        raise FormatError(f"this is no file of ADK's sessions: {error}") from None
+        raise FormatError(f"this is not a file of ADK's sessions: {error}") from None
 
 
 def _stored(database: sqlite3.Connection) -> Iterator[Conversation]:
     columns = {row["name"] for row in database.execute("pragma table_info(events)")}
     if not {"session_id", "timestamp"} <= columns:
-        raise FormatError("this is no file of ADK's sessions: it has no table of events")
+        raise FormatError("this is not a file of ADK's sessions: it has no table of events")
     events: dict[str, list[Any]] = {}
     for row in database.execute("select * from events order by session_id, timestamp, rowid"):
         if "event_data" in columns:

@@ -64,7 +64,7 @@ def from_langgraph_file(path: Path) -> list[Conversation]:
                 "checkpoint_ns = '') order by thread_id"
             ).fetchall()
     except sqlite3.Error as error:
-        raise FormatError(f"this is no file of LangGraph's checkpoints: {error}") from None
+        raise FormatError(f"this is not a file of LangGraph's checkpoints: {error}") from None
     found = []
     for thread, kind, data in rows:
         if kind not in ("msgpack", "json") or not isinstance(data, (bytes, str)):

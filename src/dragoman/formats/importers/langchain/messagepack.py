@@ -27,7 +27,7 @@ _MODELS = (4, 5)
 def unpack(data: bytes) -> Any:
     """Return the value. A model of pydantic is an object in the form of LangChain's `dumpd`, with its class.
 
-    Raises FormatError if the bytes are no MessagePack, or are nested too deep.
+    Raises FormatError if the bytes are not MessagePack, or are nested too deep.
     """
     try:
         reader = _Reader(data)

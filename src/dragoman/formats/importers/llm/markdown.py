@@ -52,7 +52,7 @@ def read_rows(document: str | bytes) -> list[Row]:
     text = decode_text(document).replace("\r\n", "\n")
     entries = list(_ENTRY.finditer(text))
     if not entries or text[: entries[0].start()].strip():
-        raise FormatError("this is no report of llm: it must begin with the time and the model of a response")
+        raise FormatError("this is not a report of llm: it must begin with the time and the model of a response")
     source_losses().add(
         "$",
         "a report of llm has no escape: what looks like a heading in a text is read as one",

@@ -71,7 +71,7 @@ class CallReader:
             return None
         kept, count = _DATES.subn("", text)
         if count:
-            reason = "the days that the template writes are no instructions: left out"
+            reason = "the days that the template writes are not instructions: left out"
             source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
         kept = self._drop_definitions(kept, path)
         return kept.removesuffix("\n") if kept.strip() else None

@@ -145,7 +145,7 @@ class _Reader:
         for part in parts:
             if is_text or part.look("type") == "system_content":
                 part.whole()
-                reason = "the settings of the model are no part of a history: left out"
+                reason = "the settings of the model are not part of a history: left out"
                 source_losses().add(part.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
             else:
                 self._turns.start(Role.SYSTEM)

@@ -11,7 +11,7 @@ _CHAPTERS: dict[str, dict[str, Check]] = {
         "leaves the history alone": contract.leaves_the_history_unchanged,
         "is the same elsewhere": contract.is_deterministic_across_processes,
         "reads what it wrote": contract.request_round_trips,
-        "refuses what is no request": contract.refuses_invalid_requests,
+        "refuses what is not a request": contract.refuses_invalid_requests,
         "names what it does not ask": contract.reports_unsent_options,
         "names an option of tomorrow": contract.reports_unknown_options,
         "asks for nothing by itself": contract.sends_no_default_options,

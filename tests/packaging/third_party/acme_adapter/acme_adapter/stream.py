@@ -77,7 +77,7 @@ class AcmeStreamDecoder(StreamDecoder):
             yield ToolUseStart(message_id, position, self._reply.call_id(position, event["ref"]), event["name"])
             return
         part = self._part(position)
-        self._require("open" in part, f"part {position} is no call that is open")
+        self._require("open" in part, f"part {position} is not a call that is open")
         call = self._reply.call_id(position, part["ref"])
         if kind == "ask-more":
             part["with"] += event["with"]

@@ -33,7 +33,7 @@ LEAST = Amount(tokens=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class LedgerEntry:
     """What a request spent, for each of its scopes. It ends the reservation with that id, which ``reserved`` names the
     scopes of."""
 
@@ -49,7 +49,7 @@ class Booking:
 class Batch:
     """Bookings that one transaction stores under one id. If its outcome is unknown, the same batch is tried again."""
 
-    bookings: deque[Booking]
+    bookings: deque[LedgerEntry]
     id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
@@ -58,13 +58,13 @@ class Batch:
         return {scope for each in self.bookings for scope in (*each.scopes, *each.reserved)}
 
 
-class Bookings:
+class LedgerEntries:
     """Bookings that wait. The oldest ones are dropped above ``capacity``."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._tried: deque[Batch] = deque()
-        self._new: deque[Booking] = deque()
+        self._new: deque[LedgerEntry] = deque()
 
     def __len__(self) -> int:
         return len(self._new) + sum(len(batch.bookings) for batch in self._tried)
@@ -74,7 +74,7 @@ class Bookings:
         """The scopes that what waits changes."""
         return set[str]().union(*(batch.keys for batch in (*self._tried, Batch(self._new))))
 
-    def add(self, booking: Booking) -> bool:
+    def add(self, booking: LedgerEntry) -> bool:
         """Add a booking. Returns whether the oldest one had to be dropped."""
         self._new.append(booking)
         if len(self) <= self._capacity:
@@ -91,7 +91,7 @@ class Bookings:
         """Return what waits and changes none of some scopes, and keep the rest."""
         taken = [batch for batch in self._tried if blocked.isdisjoint(batch.keys)]
         self._tried = deque(batch for batch in self._tried if batch not in taken)
-        free, held = deque[Booking](), deque[Booking]()
+        free, held = deque[LedgerEntry](), deque[LedgerEntry]()
         for each in self._new:
             is_free = blocked.isdisjoint(each.scopes) and blocked.isdisjoint(each.reserved)
             (free if is_free else held).append(each)

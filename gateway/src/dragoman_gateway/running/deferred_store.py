@@ -54,7 +54,7 @@ class _Noted:
     version: int
 
 
-class StoreBehind:
+class DeferredStore:
     """Implements the store of sessions for a gateway: each request is a new session, with what it added.
 
     A client sends its whole conversation with each request. Only the messages after the last reply of a model are

@@ -10,7 +10,7 @@ DEFAULT_OUTPUT_TOKENS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class MaxUse:
+class MaxUsage:
     """``input`` has the estimated tokens in the bucket that they are billed in. ``output_tokens`` is the most that the
     request allows. ``replies`` is the number of alternatives, or None if the request names a maximum of output.
 
@@ -53,5 +53,5 @@ class MaxUse:
 
 _INPUT_BUCKETS = ("input_tokens", "cache_creation_input_tokens", "cache_creation_1h_input_tokens")
 
-MeasureUse = Callable[[], MaxUse]
+MeasureUsage = Callable[[], MaxUsage]
 """Estimates what a request could use. A long prompt takes time, so it is called only if something counts the use."""

@@ -9,7 +9,7 @@ from dragoman.formats.importers.conversation import Conversation
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadResult:
     """``format`` is the name of the format. Each loss has the path in the source."""
 
     format: str

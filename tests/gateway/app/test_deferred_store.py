@@ -16,7 +16,7 @@ from dragoman.errors import ConfigurationError, StoreError
 from dragoman.testing.faults.server import RESET, HttpReply, ReceivedRequest, sse_reply
 from dragoman_gateway import GatewaySettings
 from dragoman_gateway.errors import UnavailableError
-from dragoman_gateway.running.behind import StoreBehind
+from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.generation import Gateway, Generation
 from tests.gateway.app.test_bad_night import wait_until
 from tests.gateway.keyed import Start
@@ -74,7 +74,7 @@ class FailingStore:
 
 
 def test_what_waits_is_written_when_the_database_is_back(store: Store) -> None:
-    behind = StoreBehind(FailingStore(store, 3))  # type: ignore[arg-type]  # it has what is used
+    behind = DeferredStore(FailingStore(store, 3))  # type: ignore[arg-type]  # it has what is used
     for number in range(10):
         behind.create("a:m", [Message.user(f"question {number}")], session_id=f"s{number}")
     behind.close()
@@ -86,7 +86,7 @@ def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the gateway would wait for its writer for half a minute, and here for longer than the test."""
-    monkeypatch.setattr("dragoman_gateway.running.behind._END_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._END_SECONDS", 10 * PATIENCE)
 
     class Wake(threading.Event):
         def clear(self) -> None:
@@ -95,7 +95,7 @@ def test_an_end_that_comes_as_the_writer_goes_to_sleep_is_noticed(
             ending.join(0.1)
             super().clear()
 
-    behind = StoreBehind(store)
+    behind = DeferredStore(store)
     behind._wake = Wake()
     ending = threading.Thread(target=behind.close)
     behind.create("a:m", [Message.user("question")], session_id="s1")
@@ -111,9 +111,9 @@ def test_a_gateway_that_must_store_answers_nothing_without_its_store(store: Stor
     generations = {
         outage: Generation(GatewaySettings(store_outage=outage), AsyncClient()) for outage in ("open", "closed")
     }
-    behind = StoreBehind(failing)  # type: ignore[arg-type]  # it has what is used
+    behind = DeferredStore(failing)  # type: ignore[arg-type]  # it has what is used
     for each in generations.values():
-        each.behind = behind
+        each.deferred_store = behind
     closed = Gateway(generations["closed"])
     closed.enter()
     failing.is_away = True
@@ -160,8 +160,8 @@ def test_while_more_waits_the_writer_does_not_pause(monkeypatch: pytest.MonkeyPa
     """A backlog is written as fast as the database takes it, many requests in each transaction."""
     slept: list[float] = []
     counting = CountingStore()
-    behind = StoreBehind(counting)  # type: ignore[arg-type]  # it has what is used
-    monkeypatch.setattr("dragoman_gateway.running.behind.time.sleep", slept.append)
+    behind = DeferredStore(counting)  # type: ignore[arg-type]  # it has what is used
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store.time.sleep", slept.append)
     behind.create("a:m", [Message.user("first")])
     assert counting.begun.wait(PATIENCE)
     for number in range(1_200):
@@ -175,7 +175,7 @@ def test_while_more_waits_the_writer_does_not_pause(monkeypatch: pytest.MonkeyPa
 def test_new_requests_wait_while_the_store_cannot_keep_up() -> None:
     """So the backlog is bounded by what is in flight, and what waits is some fraction of a second old."""
     blocked = BlockedStore()
-    behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
+    behind = DeferredStore(blocked)  # type: ignore[arg-type]  # it has what is used
 
     async def scenario() -> None:
         behind.create("a:m", [Message.user("first")])
@@ -196,10 +196,10 @@ def test_new_requests_wait_while_the_store_cannot_keep_up() -> None:
 
 def test_nobody_waits_for_a_store_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen server would hold up each request: they go on, and what they said waits."""
-    monkeypatch.setattr("dragoman_gateway.running.behind._STUCK_SECONDS", 0.1)
-    monkeypatch.setattr("dragoman_gateway.running.behind._HELD_AGE", 0.01)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._STUCK_SECONDS", 0.1)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._HELD_AGE", 0.01)
     blocked = BlockedStore()
-    behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
+    behind = DeferredStore(blocked)  # type: ignore[arg-type]  # it has what is used
     behind.create("a:m", [Message.user("first")])
     assert blocked.begun.wait(PATIENCE)
     asyncio.run(behind.wait_for_room())
@@ -210,11 +210,11 @@ def test_nobody_waits_for_a_store_that_never_answers(monkeypatch: pytest.MonkeyP
 
 
 def test_requests_that_waited_too_long_for_the_store_are_told_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_gateway.running.behind._HOLD_SECONDS", 0.1)
-    monkeypatch.setattr("dragoman_gateway.running.behind._HELD_AGE", 0.01)
-    monkeypatch.setattr("dragoman_gateway.running.behind._STUCK_SECONDS", PATIENCE)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._HOLD_SECONDS", 0.1)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._HELD_AGE", 0.01)
+    monkeypatch.setattr("dragoman_gateway.running.deferred_store._STUCK_SECONDS", PATIENCE)
     blocked = BlockedStore()
-    behind = StoreBehind(blocked)  # type: ignore[arg-type]  # it has what is used
+    behind = DeferredStore(blocked)  # type: ignore[arg-type]  # it has what is used
     behind.create("a:m", [Message.user("first")])
     assert blocked.begun.wait(PATIENCE)
     with pytest.raises(UnavailableError) as raised:
@@ -226,7 +226,7 @@ def test_requests_that_waited_too_long_for_the_store_are_told_to_ask_again(monke
 
 def test_above_the_capacity_the_oldest_are_dropped_and_counted() -> None:
     blocked = BlockedStore()
-    behind = StoreBehind(blocked, capacity=4)  # type: ignore[arg-type]  # it has what is used
+    behind = DeferredStore(blocked, capacity=4)  # type: ignore[arg-type]  # it has what is used
     behind.create("a:m", [Message.user("first")])
     assert blocked.begun.wait(PATIENCE)
     for number in range(9):
@@ -238,7 +238,7 @@ def test_above_the_capacity_the_oldest_are_dropped_and_counted() -> None:
 
 def test_one_request_that_cannot_be_stored_holds_up_no_other(store: Store) -> None:
     taken = store.create("a:m", [Message.user("first")], session_id="s3")
-    behind = StoreBehind(store)
+    behind = DeferredStore(store)
     for number in range(6):
         behind.create("a:m", [Message.user(f"question {number}")], session_id=f"s{number}")
     behind.close()
