@@ -7,17 +7,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dragoman import AdapterCapabilities, AdapterOptions, Message, RequestContext, Session, ToolDefinition
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Endpoint, WireAdapter
-from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.registry import register_adapter
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapters import (
+    Endpoint,
+    ErrorContext,
+    Frame,
+    HistoryReader,
+    ReplyBuilder,
+    RequestBuilder,
+    SseDecoder,
+    StreamDecoder,
+    WireAdapter,
+    loads_object,
+    register_adapter,
+)
 from dragoman.blocks import TextBlock
+from dragoman.errors import ProviderError
 from dragoman.events import MessageComplete, MessageStart, StreamEvent, TextDelta
 from dragoman.messages import MessageStatus, Role, StopReason
 
@@ -75,7 +79,7 @@ class EchoDecoder(StreamDecoder):
             return
         if not self._said:
             yield MessageStart(self._builder.message_id, "echo")
-        piece = wirejson.loads_object(frame.data, what="a word")["piece"]
+        piece = loads_object(frame.data, what="a word")["piece"]
         self._said += piece
         yield TextDelta(self._builder.message_id, 0, piece)
 

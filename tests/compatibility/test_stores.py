@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ThinkingBlock, UnknownBlock
 from dragoman.canonical.message import Message, MessageStatus, write_message
 from dragoman.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman import Adapter, RequestContext, get_adapter
 from dragoman.adapter.contract import Prices, bundled_prices
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import format_ulid
 from tests.conformance.scope import ADAPTERS
 

@@ -170,7 +170,7 @@ def test_the_error_tree_of_the_docs_names_every_class() -> None:
     assert f"```\n{tree[0]}\n```" in page
 
 
-DEEP = ("dragoman.canonical", "dragoman.adapter", "dragoman.session.")
+DEEP = ("dragoman.canonical", "dragoman.adapter.", "dragoman.session.")
 """Modules that programs do not import from; only middlewares import `dragoman.session.effects`."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, read_message, write_message
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError

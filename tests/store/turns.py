@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import CostStatus, Usage

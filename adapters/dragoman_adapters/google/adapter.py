@@ -61,6 +61,19 @@ class GoogleAdapter(WireAdapter):
         """Return the capabilities of any model of the provider."""
         return cls.models.capabilities(model.removeprefix("models/"))
 
+    @classmethod
+    def block_signature(cls, message: Message, index: int) -> str | None:
+        notes = (message.metadata.provider_raw or {}).get("blocks")
+        note = notes.get(str(index)) if isinstance(notes, dict) else None
+        inner = note.get("set") if isinstance(note, dict) else None
+        signature = inner.get("thoughtSignature") if isinstance(inner, dict) else None
+        return signature if isinstance(signature, str) else None
+
+    @classmethod
+    def signature_notes(cls, signatures: Mapping[int, str]) -> dict[str, Any] | None:
+        notes = {str(index): {"set": {"thoughtSignature": signature}} for index, signature in signatures.items()}
+        return {"by": cls.provider, "blocks": notes} if notes else None
+
     @property
     def services(self) -> "ServiceApi":
         from dragoman_adapters.google.services import GoogleServiceApi  # imported late: few programs use them

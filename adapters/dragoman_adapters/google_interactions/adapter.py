@@ -63,6 +63,9 @@ class InteractionsAdapter(WireAdapter):
         interaction = self._running_interaction(reply)
         return None if interaction is None else get_request(interaction)
 
+    def reply_state(self, reply: Message) -> str:
+        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
+
     def cancel_request(self, reply: Message) -> WireRequest | None:
         interaction = self._running_interaction(reply)
         return None if interaction is None else post_request(f"{interaction}/cancel", b"")

@@ -12,7 +12,7 @@ from dragoman.adapter.replies.framing import Frame, SseDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.replies.text_skimmer import STRING, TextFrame
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,

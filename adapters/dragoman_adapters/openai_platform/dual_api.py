@@ -54,6 +54,9 @@ class DualApiAdapter(Adapter):
     def poll_request(self, reply: Message) -> WireRequest | None:
         return self._adapters[self._noted_api(reply) or self._first].poll_request(reply)
 
+    def reply_state(self, reply: Message) -> str:
+        return self._adapters[self._noted_api(reply) or self._first].reply_state(reply)
+
     def cancel_request(self, reply: Message) -> WireRequest | None:
         return self._adapters[self._noted_api(reply) or self._first].cancel_request(reply)
 

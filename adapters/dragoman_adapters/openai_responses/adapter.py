@@ -93,6 +93,9 @@ class ResponsesAdapter(WireAdapter):
         response = self._running_response(reply)
         return None if response is None else get_request(response)
 
+    def reply_state(self, reply: Message) -> str:
+        return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
+
     def cancel_request(self, reply: Message) -> WireRequest | None:
         response = self._running_response(reply)
         return None if response is None else post_request(f"{response}/cancel", b"")

@@ -13,8 +13,8 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.adapter.requests.history.tool_names import ToolNames
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
@@ -85,10 +85,15 @@ class RequestContext:
     """
 
     model: str
+    """The full id of the model, ``provider:name``."""
     session_id: str = field(default_factory=new_session_id)
+    """The session that the reply belongs to; empty outside of one."""
     request_id: str = field(default_factory=new_message_id)
+    """The id of this request, for logs."""
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
+    """The ids of calls, by provider."""
     encode_cache: EncodeCache = field(default_factory=EncodeCache)
+    """What is encoded of the history already."""
     tool_names: ToolNames | None = None
     """Set by `Adapter.to_wire` if tools were sent under other names than their own."""
     answer_tool: AnswerTool | None = None
@@ -109,15 +114,21 @@ class RequestContext:
     """Whether the reply to a streamed request is one document, since the model does not stream it; set by
     `Adapter.to_wire`."""
     prices: Prices | None = None
+    """What the usage is priced with; None leaves its cost unknown."""
     new_id: Callable[[], str] = new_message_id
+    """Returns the id of a new message."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """Returns the time."""
     started_at: datetime | None = None
     """When the request was sent; the reply's latency is measured from it."""
     terms: dict[str, str] = field(default_factory=dict)
     """What of the request changes its price; see `TokenUsage.terms`. `Adapter.to_wire` and the transport add to it."""
     routing: RoutingDecisionRecord | None = None
+    """How the model was chosen; it is copied to the reply."""
     user_id: str | None = None
+    """Who asks; it is copied to the reply."""
     team_id: str | None = None
+    """For which team; it is copied to the reply."""
     client_fields: Mapping[str, Any] | None = None
     """The fields of a client's request that are not its history; set by `Adapter.from_wire_request`."""
     kept_items: Sequence[KeptPart] = ()
@@ -139,7 +150,9 @@ class RequestContext:
     losses: list[Loss] = field(default_factory=list)
     """What was lost in reading a client's request and in writing its reply, in order."""
     frame_cap: int = DEFAULT_FRAME_CAP
+    """The most bytes of one event of a stream."""
     body_cap: int = DEFAULT_BODY_CAP
+    """The most bytes of a whole reply."""
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> Self:

@@ -24,6 +24,7 @@ from dragoman.adapter.replies.stream_decoder import (
     MALFORMED_ERRORS,
     UNREADABLE_ERRORS,
     StreamDecoder,
+    WholeReplyDecoder,
     decode_stream,
     decode_stream_async,
     malformed_reply,
@@ -95,7 +96,9 @@ class Endpoint:
 class Adapter(ABC):
     """One model behind one wire. Subclasses declare ``provider`` and ``endpoint`` and implement the abstract methods.
 
-    ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process.
+    ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process. ``model`` is
+    the name without the provider, ``model_id`` the id with it, and ``listed_models`` are those that are named to
+    people.
     """
 
     provider: ClassVar[str]
@@ -219,8 +222,23 @@ class Adapter(ABC):
         """Return the request for the state of a reply that the provider still works on; None if it has ended."""
         return None
 
+    def reply_state(self, reply: Message) -> str:
+        """Return the provider's word for the state of such a reply, for people to read."""
+        return str(reply.metadata.status)
+
     def cancel_request(self, reply: Message) -> WireRequest | None:
         """Return the request that stops such a reply; None if there is none."""
+        return None
+
+    @classmethod
+    def block_signature(cls, message: Message, index: int) -> str | None:
+        """Return the signature that this adapter noted on a block other than thinking; None if there is none."""
+        return None
+
+    @classmethod
+    def signature_notes(cls, signatures: Mapping[int, str]) -> dict[str, Any] | None:
+        """Return ``provider_raw`` of a message whose blocks, by index, have these signatures; None if the provider
+        signs thinking alone."""
         return None
 
     @property
@@ -298,8 +316,10 @@ class Adapter(ABC):
 class WireAdapter(Adapter):
     """The template of an adapter whose requests and replies are JSON. Most adapters subclass it.
 
-    Subclasses declare ``models`` and ``path``, and implement `encode_body`, `decode_message`, `decode_request`,
-    `decode_error` and `decoder`. The other methods below have defaults that fit most wires.
+    Subclasses declare ``models`` and ``path``, and implement `encode_body` and `decode_message`: that is enough for a
+    session with models whose ``supports_streaming`` is absent. Most also have a `decoder` for streams, `decode_error`
+    for the errors that the status does not tell, and `decode_request` for histories in the provider's format. The
+    other methods below have defaults that fit most wires.
 
     An option that the encoder does not take from ``request.used`` becomes a loss by itself.
     """
@@ -322,15 +342,22 @@ class WireAdapter(Adapter):
     def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
         """Decode a whole reply."""
 
-    @abstractmethod
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
-        """Decode a request: add its messages to the reader, return its tools and options."""
+        """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
+        raise RequestError(f"the adapter of {self.provider} reads no requests")
 
-    @abstractmethod
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        """Return the error of an error body; ``native`` is empty if the body is not a JSON object."""
+        """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
+        status decides what went wrong."""
+        said = native.get("error", native)
+        fields = said if isinstance(said, dict) else {"message": said}
+        return origin.failure(message=fields.get("message"), code=fields.get("code")).error()
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        """Return a new decoder for one streamed reply. By default there are none: a reply is whole."""
+        return WholeReplyDecoder(self.provider, context.frame_cap, context.body_cap)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:
         """Encode a whole reply for a client."""

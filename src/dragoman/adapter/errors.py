@@ -295,9 +295,10 @@ class UnpricedModelError(BudgetExceededError):
 class ProviderError(DragomanError):
     """The provider failed, or the connection to it.
 
-    ``status`` is the HTTP status, None inside a stream or before an answer; ``code`` the provider's own code;
-    ``retry_after`` the seconds to wait, if the provider says so; ``retryable`` whether the same request may succeed
-    later.
+    ``message`` is what the provider says, ``provider`` and ``model`` who was asked, ``request_id`` the provider's id of
+    the request, and ``error_class`` a word for the kind of error. ``status`` is the HTTP status, None inside a stream
+    or before an answer; ``code`` the provider's own code; ``retry_after`` the seconds to wait, if the provider says so;
+    ``retryable`` whether the same request may succeed later.
     """
 
     error_class: ClassVar[str] = "other"

@@ -56,11 +56,15 @@ class Loss:
     """
 
     kind: LossKind
+    """What happened."""
     message_id: str
     block_index: int
     reason: str
+    """Why, in a sentence for people."""
     severity: Severity = Severity.WARNING
+    """A warning if content is lost, else information."""
     block_type: str = ""
+    """The kind of block; empty if the loss is not one of a block."""
     path: str = ""
 
 

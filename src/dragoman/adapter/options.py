@@ -197,6 +197,7 @@ class AdapterOptions:
         }
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
+        """Return a copy with that context."""
         if type(self) is not AdapterOptions:
             return replace(self, context=context)  # a subclass may have slots and other defaults
         # Every request needs a copy, and `replace` takes many times as long. Most options are not set.

@@ -41,9 +41,11 @@ class Headers(Mapping[str, str]):
     def get(self, name: str, /, default: str | DefaultT) -> str | DefaultT: ...
 
     def get(self, name: str, /, default: object = None) -> object:
+        """Return a header's value, or the default."""
         return self._items.get(name.lower(), default)  # that of Mapping takes three calls
 
     def items(self) -> ItemsView[str, str]:
+        """Return all headers, their names in lower case."""
         return self._items.items()
 
     def __iter__(self) -> Iterator[str]:
@@ -76,10 +78,13 @@ class WireRequest:
     """
 
     method: str
+    """The HTTP method."""
     path: str
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those that the wire needs, without the key."""
     stream: bool = False
+    """Whether a streamed reply is read."""
     losses: tuple[Loss, ...] = ()
     terms: dict[str, str] | None = field(default=None, compare=False, repr=False)
     upload: Upload | None = field(default=None, repr=False)
@@ -98,13 +103,16 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """A whole reply. Header names are case-insensitive. ``attempts``: one record for each try, if known.
+    """A whole reply. The names of its ``headers`` are case-insensitive. ``attempts``: one record for each try, if
+    known.
 
     ``losses`` is what a message lost when `Adapter.to_wire_response` wrote it; empty for a reply of a provider.
     """
 
     status: int
+    """The HTTP status."""
     body: bytes = field(repr=False)
+    """The bytes as they arrived."""
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[AttemptRecord, ...] = field(default=(), compare=False)
     losses: tuple[Loss, ...] = ()

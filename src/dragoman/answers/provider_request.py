@@ -12,7 +12,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole
 from dragoman.attempt.retrying import run_attempts

@@ -128,7 +128,11 @@ ImageSource = MediaSource
 
 
 class Citation(FrozenModel):
-    """A source for a span of text. ``data`` is the provider's own citation object, verbatim."""
+    """A source for a span of text. ``data`` is the provider's own citation object, verbatim.
+
+    ``kind`` is the provider's word for the kind of source, ``url`` and ``title`` name it, ``cited_text`` is what it
+    says, and ``start`` and ``end`` are characters of the block's text.
+    """
 
     kind: Text
     title: Text | None = None

@@ -53,18 +53,22 @@ class Message(MessageFields):
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
+        """Return a message of the user."""
         return cls(role=Role.USER, content=_to_content(content), **fields)
 
     @classmethod
     def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
+        """Return a message of the model."""
         return cls(role=Role.ASSISTANT, content=_to_content(content), **fields)
 
     @classmethod
     def system(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
+        """Return instructions for the model."""
         return cls(role=Role.SYSTEM, content=_to_content(content), **fields)
 
     @classmethod
     def developer(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
+        """Return instructions of the developer, for models that tell them from the system's."""
         return cls(role=Role.DEVELOPER, content=_to_content(content), **fields)
 
     @classmethod

@@ -103,15 +103,24 @@ class MessageMetadata(FrozenModel):
 
     model: Text | None = None
     provider: Text | None = None
+    """The provider that answered."""
     routing: RoutingDecisionRecord | None = None
+    """How the model was chosen; None if nobody chose."""
     usage: Usage | None = None
+    """Tokens and cost of the reply; None if the provider reported nothing."""
     parent_tool_use_id: Text | None = None
+    """For a tool's message: the id of the call that it answers."""
     status: MessageStatus = MessageStatus.COMPLETE
+    """Whether the reply is complete."""
     stop_reason: StopReason | None = None
+    """Why the model stopped; None for messages of others."""
     input_transformations: tuple[InputTransformation, ...] | None = None
+    """What the provider changed in the prompt, if it says so."""
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
+    """Who asked, as the program names people."""
     team_id: Text | None = None
+    """For which team, as the program names teams."""
     critical: bool | tuple[Count, ...] = False
     """The indexes of the blocks that no projection may lose; True means all blocks."""
     cache_breakpoints: tuple[Count, ...] | None = None
@@ -172,13 +181,21 @@ class MessageFields(FrozenModel):
     """The fields of a message and their validation. Programs use `Message`, which builds on it."""
 
     id: Text = Field(default_factory=new_message_id)
+    """A new one for each message."""
     session_id: Text = ""
+    """The session that the message belongs to; empty outside of one."""
     role: Role
+    """Who speaks."""
     content: Content = ()
+    """Blocks in order. A text becomes one block of text."""
     channel: Channel | None = None
+    """For which reader a model wrote, if its wire has channels."""
     metadata: MessageMetadata = Field(default_factory=MessageMetadata)
+    """Everything that was not said: model, usage, why it stopped."""
     created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    """In UTC."""
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
+    """The version of the stored form."""
 
     @field_validator("created_at")
     @classmethod
@@ -232,20 +249,25 @@ class MessageFields(FrozenModel):
 
     @property
     def thinking(self) -> str:
+        """The thinking, joined without a separator."""
         return "".join(block.text for block in self.content if isinstance(block, ThinkingBlock))
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        """The calls of tools, in order."""
         return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:
+        """The results of calls, in order."""
         return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
 
     @property
     def usage(self) -> Usage | None:
+        """Tokens and cost; None if the provider reported nothing."""
         return self.metadata.usage
 
     @property
     def stop_reason(self) -> StopReason | None:
+        """Why the model stopped."""
         return self.metadata.stop_reason

@@ -43,19 +43,24 @@ class TokenUsage(FrozenModel):
     cache_creation_1h_input_tokens: Count | None = None
     """Part of cache_creation_input_tokens: written with the one-hour lifetime."""
     audio_input_tokens: Count | None = None
+    """Part of input_tokens."""
     audio_output_tokens: Count | None = None
+    """Part of output_tokens."""
     image_input_tokens: Count | None = None
+    """Part of input_tokens."""
     image_output_tokens: Count | None = None
-    """Parts of input_tokens and of output_tokens."""
+    """Part of output_tokens."""
     cached_audio_input_tokens: Count | None = None
+    """Part of cached_input_tokens."""
     cached_image_input_tokens: Count | None = None
-    """Parts of cached_input_tokens."""
+    """Part of cached_input_tokens."""
 
     server_tools: dict[Text, Count] = Field(default_factory=dict)
     """Billed calls of the provider's own tools, by its name for them."""
     service_tier: Text | None = None
     """The tier that served the request, as the reply states it."""
     speed: Text | None = None
+    """The speed that served the request, as the reply states it."""
     terms: dict[Text, Text] | None = None
     """What of the request changes its price and the reply does not repeat, by name: the ``host`` of an address with
     prices of its own, and the ``completion_window`` of a request in the background.
@@ -106,7 +111,9 @@ class Usage(TokenUsage):
     """Token counts with their cost. An unknown ``cost_usd`` is None, never 0."""
 
     cost_usd: Decimal | None = Field(default=None, ge=0)
+    """US dollars; None if unknown, and never 0 instead."""
     cost_status: CostStatus = CostStatus.UNPRICED
+    """Whether the whole cost is known."""
     unpriced: tuple[Text, ...] = ()
     """The buckets without a known price, if the status is partial or unpriced."""
     pricing_version: Text | None = None
@@ -114,6 +121,7 @@ class Usage(TokenUsage):
     pricing_mode: Annotated[Literal["sync", "batch"], OpenLiteral("pricing mode")] | None = None
     """How the reply was requested, if known: batches have their own prices."""
     latency_ms: Count | None = None
+    """Milliseconds from the request to the end of the reply."""
 
     @property
     def cost_discrepancy(self) -> Decimal | None:

@@ -10,6 +10,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import DragomanError, RequestError
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import native_tool_ids
 from dragoman.adapter.registry import adapter_class, get_adapter
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.wire import WireResponse
@@ -71,8 +72,8 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
 
 
 def _pair_repeated(messages: list[Message], entries: Any, path: str) -> list[Message]:
-    notes = (message.metadata.provider_raw or {} for message in messages if message.tool_uses)
-    native_ids = {ours: theirs for note in notes for ours, theirs in note.get("tool_ids", {}).items()}
+    noted = (native_tool_ids(message) for message in messages if message.tool_uses)
+    native_ids = {ours: theirs for ids in noted for ours, theirs in ids.items()}
     return pair_repeated(messages, native_paths(messages, entries, path), native_ids)
 
 

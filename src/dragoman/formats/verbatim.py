@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from dragoman.adapter.notes import add_note, read_note
 from dragoman.canonical.message import Message
 
 _UNDIGESTED = {"provider_raw"}
@@ -23,12 +24,12 @@ def attach(messages: Sequence[Message], format_name: str, native: Mapping[str, A
     """Return the messages of one entry, with the entry stored on the first of them."""
     first, *rest = messages
     note = {"native": dict(native), "messages": len(messages), "digest": _digest(messages)}
-    return [_add_note(first, format_name, note), *rest]
+    return [add_note(first, format_name, note), *rest]
 
 
 def attach_ids(message: Message, format_name: str, tool_ids: Mapping[str, str]) -> Message:
     """Return the message with the document's own call ids, by the canonical ones."""
-    return _add_note(message, format_name, {"tool_ids": dict(tool_ids)}) if tool_ids else message
+    return add_note(message, format_name, {"tool_ids": dict(tool_ids)}) if tool_ids else message
 
 
 def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[dict[str, Any], int] | None:
@@ -37,14 +38,14 @@ def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[
     if found is None:
         return None
     group = messages[start : start + found[1]]
-    if len(group) != found[1] or _digest(group) != _note(messages[start], format_name).get("digest"):
+    if len(group) != found[1] or _digest(group) != read_note(messages[start], format_name).get("digest"):
         return None
     return found
 
 
 def noted_entry(message: Message, format_name: str) -> tuple[dict[str, Any], int] | None:
     """Return the entry stored on a message, and how many messages it became, even if they were changed."""
-    note = _note(message, format_name)
+    note = read_note(message, format_name)
     count = note.get("messages")
     return (dict(note["native"]), count) if isinstance(count, int) and isinstance(note.get("native"), dict) else None
 
@@ -53,28 +54,9 @@ def tool_ids(messages: Sequence[Message], format_name: str) -> dict[str, str]:
     """Return the document's own tool ids of a whole history, by the canonical ones."""
     found: dict[str, str] = {}
     for message in messages:
-        found |= _note(message, format_name).get("tool_ids", {})
+        noted = read_note(message, format_name).get("tool_ids")
+        found |= noted if isinstance(noted, dict) else {}
     return found
-
-
-def strip_note(raw: Mapping[str, Any] | None, format_name: str) -> dict[str, Any] | None:
-    """Return ``provider_raw`` without this module's note of a format; None if nothing else is in it."""
-    if raw is None or format_name not in raw:
-        return None if raw is None else dict(raw)
-    rest = {name: value for name, value in raw.items() if name != format_name}
-    return None if rest == {"by": format_name} else rest
-
-
-def _note(message: Message, format_name: str) -> dict[str, Any]:
-    note = (message.metadata.provider_raw or {}).get(format_name)
-    return note if isinstance(note, dict) else {}
-
-
-def _add_note(message: Message, format_name: str, note: Mapping[str, Any]) -> Message:
-    raw = message.metadata.provider_raw or {"by": format_name}
-    changed = {**raw, format_name: {**_note(message, format_name), **note}}
-    metadata = message.metadata.model_copy(update={"provider_raw": changed})
-    return message.model_copy(update={"metadata": metadata})
 
 
 def _digest(messages: Sequence[Message]) -> str:

@@ -20,7 +20,7 @@ _CLASSES = {
     "events": ("dragoman.events.bus", "EventBus", "EventBus()"),
     "policy": ("dragoman.policy.pipeline", "Pipeline", "Pipeline([...])"),
     "extensions": ("dragoman.canonical.extensions.extensions", "Extensions", "Extensions.model_validate(...)"),
-    "tool_ids": ("dragoman.adapter.requests.history.tool_ids", "ToolIdMap", "ToolIdMap.load(...)"),
+    "tool_ids": ("dragoman.adapter.tool_ids", "ToolIdMap", "ToolIdMap.load(...)"),
 }
 """The module and name of each argument's class, and an example of its construction."""
 

@@ -30,6 +30,8 @@ class AsyncSession(TurnDriver[AsyncTransport]):
     """The async twin of `Session`; tools may be coroutines or plain functions, which then run in threads.
 
     Use it as an async context manager, or await `close`. It runs one turn at a time: two tasks must not ask at once.
+    ``session_id``, ``user_id``, ``team_id``, ``options``, ``max_rounds``, ``prices``, ``toolbox``, ``tool_ids`` and
+    ``config`` are as there.
     """
 
     _asynchronous: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, get_args
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.display import render_end
 from dragoman.canonical.extensions.message_labels import labels_of_messages

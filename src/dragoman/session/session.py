@@ -44,6 +44,10 @@ class Session(TurnDriver[Transport]):
     labels, declassify, apply_policy    the policy's view of the data
     identify, close
 
+    ``session_id`` is the id of the conversation, ``user_id`` and ``team_id`` say who asks. ``options`` and
+    ``max_rounds`` are those of every turn, ``prices`` is the table of its costs, ``toolbox`` has the tools,
+    ``tool_ids`` the ids of calls by provider, and ``config`` all settings.
+
     Use it as a context manager, or call `close`, to release its connections. It runs one turn at a time: the next turn
     ends a stream that was left open. Do not share it between threads. Several tool calls in one reply run in threads.
     """

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 from sqlalchemy import URL, inspect
 
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep

@@ -8,7 +8,7 @@ from itertools import count
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import format_ulid
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.adapter.names import foreign_value
+from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.tools import SideEffects, ToolDefinition
@@ -171,7 +172,7 @@ class Toolbox:
 
 def _is_read(definition: ToolDefinition) -> bool:
     """Whether an adapter read the tool from a request: another program declared it, and runs it."""
-    return definition.provider_raw is not None and getattr(definition, "function", None) is None
+    return is_foreign_tool(definition) and getattr(definition, "function", None) is None
 
 
 class _AnyInput:

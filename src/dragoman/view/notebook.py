@@ -6,7 +6,7 @@ Registered as ``html`` under the entry-point group ``dragoman.renderers``.
 from collections.abc import Sequence
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.view.swaps import Projections
 from dragoman.view.templates import environment

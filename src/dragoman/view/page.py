@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.cost import total_cost, total_usage

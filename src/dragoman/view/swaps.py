@@ -8,7 +8,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition

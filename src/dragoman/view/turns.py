@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dragoman.adapter.notes import raw_notes
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -204,6 +205,6 @@ def _figures(usage: Usage | None) -> Iterator[str]:
 def _raw_reply(message: Message) -> str | None:
     """What the adapter kept of the reply, and the provider's own usage object."""
     usage = message.usage
-    raw = {"provider_raw": message.metadata.provider_raw, "usage": None if usage is None else usage.raw}
+    raw = {"provider_raw": raw_notes(message), "usage": None if usage is None else usage.raw}
     present = {name: value for name, value in raw.items() if value is not None}
     return pretty(present) if present else None

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireResponse, get_adapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from tests.conformance.adapters import create_context
 from tests.conformance.formats.round_trips import FORMATS, NATIVE, writer_for

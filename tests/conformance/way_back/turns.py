@@ -11,7 +11,7 @@ from dragoman import AdapterOptions, DragomanError, Message, get_adapter
 from dragoman.adapter.answers.client_ids import ClientToolIds
 from dragoman.adapter.answers.reply_writer import FAILED
 from dragoman.adapter.answers.state_keys import StateMemory
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from tests.conformance.adapters import create_context
 from tests.conformance.outcomes import Difference, shorten

@@ -232,7 +232,7 @@ def test_a_failure_before_the_first_event_is_a_status(before: Before, fault: Fau
     if seen.headers is not None:
         assert seen.headers.get("retry-after") == fault.wait
     if fault.status == 401:
-        assert f"the provider {before.deferred_store} refused the key of this gateway" in seen.text
+        assert f"the provider {before.behind} refused the key of this gateway" in seen.text
         assert "10.1.2.3" not in seen.text
         assert seen.headers is None or seen.headers["x-should-retry"] == "false"
 
@@ -246,12 +246,12 @@ def test_a_failure_behind_content_is_an_event(before: Before, fault: Fault) -> N
     assert not [leak for leak in (KEY, "127.0.0.1") if leak in seen.text]
     if fault.status is None:
         assert re.search("broke|ended|cut|truncated", seen.text)
-    elif fault.status == 401 and before.deferred_store != "ollama":  # its stream has a text and no kind
-        assert f"the provider {before.deferred_store} refused the key of this gateway" in seen.text
+    elif fault.status == 401 and before.behind != "ollama":  # its stream has a text and no kind
+        assert f"the provider {before.behind} refused the key of this gateway" in seen.text
         assert "10.1.2.3" not in seen.text
     else:
         assert WORDS in seen.text
-    if fault.status is not None and before.deferred_store != "ollama" and (kinds := KINDS.get(before.wire)):
+    if fault.status is not None and before.behind != "ollama" and (kinds := KINDS.get(before.wire)):
         assert seen.kind == kinds[fault.status]
     received = read_until_cut(before.url + PATHS[before.wire], BODIES[before.wire])
     assert not [end for end in ENDS if end in received]

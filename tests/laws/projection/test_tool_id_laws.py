@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts.capabilities import ToolIdRule
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.testing.strategies import TOOL_IDS
 from tests.laws.projection import targets
 from tests.laws.projection.tool_ids import all_rules, broken_law, digest, digests_of_other_processes, id_sets
@@ -154,7 +154,7 @@ def test_an_impossible_rule_is_refused(impossible: dict[str, object]) -> None:
 
 PROGRAM = """
 import json, sys
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from tests.laws.projection.targets import RULES
 canonical = json.loads(sys.argv[1])
 ids = {name: [ToolIdMap().id_for(one, name, RULES[name]) for one in canonical] for name in sorted(RULES)}

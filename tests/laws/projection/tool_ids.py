@@ -18,7 +18,7 @@ from itertools import count
 
 from dragoman.adapter.facts.capabilities import ToolIdRule
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import format_ulid
 from tests.conformance.swaps.histories import TARGETS
 from tests.laws.projection.sources import ODD_IDS, SOURCES

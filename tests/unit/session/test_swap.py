@@ -10,7 +10,7 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import SwapRefusedError, UnknownProviderError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.session import AsyncSession, Session, tool

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import Message, RequestContext, Session
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.testing import ScriptedProvider, deterministic, scripted_reply
 from tests.unit.testing.test_scripted_provider import add

@@ -7,7 +7,7 @@ also invent ids: their canonical ids are digests, the same in every process (doc
 import hashlib
 import re
 
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import format_ulid
 
 TOOL_ID_PREFIX = "tu_"

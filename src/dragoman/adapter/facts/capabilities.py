@@ -44,8 +44,11 @@ class ToolIdRule(FrozenModel):
     """Which tool ids a provider accepts, and the form of the ids that Dragoman makes for it."""
 
     alphabet: str = _ALPHANUMERIC + "_-"
+    """The characters that an id may have."""
     min_length: int = 1
+    """The fewest characters of an id."""
     max_length: int = 64
+    """The most characters of an id."""
     prefix: str = ""
     """The prefix of ids made for this provider; ids of others need not have it."""
 
@@ -58,6 +61,7 @@ class ToolIdRule(FrozenModel):
         return self
 
     def accepts(self, tool_id: str) -> bool:
+        """Whether the provider accepts the id."""
         return self.min_length <= len(tool_id) <= self.max_length and set(tool_id) <= set(self.alphabet)
 
 
@@ -65,6 +69,7 @@ class SchemaRule(FrozenModel):
     """The part of JSON Schema that a target supports. An empty table or list means everything."""
 
     keywords: tuple[str, ...] = ()
+    """The keywords that are supported."""
     values: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """The values that a keyword may have, such as formats, for keywords that are supported with some values only."""
     renamed: dict[str, str] = Field(default_factory=dict)
@@ -87,6 +92,7 @@ class ToolNameRule(FrozenModel):
 
     pattern: str = r"[A-Za-z0-9_-]+"
     max_length: int = 64
+    """The most characters of a name."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -96,6 +102,7 @@ class ToolNameRule(FrozenModel):
         return self
 
     def accepts(self, name: str) -> bool:
+        """Whether the provider accepts the name."""
         if not self.pattern:
             return True
         return len(name) <= self.max_length and _compile(self.pattern).fullmatch(name) is not None
@@ -134,6 +141,7 @@ class ThinkingPolicy(FrozenModel):
     foreign: Literal["drop", "text", "refuse"] = "drop"
 
     def can_read(self, model: str | None) -> bool:
+        """Whether the model reads the thinking of another one, given by its full id."""
         return model is not None and any(fnmatchcase(model, pattern) for pattern in self.reads_from)
 
 
@@ -141,15 +149,20 @@ class AdapterCapabilities(FrozenModel):
     """One model's abilities, limits and rules. Absent abilities are falsy."""
 
     supports_thinking: Support = ABSENT
+    """Whether the model reasons before it answers, and its thinking is in the reply."""
     supports_tools: Support = NATIVE
+    """Whether the model calls functions. Absent: no tools are sent, and earlier calls become text."""
     supports_system_prompt: Support = NATIVE
+    """Whether the wire has instructions. Absent: they are sent as the user's words."""
     supports_structured_output: Support = ABSENT
+    """Whether an answer can be made to follow a schema."""
     structured_output_by: Literal["native", "tool", "prompt"] = "native"
     """How the answer is made to follow a schema. ``tool``: the model is forced to call a tool whose input is the
     answer, if the request has no other tools. ``prompt``: the prompt asks for it, without any guarantee."""
     structured_output_with_tools: Support = NATIVE
     """Emulated: in a request with tools, the prompt asks for the schema."""
     output_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    """The part of JSON Schema that the wire supports for answers."""
     tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
     """The part of JSON Schema that the wire supports."""
     supports_streaming: Support = NATIVE
@@ -160,10 +173,13 @@ class AdapterCapabilities(FrozenModel):
     supports_parallel_tool_calls: Support = NATIVE
     """Absent: the calls of one message are sent one after another, each with its result."""
     supports_prompt_caching: Support = ABSENT
+    """Whether the provider caches a prompt up to places that a request marks."""
     supports_system_messages_in_list: Support = NATIVE
     """False if leading system messages move out of the list."""
     supports_mid_conversation_system: Support = NATIVE
+    """Whether instructions may stand between turns. Absent: late ones are sent as the user's words."""
     supports_developer_role: Support = ABSENT
+    """Whether the wire has a role for developers. Absent: their messages are sent as system ones."""
     supports_prefill: Support = ABSENT
     """Whether the last message of a request may be the assistant's."""
     supports_neighbours: Support = ABSENT
@@ -171,16 +187,24 @@ class AdapterCapabilities(FrozenModel):
     channels: tuple[str, ...] = ()
     """The channels of the assistant's messages that the wire supports."""
     supports_batch_api: Support = ABSENT
+    """Whether the provider answers many requests later, at a lower price."""
 
     supports_images: Support = ABSENT
+    """Whether messages may hold images. Absent: each becomes a text that says so."""
     supports_audio: Support = ABSENT
+    """Whether messages may hold sound."""
     supports_video: Support = ABSENT
+    """Whether messages may hold video."""
     supports_documents: Support = ABSENT
+    """Whether messages may hold documents, such as PDF files."""
     supports_media_urls: Support = NATIVE
+    """Whether the provider fetches media from an address."""
     supports_tool_result_media: Support = ABSENT
     """Emulated: media in a tool's result is sent in a user message directly after it."""
     supports_empty_text: Support = NATIVE
+    """Whether a block of text may be empty or blank."""
     accepted_image_media_types: tuple[str, ...] = ()
+    """IANA types of images; an empty list accepts any."""
     accepted_media_types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """IANA types by type of block, for the other media; a type that is not listed accepts any."""
     media_sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -191,16 +215,22 @@ class AdapterCapabilities(FrozenModel):
     max_context_tokens: int = 8192
     """Prompt and reply together."""
     max_output_tokens: int = 4096
+    """The most tokens of one reply."""
     deprecated: bool = False
     """Whether the provider advises against the model."""
     retires_on: date | None = None
     """The day on which the provider stops to serve the model; None if none is known."""
 
     tool_id_rule: ToolIdRule = Field(default_factory=ToolIdRule)
+    """The ids of calls that the provider accepts."""
     tool_name_rule: ToolNameRule = Field(default_factory=ToolNameRule)
+    """The names of tools that the provider accepts."""
     thinking_policy: ThinkingPolicy = Field(default_factory=ThinkingPolicy)
+    """What becomes of thinking in the history."""
     sampling: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    """Whether temperature, top_p and top_k may be set: always, only without reasoning, or never."""
     forced_tool_choice: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    """Whether a request may force a call: always, only without reasoning, or never."""
     thinking_off: Support = NATIVE
     """Whether reasoning can be switched off."""
     max_stop_sequences: int | None = None

@@ -70,7 +70,7 @@ class Failure:
         text = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
         return str(text).strip() if text else f"status {self.status} without a message"
 
-    def error(self, kind: type[ProviderError] | None) -> ProviderError:
+    def error(self, kind: type[ProviderError] | None = None) -> ProviderError:
         """Return the error of that class, or of the status's class if None is given."""
         if kind is None:
             kind = class_for_status(self.status) if self.status is not None else UnclassifiedError
@@ -103,7 +103,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """The origin of an error: a reply, with its status, headers and body, or a stream, which has none of these."""
+    """The origin of an error of a ``provider`` and a ``model``: a reply, with its ``status``, ``headers`` and ``body``,
+    or a stream, which has none of these."""
 
     provider: str
     model: str | None
@@ -112,7 +113,7 @@ class ErrorContext:
     body: bytes = b""
 
     def failure(
-        self, *, message: Any, code: Any, request_id: Any = None, own_fields: Mapping[str, Any] | None = None
+        self, *, message: Any, code: Any = None, request_id: Any = None, own_fields: Mapping[str, Any] | None = None
     ) -> Failure:
         """Return the reported error; the body is its message if the object has none."""
         message = message or self.body

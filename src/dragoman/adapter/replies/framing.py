@@ -27,7 +27,7 @@ _COMMENTS = re.compile(rb"(?<=\n):[^\n]*+\n")
 
 @dataclass(slots=True)
 class Frame:
-    """One event: its name (empty if it has none) and its data, undecoded."""
+    """One ``event`` by its name (empty if it has none), and its ``data``, undecoded."""
 
     event: str
     data: bytes

@@ -43,7 +43,8 @@ class ReplyCounts(NamedTuple):
 
 
 class ReplyBuilder:
-    """Builds one reply: its message id, and the canonical id of each of its calls.
+    """Builds one reply of a ``provider``: its ``message_id``, and the canonical id of each of its calls. ``context`` is
+    the caller's.
 
     A stream needs a call's id when the call starts and again when the message is built; both get it here.
     """

@@ -26,7 +26,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.replies.document import BLANKS, Document
 from dragoman.adapter.replies.drift import with_drift
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, Frame, SseDecoder
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, Frame, NdjsonDecoder, SseDecoder
 from dragoman.adapter.replies.text_skimmer import TextFrame, TextSkimmer
 from dragoman.canonical.events import (
     ErrorEvent,
@@ -85,7 +85,7 @@ UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
 
 
 class StreamDecoder(ABC):
-    """Takes chunks and returns events; `done` is set once the last event was returned."""
+    """Takes a ``provider``'s chunks and returns events; ``done`` is set once the last event was returned."""
 
     text_frame: ClassVar[TextFrame | None] = None
     """The form of a frame that adds to a text and does nothing else. None if the wire has none."""
@@ -298,6 +298,22 @@ class StreamDecoder(ABC):
         )
         malformed.__cause__ = error
         return malformed
+
+
+class WholeReplyDecoder(StreamDecoder):
+    """Reads the bytes of a whole reply, for adapters whose models do not stream."""
+
+    def __init__(self, provider: str, frame_cap: int, body_cap: int) -> None:
+        super().__init__(provider, NdjsonDecoder(frame_cap, body_cap))
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        raise MalformedReplyError(
+            "the adapter reads no streams: declare supports_streaming absent, or write its decoder",
+            provider=self.provider,
+        )
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        return None
 
 
 def decode_stream(

@@ -23,7 +23,7 @@ _MAX_PATH_LENGTH = 80
 
 
 class UsageReader:
-    """Reads one usage object by dotted paths. ``unread`` names the values that are not counts."""
+    """Reads one usage object, ``native``, by dotted paths. ``unread`` names the values that are not counts."""
 
     def __init__(self, native: Mapping[str, Any]) -> None:
         self.native = native

@@ -45,7 +45,10 @@ _CONTINUE = "Continue."
 
 @dataclass(slots=True)
 class Target:
-    """The model that a request is for, as its adapter describes it. Targets are immutable."""
+    """The ``model`` of a ``provider`` that a request is for, as its adapter describes it. Targets are immutable.
+
+    ``capabilities`` and ``server_tools`` are those that the adapter declares.
+    """
 
     provider: str
     model: str

@@ -45,7 +45,12 @@ _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 @dataclass(slots=True)
 class RequestBuilder:
-    """``turns`` are the leading instructions and all turns that are not in the cached prefix (see `encode_cache`)."""
+    """One request on its way to the wire.
+
+    ``turns`` are the leading instructions and all turns that are not in the cached ``prefix`` (see `encode_cache`).
+    ``target`` is the model of a ``provider``; ``options`` and ``context`` are the caller's; ``losses`` are those so
+    far.
+    """
 
     target: Target
     options: AdapterOptions

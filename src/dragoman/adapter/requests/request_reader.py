@@ -35,7 +35,10 @@ _Call = tuple[bool, str | None, str]
 
 
 class HistoryReader:
-    """Collects the messages of one request. Calls get canonical ids in order of occurrence."""
+    """Collects the ``messages`` of one request. Calls get canonical ids in order of occurrence.
+
+    ``provider`` and ``model`` are those of the adapter that reads, ``context`` is the caller's.
+    """
 
     def __init__(self, provider: str, model: str, context: RequestContext) -> None:
         self.provider = provider

@@ -18,7 +18,9 @@ CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
 
 @dataclass(slots=True)
 class Turn:
-    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or SYNTHETIC. Turns
+    """A message as one target gets it: its ``role`` and ``blocks`` there. ``message`` is the one of the history.
+
+    ``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or SYNTHETIC. Turns
     are immutable.
 
     ``plain``: the turn is one text that is not blank and has no marker of a cache, so most kinds of loss cannot occur
@@ -34,6 +36,7 @@ class Turn:
 
     @classmethod
     def of(cls, message: Message) -> "Turn":
+        """Return a message as it is."""
         content = message.content
         if len(content) == 1:
             (block,) = content

@@ -35,10 +35,15 @@ class ToolDefinition(FrozenModel):
     """Whether the provider runs the tool, so that the model need not be able to call functions."""
 
     name: Text
+    """In snake_case, at most 64 characters."""
     description: Text = ""
+    """What the tool does and when to call it, for the model."""
     input_schema: JsonObject = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON Schema of the arguments: an object."""
     side_effects: SideEffects = SideEffects.EXECUTE
+    """What a call changes; routing and confirmation depend on it."""
     requires_workspace: bool = True
+    """Whether a session needs a workspace to have the tool."""
     strict: bool | None = None
     """Whether the provider holds the model to the schema exactly."""
     defer_loading: bool = False

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
+from dragoman.adapter.notes import strip_note
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats import verbatim
 from dragoman.formats.cmf.models import CmfMessage
 from dragoman.formats.cmf.parts import KNOWN
 from dragoman.formats.labels import add_labels
@@ -134,9 +134,7 @@ def build_note(message: Message, written: Fields, content: list[Fields] | None) 
     fields = message.model_dump(mode="json", exclude_none=True, exclude={"content"})
     fields = {name: value for name, value in fields.items() if name not in KNOWN or value not in KNOWN[name]}
     fields["metadata"].pop("labels", None)  # they are in security.labels, where other programs may add to them
-    raw = verbatim.strip_note(fields["metadata"].pop("provider_raw", None), "cmf")
-    if raw is not None:
-        fields["metadata"]["provider_raw"] = raw
+    fields["metadata"] = strip_note(fields["metadata"], "cmf")
     note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
     return note | ({"content": content} if content is not None else {})
 

@@ -28,7 +28,7 @@ from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
     Media,
-    google_signature,
+    block_signature,
     media_type_of,
     result_texts,
     split_results,
@@ -106,7 +106,7 @@ class _Writer(LibraryWriter):
         signed = {
             block.id: signature
             for index, block in enumerate(message.content)
-            if isinstance(block, ToolUseBlock) and (signature := google_signature(message, index)) is not None
+            if isinstance(block, ToolUseBlock) and (signature := block_signature(message, index)) is not None
         }
         return _entry(
             "ai",

@@ -25,7 +25,7 @@ from dragoman.formats.exporters.shared import (
     LibraryWriter,
     Media,
     base64_of,
-    google_signature,
+    block_signature,
     groups_of,
     media_type_of,
     result_texts,
@@ -169,7 +169,7 @@ class _Writer(LibraryWriter):
             case ToolUseBlock():
                 arguments = block.input if block.raw_input is None else block.raw_input
                 call = {"part_kind": "tool-call", "tool_name": block.name, "args": arguments, "tool_call_id": block.id}
-                signature = google_signature(message, index)
+                signature = block_signature(message, index)
                 details = {"provider_name": provider, "provider_details": {"thought_signature": signature}}
                 return [call | details if signature else call]
             case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
@@ -197,10 +198,7 @@ def citation_fields(citation: Citation) -> Entry:
     return {**own, "type": citation.kind, **{name: value for name, value in added.items() if value is not None}}
 
 
-def google_signature(message: Message, index: int) -> str | None:
-    """Return Gemini's signature on a block, which its adapter notes."""
-    notes = (message.metadata.provider_raw or {}).get("blocks")
-    note = notes.get(str(index)) if isinstance(notes, dict) else None
-    inner = note.get("set") if isinstance(note, dict) else None
-    signature = inner.get("thoughtSignature") if isinstance(inner, dict) else None
-    return signature if isinstance(signature, str) else None
+def block_signature(message: Message, index: int) -> str | None:
+    """Return the signature on a block other than thinking, which the adapter of the message's provider notes."""
+    issuer = message.metadata.provider
+    return adapter_class(issuer).block_signature(message, index) if issuer and is_provider(issuer) else None

@@ -26,7 +26,7 @@ from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
     base64_of,
-    google_signature,
+    block_signature,
     media_type_of,
     result_texts,
     split_results,
@@ -161,7 +161,7 @@ class _Writer(LibraryWriter):
                 arguments = block.input if block.raw_input is None else block.raw_input
                 part: Entry = {"type": f"tool-{block.name}", "toolCallId": block.id, "state": "input-available",
                                "input": arguments}  # fmt: skip
-                if (signature := google_signature(message, index)) is not None:
+                if (signature := block_signature(message, index)) is not None:
                     part |= self._provided(message, index, {"thoughtSignature": signature}, "callProviderMetadata")
                 self._open[block.id] = part, message.id
                 yield part
@@ -173,7 +173,7 @@ class _Writer(LibraryWriter):
                     yield {"type": "text", "text": text}
 
     def _text(self, message: Message, index: int, block: TextBlock) -> Iterator[Entry]:
-        signature = google_signature(message, index)
+        signature = block_signature(message, index)
         named = {} if signature is None else {"thoughtSignature": signature}
         yield {"type": "text", "text": block.text, **self._provided(message, index, named)}
         if block.citations:

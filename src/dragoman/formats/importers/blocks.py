@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
+from dragoman.adapter.registry import adapter_class, is_provider
 from dragoman.adapter.wirejson import parse_arguments
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -68,15 +69,11 @@ def read_model(kind: type[Imported], native: Any, path: str, library: str) -> Im
     return parsed
 
 
-def google_signatures(provider: str | None, signatures: Mapping[int, str]) -> Fields | None:
-    """Return the adapter's note of signatures on calls and texts, by block, if the provider is Google."""
-    if not signatures or provider not in _GOOGLE:
+def signature_notes(provider: str | None, signatures: Mapping[int, str]) -> Fields | None:
+    """Return the adapter's note of signatures on calls and texts, by block, if the provider signs them."""
+    if not signatures or provider is None or not is_provider(provider):
         return None
-    notes = {str(index): {"set": {"thoughtSignature": signature}} for index, signature in signatures.items()}
-    return {"by": provider, "blocks": notes}
-
-
-_GOOGLE = ("google", "google-vertex")
+    return adapter_class(provider).signature_notes(signatures)
 
 
 def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:

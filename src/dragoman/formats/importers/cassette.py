@@ -18,7 +18,7 @@ from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent

@@ -26,11 +26,11 @@ from dragoman.formats.importers.blocks import (
     Fields,
     ImportedModel,
     build_usage,
-    google_signatures,
     media_from_url,
     model_fields_of,
     read_citation,
     read_model,
+    signature_notes,
     text_blocks,
     to_text,
 )
@@ -318,8 +318,8 @@ def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | 
     updates: dict[str, Any] = {"model": named["model"], "provider": named["provider"]}
     calls = [index for index, block in enumerate(content) if isinstance(block, ToolUseBlock)]
     signed = {index: each for index, each in zip(calls, _signatures(native), strict=False) if each}
-    if (note := google_signatures(named["provider"], signed)) is not None:
-        updates["provider_raw"] = note
+    if (note := signature_notes(named["provider"], signed)) is not None:
+        updates |= {"provider_raw": note}
     if content != list(message.content):
         _report_unknown(native, path)  # what the adapter noted about the message no longer fits
     metadata = message.metadata.model_copy(update=updates)

@@ -27,7 +27,6 @@ from dragoman.formats.importers.blocks import (
     ImportedModel,
     build_messages,
     build_usage,
-    google_signatures,
     media_block,
     media_from_url,
     model_fields_of,
@@ -35,6 +34,7 @@ from dragoman.formats.importers.blocks import (
     read_citation,
     read_model,
     result_call_id,
+    signature_notes,
     text_blocks,
     to_text,
     tool_call,
@@ -198,7 +198,7 @@ def _response(
             "usage": _usage(response.usage),
             "stop_reason": stop_reason,
             "status": _STATES.get(response.state),
-            "provider_raw": google_signatures(named["provider"], signatures),
+            "provider_raw": signature_notes(named["provider"], signatures),
         },
     )
 

@@ -4,6 +4,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
+from dragoman.adapter.notes import read_tool_note, tool_note
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.formats.document import copy_json_at, kind_of, parse, validating
@@ -81,14 +82,13 @@ def tool_definition(tool: InternalTool, *, trusted: bool = False) -> ToolDefinit
         input_schema=tool.parameters,
         side_effects=known.get(str(effects), SideEffects.EXECUTE),
         requires_workspace=tool.metadata.get(_NEEDS_WORKSPACE) is not False,
-        provider_raw={"by": "umf", "metadata": tool.metadata} if tool.metadata else None,
+        provider_raw=tool_note("umf", tool.metadata),
     )
 
 
 def internal_tool(tool: ToolDefinition) -> InternalTool:
     """Return UMF's form, with the metadata that the definition was made from."""
-    raw = tool.provider_raw or {}
-    metadata = dict(raw["metadata"]) if raw.get("by") == "umf" and isinstance(raw.get("metadata"), dict) else {}
+    metadata = read_tool_note(tool, "umf")
     if tool.side_effects is not SideEffects.EXECUTE:
         metadata[_SIDE_EFFECTS] = str(tool.side_effects)
     if not tool.requires_workspace or _NEEDS_WORKSPACE in metadata:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
+from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
@@ -88,7 +89,7 @@ class PolicyContext:
     def is_foreign(self, tool: ToolDefinition) -> bool:
         """Whether somebody else than the program described the tool: a server, or a client of the program."""
         described = self.tool(tool.name)
-        return tool.provider_raw is not None or (described is not None and described.server_id is not None)
+        return is_foreign_tool(tool) or (described is not None and described.server_id is not None)
 
     def mcp(self, name: str) -> MCPExtension | None:
         tool = self.tool(name)

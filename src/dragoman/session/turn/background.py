@@ -53,7 +53,7 @@ def follow(send: Send, first: Replied, get_transport: GetTransport) -> Generator
                 send, reply, RequestTimeoutError(f"the reply was not complete in {seconds}: it is cancelled")
             )
         wait_now = wait if limit is None else min(wait, limit - spent)
-        progress = BackgroundProgress(_state(reply), round(spent, 3))
+        progress = BackgroundProgress(send.adapter.reply_state(reply), round(spent, 3))
         logger.info("%s: the reply is %s after %.0f s", send.adapter.provider, progress.state, spent)
         try:
             yield Wait(wait_now, timing, (progress,))
@@ -84,11 +84,6 @@ def follow(send: Send, first: Replied, get_transport: GetTransport) -> Generator
     usage = () if judged.usage is None else (UsageUpdate(judged.id, judged.usage),)
     yield Wait(0.0, timing, (*usage, *message_events(judged)))
     return replace(first, message=judged)
-
-
-def _state(reply: Message) -> str:
-    """Return the provider's word for the state."""
-    return str((reply.metadata.provider_raw or {}).get("status") or reply.metadata.status)
 
 
 def _broken(send: Send, reply: Message, error: DragomanError) -> Broken:

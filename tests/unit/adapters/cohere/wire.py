@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireResponse
 from dragoman.adapter.losses import LossKind
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import format_ulid

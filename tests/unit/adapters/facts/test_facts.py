@@ -295,3 +295,23 @@ def test_efforts_elsewhere(model: str, effort: str, sent: str) -> None:
     assert sent in request.body.decode().lower()
     reasons = [loss.reason for loss in request.losses]
     assert any(effort in reason and sent in reason for reason in reasons), reasons
+
+
+TABLES = sorted((Path(__file__).parents[4] / "adapters" / "dragoman_adapters").glob("*/models.toml"))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda path: path.parent.name)
+def test_each_positive_declaration_names_its_evidence(table: Path) -> None:
+    """In its row or for all rows: a page of the provider, its own words, or a recording."""
+    data = tomllib.loads(table.read_text(encoding="utf-8"))
+    default = data.get("default", {})
+    declared, missing = 0, []
+    for row in (default, *data.get("model", ())):
+        known = {**default.get("evidence", {}), **row.get("evidence", {})}
+        for name, value in row.items():
+            if value in ("native", "emulated") and name != "structured_output_by":
+                declared += 1
+                if len(known.get(name, "")) < 8:
+                    missing.append((row.get("match", "default"), name))
+    assert declared
+    assert missing == []

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, WireResponse
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.ids import format_ulid
 from dragoman_adapters.google.adapter import GoogleAdapter, VertexAdapter

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent

@@ -74,7 +74,7 @@ INPUTS: dict[str, Any] = {
         {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
     ],
     "tool": {"name": "look", "description": "Looks.", "input_schema": _SCHEMA},
-    "own": {"name": "write", "description": "Writes.", "input_schema": _SCHEMA},
+    "own": {"name": "write", "description": "Writes.", "input_schema": _SCHEMA, "requires_workspace": False},
     "search": {"allowed_domains": ["example.org"]},
     "options": {
         "stop_sequences": ["END"], "tool_choice": "look", "output_schema": _SCHEMA, "effort": "low",

@@ -18,7 +18,7 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import MessageStatus
 from dragoman.session import tool
 from tests.unit.session.drivers import OLLAMA, Body, Driver, FakeTime, Wire, texts, types

@@ -16,8 +16,8 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.history.pairing import CallKeys
 from dragoman.adapter.requests.history.prefix_ledger import has_prefix_note
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import adapter_class
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
 from dragoman.cli.io.convert.files import read_conversations

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.requests.history.tool_ids import ToolIdMap
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.cli.io.convert.losses import LossCounts

@@ -20,11 +20,11 @@ from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
-    google_signatures,
     media_block,
     model_fields_of,
     provider_block,
     read_citation,
+    signature_notes,
     text_blocks,
     to_text,
 )
@@ -221,7 +221,7 @@ def _event(event: _Snake, turns: Turns) -> None:
         "model": f"{_PROVIDER}:{named['model']}" if named["model"] else None,
         "usage": _usage(usage),
         "stop_reason": stop_after(blocks, stop),
-        "provider_raw": google_signatures(_PROVIDER, signed),
+        "provider_raw": signature_notes(_PROVIDER, signed),
     }
     turns.add(role, blocks, event.path, metadata=metadata, created_at=time)
 

@@ -20,10 +20,10 @@ from dragoman.formats.document import iter_entries, parse, read_list, validating
 from dragoman.formats.importers.blocks import (
     build_messages,
     build_usage,
-    google_signatures,
     model_fields_of,
     read_model,
     result_call_id,
+    signature_notes,
     text_blocks,
     to_text,
     tool_call,
@@ -146,7 +146,7 @@ def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[M
         **named,
         "usage": _usage(message),
         "stop_reason": stop,
-        "provider_raw": google_signatures(named.get("provider"), signatures),
+        "provider_raw": signature_notes(named.get("provider"), signatures),
     }
     return build_messages(role, blocks, metadata=metadata)
 

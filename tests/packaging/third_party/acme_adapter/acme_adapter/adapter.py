@@ -6,16 +6,21 @@ from typing import Any, ClassVar
 from acme_adapter import decode, encode, errors
 from acme_adapter.options import decode_options
 from acme_adapter.stream import AcmeStreamDecoder
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader
-from dragoman.canonical.message import Message
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.adapters import (
+    AdapterOptions,
+    Endpoint,
+    ErrorContext,
+    HistoryReader,
+    ModelTable,
+    ReplyBuilder,
+    RequestBuilder,
+    RequestContext,
+    StreamDecoder,
+    ToolDefinition,
+    WireAdapter,
+)
+from dragoman.errors import ProviderError
+from dragoman.messages import Message
 
 
 class AcmeAdapter(WireAdapter):

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from acme_adapter.adapter import AcmeAdapter
-from dragoman.adapter.errors import ContextOverflowError, NotFoundError, OverloadedError, RateLimitError
+from dragoman.errors import ContextOverflowError, NotFoundError, OverloadedError, RateLimitError
 from dragoman.testing import AdapterConformance
 from dragoman.testing.conformance import FailedReply, SampleReply, Wire, compact, sse
 

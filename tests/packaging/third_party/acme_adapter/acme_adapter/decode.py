@@ -3,11 +3,8 @@
 from typing import Any
 
 from acme_adapter import encode
-from dragoman.adapter import wirejson
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_reader import HistoryReader
-from dragoman.canonical.blocks import (
+from dragoman.adapters import HistoryReader, ReplyBuilder, ToolDefinition, UsageReader, parse_arguments
+from dragoman.blocks import (
     ContentBlock,
     ImageBlock,
     MediaSource,
@@ -17,9 +14,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import TokenUsage
+from dragoman.messages import Message, MessageStatus, StopReason, TokenUsage
 
 STOP_REASONS = {"said": StopReason.END_TURN, "asked": StopReason.TOOL_USE, "limit": StopReason.MAX_TOKENS}
 _BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
@@ -62,7 +57,7 @@ def _decode_tool_call(part: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     if part.get("open"):
         return ToolUseBlock(id=tool_use_id, name=part["name"], input={}, raw_input=arguments)
     if isinstance(arguments, str):
-        parsed, malformed = wirejson.parse_arguments(arguments)
+        parsed, malformed = parse_arguments(arguments)
         return ToolUseBlock(id=tool_use_id, name=part["name"], input=parsed, raw_input=malformed)
     return ToolUseBlock(id=tool_use_id, name=part["name"], input=arguments)
 

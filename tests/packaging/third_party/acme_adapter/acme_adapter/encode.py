@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from acme_adapter.options import encode_options
-from dragoman.adapter.requests import option_support, schemas
-from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.turns import Turn
-from dragoman.canonical.blocks import (
+from dragoman.adapters import BlockField, RequestBuilder, ToolDefinition, Turn, fit_tool_schemas, tool_choice
+from dragoman.blocks import (
     ContentBlock,
     ImageBlock,
     ProviderBlock,
@@ -17,8 +14,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.message import Role
-from dragoman.canonical.tools import ToolDefinition
+from dragoman.messages import Role
 
 SPEAKERS = {Role.SYSTEM: "briefing", Role.USER: "person", Role.ASSISTANT: "engine", Role.TOOL: "instrument"}
 
@@ -31,10 +27,10 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     encoded["turns"] = request.encode_history(
         request.turns, lambda turns: [_encode_turn(request, turn) for turn in turns]
     )
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = fit_tool_schemas(request, request.usable_tools(tools))
     if usable and request.options.tool_choice != "none":
         encoded["instruments"] = [encode_tool(tool) for tool in usable]
-    option_support.tool_choice(request, tools=bool(usable), reasoning=True)
+    tool_choice(request, tools=bool(usable), reasoning=True)
     return encoded | encode_options(request)
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.adapter.errors import (
+from dragoman.adapters import ErrorContext
+from dragoman.errors import (
     AuthenticationError,
     ContextOverflowError,
     NotFoundError,
@@ -12,7 +13,6 @@ from dragoman.adapter.errors import (
     RateLimitError,
     ServerError,
 )
-from dragoman.adapter.replies.error_context import ErrorContext
 
 _BY_CODE: dict[str, type[ProviderError]] = {
     "bad-key": AuthenticationError,

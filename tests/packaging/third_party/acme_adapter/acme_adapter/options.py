@@ -3,12 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.requests import option_support
-from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman.adapters import (
+    AdapterOptions,
+    OptionTable,
+    RequestBuilder,
+    RequestContext,
+    Target,
+    extra_fields,
+    record_cache_hint_loss,
+)
 
 OPTIONS = OptionTable(
     {"max_output_tokens": "limit", "temperature": "warmth", "top_p": "breadth", "stop_sequences": "halt"}
@@ -20,7 +23,7 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
     encoded: dict[str, Any] = {}
     OPTIONS.encode(request, encoded)
     encoded["live"] = request.options.stream
-    option_support.record_cache_hint_loss(request)
+    record_cache_hint_loss(request)
     return encoded
 
 

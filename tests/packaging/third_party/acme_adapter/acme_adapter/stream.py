@@ -4,14 +4,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from acme_adapter import decode, errors
-from dragoman.adapter import wirejson
-from dragoman.adapter.contract import RequestContext
-from dragoman.adapter.errors import MalformedReplyError
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.canonical.events import (
+from dragoman.adapters import (
+    ErrorContext,
+    Frame,
+    ReplyBuilder,
+    RequestContext,
+    SseDecoder,
+    StreamDecoder,
+    loads_object,
+    parse_arguments,
+)
+from dragoman.errors import MalformedReplyError
+from dragoman.events import (
     MessageComplete,
     MessageStart,
     StreamEvent,
@@ -22,7 +26,7 @@ from dragoman.canonical.events import (
     ToolUseStart,
     UsageUpdate,
 )
-from dragoman.canonical.message import Message, MessageStatus
+from dragoman.messages import Message, MessageStatus
 
 _DELTAS = {"words": TextDelta, "musing": ThinkingDelta}
 
@@ -37,7 +41,7 @@ class AcmeStreamDecoder(StreamDecoder):
         self._parts: list[dict[str, Any]] = []
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
-        event = wirejson.loads_object(frame.data, what="an event")
+        event = loads_object(frame.data, what="an event")
         match frame.event:
             case "opened":
                 return self._open(event)
@@ -84,7 +88,7 @@ class AcmeStreamDecoder(StreamDecoder):
             yield ToolUseInputDelta(message_id, position, call, event["with"])
             return
         del part["open"]
-        parsed, malformed = wirejson.parse_arguments(part["with"])
+        parsed, malformed = parse_arguments(part["with"])
         if malformed is None:
             yield ToolUseEnd(message_id, position, call, parsed)
 

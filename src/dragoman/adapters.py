@@ -1,0 +1,131 @@
+"""All that an adapter is written with: the contract, what encodes requests, what decodes replies, and the registry.
+
+Content, messages and events have modules of their own: `dragoman.blocks`, `dragoman.messages`, `dragoman.events` and
+`dragoman.errors`. Each name is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.adapter.context import RequestContext
+    from dragoman.adapter.contract import Adapter, Endpoint, WireAdapter
+    from dragoman.adapter.facts.capabilities import (
+        AdapterCapabilities,
+        ModelTable,
+        SchemaRule,
+        Support,
+        ThinkingPolicy,
+        ToolIdRule,
+        ToolNameRule,
+    )
+    from dragoman.adapter.losses import Loss, LossKind, Severity
+    from dragoman.adapter.options import AdapterOptions, NamedTool
+    from dragoman.adapter.registry import adapter_class, get_adapter, providers, register_adapter
+    from dragoman.adapter.replies.error_context import ErrorContext
+    from dragoman.adapter.replies.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
+    from dragoman.adapter.replies.reply_builder import ReplyBuilder
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
+    from dragoman.adapter.replies.usage_reader import UsageReader
+    from dragoman.adapter.requests.block_fields import BlockField
+    from dragoman.adapter.requests.option_support import record_cache_hint_loss, tool_choice
+    from dragoman.adapter.requests.option_table import OptionTable
+    from dragoman.adapter.requests.projection import Target
+    from dragoman.adapter.requests.request_builder import RequestBuilder
+    from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+    from dragoman.adapter.requests.schemas import fit_tool_schemas
+    from dragoman.adapter.requests.turns import Turn
+    from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
+    from dragoman.adapter.wirejson import dumps, loads_object, parse_arguments
+    from dragoman.canonical.tools import ToolDefinition
+
+__all__ = [
+    "Adapter",
+    "AdapterCapabilities",
+    "AdapterOptions",
+    "BlockField",
+    "Endpoint",
+    "ErrorContext",
+    "Frame",
+    "Headers",
+    "HistoryReader",
+    "JsonArrayDecoder",
+    "Loss",
+    "LossKind",
+    "ModelTable",
+    "NamedTool",
+    "NdjsonDecoder",
+    "OptionTable",
+    "ReplyBuilder",
+    "RequestBuilder",
+    "RequestContext",
+    "SchemaRule",
+    "Severity",
+    "SseDecoder",
+    "StreamDecoder",
+    "Support",
+    "Target",
+    "ThinkingPolicy",
+    "ToolDefinition",
+    "ToolIdRule",
+    "ToolNameRule",
+    "Turn",
+    "UsageReader",
+    "WireAdapter",
+    "WireChunk",
+    "WireRequest",
+    "WireResponse",
+    "adapter_class",
+    "dumps",
+    "extra_fields",
+    "fit_tool_schemas",
+    "get_adapter",
+    "loads_object",
+    "parse_arguments",
+    "providers",
+    "record_cache_hint_loss",
+    "register_adapter",
+    "tool_choice",
+]
+
+_EXPORTS = {
+    "adapter.contract": ("Adapter", "Endpoint", "WireAdapter"),
+    "adapter.context": ("RequestContext",),
+    "adapter.facts.capabilities": (
+        "AdapterCapabilities", "ModelTable", "SchemaRule", "Support", "ThinkingPolicy", "ToolIdRule", "ToolNameRule",
+    ),
+    "adapter.losses": ("Loss", "LossKind", "Severity"),
+    "adapter.options": ("AdapterOptions", "NamedTool"),
+    "adapter.registry": ("adapter_class", "get_adapter", "providers", "register_adapter"),
+    "adapter.replies.error_context": ("ErrorContext",),
+    "adapter.replies.framing": ("Frame", "JsonArrayDecoder", "NdjsonDecoder", "SseDecoder"),
+    "adapter.replies.reply_builder": ("ReplyBuilder",),
+    "adapter.replies.stream_decoder": ("StreamDecoder",),
+    "adapter.replies.usage_reader": ("UsageReader",),
+    "adapter.requests.block_fields": ("BlockField",),
+    "adapter.requests.option_support": ("record_cache_hint_loss", "tool_choice"),
+    "adapter.requests.option_table": ("OptionTable",),
+    "adapter.requests.projection": ("Target",),
+    "adapter.requests.request_builder": ("RequestBuilder",),
+    "adapter.requests.request_reader": ("HistoryReader", "extra_fields"),
+    "adapter.requests.schemas": ("fit_tool_schemas",),
+    "adapter.requests.turns": ("Turn",),
+    "adapter.wire": ("Headers", "WireChunk", "WireRequest", "WireResponse"),
+    "adapter.wirejson": ("dumps", "loads_object", "parse_arguments"),
+    "canonical.tools": ("ToolDefinition",),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"dragoman.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
