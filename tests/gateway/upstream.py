@@ -46,6 +46,7 @@ def gateway_before(
             "google": {**base, "base_url": server.url},
             "ollama": {**base, "base_url": server.url},
             "cohere": {**base, "base_url": server.url},
+            "mistral": {**base, "base_url": f"{server.url}/v1"},
         }
         app = create_app(GatewaySettings(**settings), client=AsyncClient(providers=providers, **(client or {})))
         with serving(app) as url:

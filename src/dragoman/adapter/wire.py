@@ -72,8 +72,9 @@ class WireRequest:
 
     ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost in the
     encoding. ``terms`` are those of the `RequestContext` that the reply is read with; the transport adds to them.
-    ``upload`` is sent in place of ``body``, by async transports alone. The repr shows neither body nor headers: they
-    hold the conversation, and a key at times.
+    ``upload`` is sent in place of ``body``, by async transports alone. ``any_type``: the reply may be a page for a
+    browser; otherwise such a reply is an error, because no API answers with one. The repr shows neither body nor
+    headers: they hold the conversation, and a key at times.
     """
 
     method: str
@@ -87,6 +88,7 @@ class WireRequest:
     losses: tuple[Loss, ...] = ()
     terms: dict[str, str] | None = field(default=None, compare=False, repr=False)
     upload: Upload | None = field(default=None, repr=False)
+    any_type: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import Adapter
@@ -14,6 +15,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import iterate_async
+from dragoman.limits.governor import LimitGovernor
 from dragoman.limits.reservation import Governor
 from dragoman.limits.usage import MeasureUsage
 from dragoman.runtime.config import ClientConfig
@@ -36,8 +38,8 @@ async def forward(
 ) -> AsyncIterator[AsyncStreamedReply]:
     """Send a request, and yield its reply as it arrives. It is sent once: who sent it decides on another attempt.
 
-    ``governors`` let it start, ``measure`` estimates for them what it may use, and ``used`` says what the reply used,
-    when it has been read.
+    ``governors`` and the limits of the client let it start, ``measure`` estimates for them what it may use, and
+    ``used`` says what the reply used, when it has been read. The reply may have any type.
 
     Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what governors raise.
     """
@@ -49,7 +51,9 @@ async def forward(
     retries = RetryState(_NO_RETRIES, RetryQuota(), Timing(), _SECONDS if timeout is None else timeout)
     outcome: SendOutcome = Abandoned()
     has_begun = False
-    steps: AsyncGenerator[Any, Any] = iterate_async(_attempt(Attempt(governors, measure)))
+    limits = () if config.limits is None else (LimitGovernor(config.limits, str(adapter.model_id)),)
+    request = replace(request, any_type=True)
+    steps: AsyncGenerator[Any, Any] = iterate_async(_attempt(Attempt((*governors, *limits), measure)))
     async with aclosing(steps) as work:
         observers = await anext(work)
         try:

@@ -151,6 +151,8 @@ class Call:
     body_cap: int
     one_attempt: bool = False
     """Whether the caller decides on retries."""
+    any_type: bool = False
+    """Whether the reply may be a page."""
     headers: Headers = field(default_factory=lambda: _NO_HEADERS)
     is_page: bool = False
     """Whether the reply is a page for a browser: no API answers with one."""
@@ -222,7 +224,8 @@ class Call:
     def set_headers(self, response: RawResponse) -> Headers:
         """Store the reply's headers."""
         self.headers = Headers(response.headers)
-        self.is_page = self.headers.get("content-type", "").lower().startswith(_PAGE_TYPES)
+        is_page = self.headers.get("content-type", "").lower().startswith(_PAGE_TYPES)
+        self.is_page = is_page and not self.any_type
         if self.recorder is not None:
             self.recorder.receive_head(response.status_code, self.headers)
         return self.headers

@@ -84,6 +84,7 @@ class _TransportBase(ABC):
         prepared = self._prepare(adapter, request)
         state = retries or self.new_retries(adapter, timeout)
         call = Call(adapter, prepared, state, self._connect_timeout, self._body_cap, one_attempt=retries is not None)
+        call.any_type = request.any_type
         if self._on_exchange is not None:
             from dragoman.transport.exchanges import ExchangeRecorder  # imported late: for debugging alone
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dragoman import ConfigurationError
 from dragoman.testing.faults.server import FaultyServer, Pause, sse_reply
+from dragoman_gateway.server.command import serve
 from tests.gateway.app.test_bad_night import ask_to_the_end, cut, wait_until
 from tests.gateway.upstream import PATIENCE, question, stream_bytes
 
@@ -105,3 +107,16 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
             process.wait()
             process.stderr.close()
         wait_until(lambda: not answers())
+
+
+def test_a_key_that_is_missing_is_said_before_workers_are_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker would end over it and be replaced for ever, while clients wait at the open port."""
+    file = tmp_path / "dragoman.toml"
+    place = 'house = [{model = "openai-chat:m"}, {model = "openai-chat:m", key_variable = "OPENAI_API_KEY_2"}]'
+    file.write_text(f"[gateway]\nport = 0\nworkers = 2\n[gateway.models]\n{place}\n")
+    monkeypatch.setenv("DRAGOMAN_CONFIG", str(file))
+    monkeypatch.delenv("OPENAI_API_KEY_2", raising=False)
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY_2"):
+        serve()

@@ -128,6 +128,39 @@ ANTHROPIC: Mapping[str, Call] = {
     "GET /v1/messages/batches/{message_batch}/results": lambda sdk: list(sdk.messages.batches.results("msgbatch_1")),
 }
 
+_CACHE = "cachedContents/cache-1"
+GOOGLE: Mapping[str, Call] = {
+    "POST /v1/cachedContents": lambda sdk: sdk.caches.create(
+        model="gemini-3-pro", config={"contents": ["Bern"], "ttl": "60s"}
+    ),
+    "GET /v1/cachedContents": lambda sdk: list(sdk.caches.list()),
+    "GET /v1/cachedContents/{cached_content}": lambda sdk: sdk.caches.get(name=_CACHE),
+    "PATCH /v1/cachedContents/{cached_content}": lambda sdk: sdk.caches.update(name=_CACHE, config={"ttl": "90s"}),
+    "DELETE /v1/cachedContents/{cached_content}": lambda sdk: sdk.caches.delete(name=_CACHE),
+}
+OLLAMA: Mapping[str, Call] = {
+    "POST /api/pull": lambda sdk: sdk.pull("llama3.2"),
+    "POST /api/push": lambda sdk: sdk.push("mine/llama3.2"),
+    "POST /api/create": lambda sdk: sdk.create("mine", from_="llama3.2"),
+    "POST /api/copy": lambda sdk: sdk.copy("llama3.2", "mine"),
+    "DELETE /api/delete": lambda sdk: sdk.delete("mine"),
+    "POST /api/blobs/{_digest}": lambda sdk: sdk.create_blob(__file__),
+}
+MISTRAL: Mapping[str, Mapping[str, Any]] = {
+    "POST /v1/ocr": {
+        "model": "mistral-ocr-latest",
+        "document": {"type": "document_url", "document_url": "https://a.b"},
+    },
+    "POST /v1/chat/moderations": {
+        "model": "mistral-moderation-latest",
+        "input": [{"role": "user", "content": "Hi"}],
+    },
+    "POST /v1/classifications": {"model": "mine", "input": ["Hi"]},
+    "POST /v1/chat/classifications": {"model": "mine", "input": [{"messages": [{"role": "user", "content": "Hi"}]}]},
+    "POST /v1/fim/completions": {"model": "codestral-latest", "prompt": "def f("},
+}
+"""Bodies: no SDK of Mistral is installed."""
+
 
 def record(request: ReceivedRequest) -> HttpReply:
     """Answer any address: a list, bytes, lines, or an object with an id of its kind."""
@@ -152,6 +185,10 @@ def record(request: ReceivedRequest) -> HttpReply:
     if request.method == "GET" and last in ("files", "batches", "videos", "vector_stores"):
         rows = [{"id": "secret-of-another"}, {"id": made}]
         fields = {"object": "list", "has_more": False, "first_id": "secret-of-another", "last_id": made, "data": rows}
+    if "cachedContents" in request.path:
+        fields = {"name": _CACHE, "model": "models/gemini-3-pro"}
+        if request.method == "GET" and last == "cachedContents":
+            fields = {"cachedContents": [{"name": "cachedContents/secret-of-another"}, fields]}
     if first == "messages":
         fields["results_url"] = "https://api.anthropic.com/v1/messages/batches/msgbatch_1/results"
         fields["processing_status"] = "ended"

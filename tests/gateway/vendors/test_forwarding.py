@@ -11,9 +11,13 @@ from typing import Any
 
 import anthropic
 import httpx
+import ollama
 import openai
 import pytest
+from google import genai
+from google.genai import types
 
+from dragoman import Limit, Limits
 from dragoman.policy import PluginResult, Step, hook
 from dragoman.testing.faults.replies import RESET
 from dragoman.testing.faults.server import FaultyServer, HttpReply
@@ -23,10 +27,16 @@ from tests.gateway.agents.clients import VARIABLE, folder
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import KEY, PATIENCE, gateway_before, waiting_reply
 from tests.gateway.vendors.address_page import PAGE, render
-from tests.gateway.vendors.forwarded_calls import ANTHROPIC, OPENAI, Call, plain, record
+from tests.gateway.vendors.forwarded_calls import ANTHROPIC, GOOGLE, MISTRAL, OLLAMA, OPENAI, Call, plain, record
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 ALL = tuple({each.kind for each in addresses()})
+_CALLS: dict[str, Mapping[str, Call]] = {
+    "openai": OPENAI,
+    "anthropic": ANTHROPIC,
+    "google": GOOGLE,
+    "ollama": OLLAMA,
+}
 _COST = {each.name: each for each in addresses()}
 
 
@@ -41,37 +51,70 @@ def test_the_page_of_the_docs_has_the_present_table() -> None:
 
 
 def test_there_is_a_call_for_each_address() -> None:
-    named = {
-        vendor: {each.name for each in addresses() if each.vendor.name == vendor} for vendor in ("openai", "anthropic")
-    }
-    assert named == {"openai": set(OPENAI), "anthropic": set(ANTHROPIC)}
+    for vendor, calls in {**_CALLS, "mistral": MISTRAL}.items():
+        named = {each.name for each in addresses() if each.vendor.name == vendor}
+        assert {each.replace("/v1beta/", "/v1/") for each in named} == set(calls)
 
 
-@pytest.mark.parametrize(("vendor", "calls"), [("openai", OPENAI), ("anthropic", ANTHROPIC)])
+def _sdk(vendor: str, url: str, key: str) -> Any:
+    """Return the official SDK of a vendor."""
+    if vendor == "openai":
+        return openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0)
+    if vendor == "anthropic":
+        return anthropic.Anthropic(base_url=url, api_key=key, max_retries=0)
+    if vendor == "google":
+        return genai.Client(api_key=key, http_options=types.HttpOptions(base_url=url))
+    return ollama.Client(host=url, headers={"Authorization": f"Bearer {key}"})
+
+
+@pytest.mark.parametrize(("vendor", "calls"), _CALLS.items())
 def test_the_sdk_s_bytes_arrive_and_no_key_of_the_client(
     gateway: Keyed, vendor: str, calls: Mapping[str, Call]
 ) -> None:
-    through = gateway.sdk() if vendor == "openai" else gateway.anthropic()
-    with FaultyServer(record) as server:
-        direct: Any = (
-            openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-own", max_retries=0)
-            if vendor == "openai"
-            else anthropic.Anthropic(base_url=server.url, api_key="sk-own", max_retries=0)
-        )
-        with direct:
-            _make_ids(gateway, 0)
-            for name, call in calls.items():
-                server.requests.clear()
-                if not name.endswith("/results"):  # the address in the reply of this server is the vendor's own
-                    call(direct)
-                gateway.server.requests.clear()
-                call(through)
-                sent = gateway.server.requests
-                if not name.endswith("/results"):
-                    assert list(map(plain, sent)) == list(map(plain, server.requests)), name
-                for each in sent:
-                    assert gateway.secrets[0].encode() not in each.head
-                    assert KEY.encode() in each.head
+    with (
+        FaultyServer(record) as server,
+        _sdk(vendor, server.url, "sk-own") as direct,
+        _sdk(vendor, gateway.url, gateway.secrets[0]) as through,
+    ):
+        _make_ids(gateway, 0)
+        for name, call in calls.items():
+            server.requests.clear()
+            if not name.endswith("/results"):  # the address in the reply of this server is the vendor's own
+                call(direct)
+            gateway.server.requests.clear()
+            call(through)
+            sent = gateway.server.requests
+            if not name.endswith("/results"):
+                assert list(map(plain, sent)) == list(map(plain, server.requests)), name
+            for each in sent:
+                assert gateway.secrets[0].encode() not in each.head
+                assert KEY.encode() in each.head
+
+
+def test_the_bytes_of_mistral_s_clients_arrive(gateway: Keyed) -> None:
+    for name, body in MISTRAL.items():
+        method, path = name.split(" ")
+        assert gateway.http().request(method, path, json=body).status_code == 200
+        sent = gateway.server.requests[-1]
+        assert (sent.path, json.loads(sent.body)) == (path, body)
+        assert KEY.encode() in sent.head
+        assert gateway.secrets[0].encode() not in sent.head
+
+
+def test_a_cache_of_another_key_is_an_unknown_one(gateway: Keyed) -> None:
+    """A cache that a key has made through the gateway can be named in its requests, and in no other key's."""
+    GOOGLE["POST /v1/cachedContents"](_sdk("google", gateway.url, gateway.secrets[0]))
+    own, other = ({"x-goog-api-key": each} for each in gateway.secrets[:2])
+    body = {"contents": [{"parts": [{"text": "Hi"}]}], "cachedContent": "cachedContents/cache-1"}
+    asked = "/v1beta/models/google:gemini-3-pro:generateContent"
+    assert "secret-of-another" not in gateway.bare.get("/v1beta/cachedContents", headers=own).text
+    assert gateway.bare.get("/v1beta/cachedContents", headers=other).json() == {"cachedContents": []}
+    gateway.server.requests.clear()
+    assert gateway.bare.get("/v1beta/cachedContents/cache-1", headers=other).status_code == 404
+    assert gateway.bare.post(asked, json=body, headers=other).status_code == 400
+    assert not gateway.server.requests
+    gateway.bare.post(asked, json=body, headers=own)
+    assert b"cachedContents/cache-1" in gateway.server.requests[-1].body
 
 
 def test_what_it_costs_is_booked_or_said_to_be_unknown(gateway: Keyed) -> None:
@@ -281,3 +324,25 @@ def test_an_error_of_the_vendor_is_one_of_the_client_s_wire(start: Start, status
     assert len(gateway.server.requests) == 1
     if status == 429:
         assert raised.value.response.headers["retry-after"] == "7"
+
+
+def test_limits_of_all_callers_count_forwarded_requests() -> None:
+    client = {"limits": Limits(Limit("openai:*", requests=1, seconds=86_400, shared=True), max_wait=0)}
+    with (
+        gateway_before(record, forward=ALL, client=client) as (url, server),
+        httpx.Client(base_url=url) as http,
+    ):
+        assert http.get("/v1/files").status_code == 200
+        refused = http.post("/v1/moderations", json={"input": "Hi"})
+        assert refused.status_code == 429
+        assert "retry-after" in refused.headers
+        assert len(server.requests) == 1
+
+
+def test_a_stored_page_is_read_back(start: Start) -> None:
+    page = HttpReply(headers={"content-type": "text/html; charset=utf-8"}, steps=[b"<p>Bern</p>"])
+    gateway = start(lambda request: record(request) if request.method == "POST" else page, forward=ALL)
+    OPENAI["POST /v1/files"](gateway.sdk())
+    reply = gateway.http().get("/v1/files/file-1/content")
+    assert (reply.status_code, reply.content) == (200, b"<p>Bern</p>")
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -183,6 +183,13 @@ def build(settings: Sequence[DeploymentSettings], client: AsyncClient, environ: 
     return Deployments([_build_one(each, client, environ, alone=len(settings) == 1) for each in settings])
 
 
+def check_key_variables(settings: Iterable[DeploymentSettings], environ: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if a place of a model has a key that is not there."""
+    for each in settings:
+        if each.key_variable is not None:
+            _find_key(each.key_variable, get_adapter(each.model).endpoint.key_variables, environ)
+
+
 def _build_one(
     settings: DeploymentSettings, client: AsyncClient, environ: dict[str, str], *, alone: bool
 ) -> Deployment:
@@ -199,7 +206,7 @@ def _build_one(
     return Deployment(settings.model, client, settings.weight)
 
 
-def _find_key(variable: str, known: tuple[str, ...], environ: dict[str, str]) -> str:
+def _find_key(variable: str, known: tuple[str, ...], environ: Mapping[str, str]) -> str:
     if not any(variable.startswith(name) for name in known):
         raise ConfigurationError(
             f"key_variable {variable!r:.80} does not begin with {' or '.join(known) or 'the variable of the provider'}:"

@@ -10,6 +10,7 @@ import uvicorn
 
 from dragoman import ConfigurationError, get_adapter
 from dragoman_gateway.configuration import MODEL_VARIABLE, read_settings
+from dragoman_gateway.models.deployments import check_key_variables
 from dragoman_gateway.running.hops import share_mark
 from dragoman_gateway.running.services import requires_keys
 from dragoman_gateway.running.state_keys import VARIABLE, new_state_key, read_state_keys
@@ -52,6 +53,8 @@ def serve(
     settings = GatewaySettings.from_table(
         {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     )
+    for places in settings.models.values():  # a mistake is said here, not by each worker again and again
+        check_key_variables(() if isinstance(places, str) else places, os.environ)
     check_address(settings, has_keys=settings.is_local or requires_keys(settings))
     with listen(settings.host, settings.port) as listener:
         host, port = listener.getsockname()[:2]

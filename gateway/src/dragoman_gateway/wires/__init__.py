@@ -6,6 +6,8 @@ from dragoman_gateway.wires import chat, google, messages, ollama, responses
 from dragoman_gateway.wires.contract import Wire
 
 WIRES = (messages.WIRE, chat.WIRE, responses.WIRE)
+ALL_WIRES = (*WIRES, google.WIRE, ollama.WIRE)
+"""Those too whose addresses name more than one job."""
 
 
 def wire_of(headers: Mapping[str, str], default: str = "chat") -> Wire:
@@ -26,4 +28,4 @@ def wire_of_path(path: str, headers: Mapping[str, str]) -> Wire:
     return next((wire for wire in WIRES if path.startswith(wire.path)), None) or wire_of(headers)
 
 
-__all__ = ["WIRES", "Wire", "wire_of", "wire_of_path"]
+__all__ = ["ALL_WIRES", "WIRES", "Wire", "wire_of", "wire_of_path"]

@@ -9,13 +9,14 @@ from importlib.resources import files
 from typing import Literal
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_OWN = frozenset(("provider", "wire", "strip", "header", "id_prefixes"))
+_OWN = frozenset(("provider", "wire", "strip", "header", "id_prefixes", "id_field"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
     """Who answers. ``strip`` is the start of each path that the base URL of the provider has already. ``header`` and
-    ``id_prefixes`` tell its clients and its ids from those of another vendor with the same path."""
+    ``id_prefixes`` tell its clients and its ids from those of another vendor with the same path. ``id_field`` has the
+    id in its replies."""
 
     name: str
     provider: str
@@ -23,6 +24,7 @@ class Vendor:
     strip: str = ""
     header: str | None = None
     id_prefixes: tuple[str, ...] = ()
+    id_field: Literal["id", "name"] = "id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Address:
     kind: str
     method: str
     path: str
-    body: Literal["json", "form"] | None = None
+    body: Literal["json", "form", "file"] | None = None
     cost: Literal["free", "unknown"] = "unknown"
     content: Literal["none", "unseen"] = "none"
     model: Literal["none", "body", "unseen"] = "none"
@@ -52,6 +54,12 @@ class Address:
     def kinds(self) -> Mapping[str, str]:
         """The ids in the path that a key must have made, each with its kind."""
         return {each: each.replace("_", " ") for each in _PARAMETER.findall(self.path) if not each.startswith("_")}
+
+    def full_id(self, parameter: str, value: str) -> str:
+        """Return an id of the path as replies have it: a name has the part of the path before it too."""
+        if self.vendor.id_field == "id":
+            return value
+        return f"{self.path.partition(f'/{{{parameter}}}')[0].rpartition('/')[2]}/{value}"
 
     def is_open(self, opened: Sequence[str]) -> bool:
         """Whether it is among what the operator has opened: addresses, kinds, and kinds of one vendor."""

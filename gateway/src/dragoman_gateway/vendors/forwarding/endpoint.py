@@ -30,12 +30,13 @@ from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.body import parse_object, read_body
 from dragoman_gateway.turn.replies import REQUEST_ID, DisconnectWatcher, Headers
 from dragoman_gateway.vendors.forwarding.body import FormBody
-from dragoman_gateway.wires import WIRES
+from dragoman_gateway.wires import ALL_WIRES
 from dragoman_gateway.wires.forwarded import Address
 
 _ID = re.compile(r"(?!\.+$)[A-Za-z0-9._:~-]{1,190}")
 _PASSED = ("accept",)
 _REPLY_HEADERS = ("content-type", "content-disposition")
+_PAGE_FIELDS = ("object", "has_more", "nextPageToken")
 _MAX_READ = 16 * 1024 * 1024
 """Bytes of a reply that is read for its ids."""
 _SELF = "local:forwarded"
@@ -44,7 +45,7 @@ _SELF = "local:forwarded"
 
 class ForwardingEndpoint(Endpoint):
     def __init__(self, gateway: Gateway, address: Address) -> None:
-        super().__init__(gateway, next(wire for wire in WIRES if wire.name == address.vendor.wire))
+        super().__init__(gateway, next(wire for wire in ALL_WIRES if wire.name == address.vendor.wire))
         self._address = address
 
     async def respond(self, exchange: Exchange) -> None:
@@ -55,11 +56,13 @@ class ForwardingEndpoint(Endpoint):
         await self._check_bounds(exchange, caller)
         await exchange.generation.access.check(caller, exchange.generation.prices)
         ids = {name: str(value) for name, value in exchange.scope["path_params"].items()}
-        await self._check_ids(exchange, caller, {ids[name]: kind for name, kind in address.kinds.items()}, ids)
+        named = {address.full_id(name, ids[name]): kind for name, kind in address.kinds.items()}
+        await self._check_ids(exchange, caller, named, ids)
         body, form, model = b"", None, ""
-        if address.body is not None and (address.body == "json" or is_json(exchange.headers.get("content-type", ""))):
+        sends_json = is_json(exchange.headers.get("content-type", ""))
+        if address.body == "json" or (address.body == "form" and sends_json):
             body, model = await self._read_json(exchange, caller)
-        elif address.body == "form":
+        elif address.body is not None:
             form = FormBody(
                 exchange.receive,
                 exchange.headers,
@@ -75,6 +78,7 @@ class ForwardingEndpoint(Endpoint):
     ) -> None:
         generation, record, departure = exchange.generation, exchange.record, DisconnectWatcher(exchange.receive)
         governor = generation.access.governor_for(caller, generation.prices)
+        client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
         usage = Usage(cost_status=CostStatus.UNPRICED)
         if self._address.cost == "free":
             usage = generation.prices.price(_SELF, TokenUsage(), datetime.now(UTC))
@@ -84,7 +88,7 @@ class ForwardingEndpoint(Endpoint):
         has_begun = False
         try:
             async with forward(
-                generation.client.config,
+                client.config,
                 adapter,
                 request,
                 governors=() if governor is None else (governor,),
@@ -211,13 +215,14 @@ class ForwardingEndpoint(Endpoint):
         rows = fields.get(name)
         if not isinstance(rows, list):
             raise MalformedReplyError("the reply is not a list")
-        ids = [each["id"] for each in rows if isinstance(each, dict) and isinstance(each.get("id"), str)]
+        field = self._address.vendor.id_field
+        ids = [each[field] for each in rows if isinstance(each, dict) and isinstance(each.get(field), str)]
         try:
             own = await self._gateway.services.owned.owned(caller, ids)
         except DatabaseUnavailableError:
             raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
-        kept = [each for each in rows if isinstance(each, dict) and each.get("id") in own]
-        found: dict[str, Any] = {each: fields[each] for each in ("object", "has_more") if each in fields}
+        kept = [each for each in rows if isinstance(each, dict) and each.get(field) in own]
+        found: dict[str, Any] = {each: fields[each] for each in _PAGE_FIELDS if each in fields}
         for end, place in (("first_id", 0), ("last_id", -1)):
             if end in fields:
                 found[end] = kept[place]["id"] if kept else None
@@ -227,7 +232,7 @@ class ForwardingEndpoint(Endpoint):
         """Note the ids that the reply names as those of the key, before the key can use them."""
         address, found = self._address, {}
         if address.makes is not None:
-            found.update(dict.fromkeys(_texts(fields.get("id")), address.makes))
+            found.update(dict.fromkeys(_texts(fields.get(address.vendor.id_field)), address.makes))
         for name, kind in address.yields.items():
             found.update(dict.fromkeys(_texts(fields.get(name)), kind))
         try:
