@@ -96,7 +96,9 @@ class TargetFinder:
         """
         endpoint = adapter.endpoint
         self._bind(endpoint, adapter.provider)
-        setting = self._address_setting(endpoint)
+        setting, variable = "base_url", endpoint.base_url_variable or ""
+        if self._base_url is None:
+            setting = variable if self._environ.get(variable, "").strip() else ""
         if keyless:
             return Target(self._find_base_url(endpoint, adapter.provider), None, setting=setting)
         credentials: CachedCredentials | None
@@ -159,13 +161,6 @@ class TargetFinder:
         if endpoint.key_required:
             raise missing_key(endpoint, provider, is_own=is_own)
         return None, None, False
-
-    def _address_setting(self, endpoint: Endpoint) -> str:
-        """Return what the base URL is from: ``base_url``, or a variable; empty if it is the provider's own."""
-        if self._base_url is not None:
-            return "base_url"
-        variable = endpoint.base_url_variable or ""
-        return variable if self._environ.get(variable, "").strip() else ""
 
     def _find_base_url(
         self,

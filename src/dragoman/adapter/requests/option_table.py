@@ -80,9 +80,10 @@ class OptionTable:
         if "stop_sequences" in values:
             stop = values["stop_sequences"]
             values["stop_sequences"] = (stop,) if isinstance(stop, str) else tuple(stop or ())
-        for name, words in self._words.items():
+        for name, words in self._words.items():  # ours, with the wire's
             if name in values:
-                values[name] = _common_word(words, values[name])
+                native = values[name]
+                values[name] = next((ours for ours, theirs in words.items() if theirs == native), None)
         return values
 
 
@@ -110,8 +111,3 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
     if name == "max_output_tokens" and value < 0:
         raise RequestError(f"{path} is at least 0, and not {value!r:.40}")
     return value
-
-
-def _common_word(words: Mapping[str, Any], native: Any) -> Any:
-    """Return our word for the wire's."""
-    return next((ours for ours, theirs in words.items() if theirs == native), None)
