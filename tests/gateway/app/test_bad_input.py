@@ -96,8 +96,8 @@ def test_tool_ids_that_nobody_here_made_go_through() -> None:
 
 
 def test_a_missing_key_of_a_provider_is_no_concern_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MISTRAL_API_KEY", raising=False)
-    with gateway_before(whole_reply("chat"), models={"house": "mistral:m"}) as (url, _):
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    with gateway_before(whole_reply("chat"), models={"house": "groq:m"}) as (url, _):
         reply = httpx.post(f"{url}/v1/messages", json=question("messages", "house"))
     assert reply.status_code == 500
-    assert "MISTRAL" not in reply.text
+    assert "GROQ" not in reply.text
