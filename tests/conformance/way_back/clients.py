@@ -196,7 +196,7 @@ def _chat_seen(completion: Any) -> Seen:
     echo = {key: native[key] for key in ("role", "content", "tool_calls", "function_call", "refusal") if key in native}
     return Seen(
         text=message.content or "",
-        thinking=native.get("reasoning_content") or "",
+        thinking=native.get("reasoning_content") or native.get("reasoning") or "",
         calls=tuple(calls),
         stop=choice.finish_reason,
         usage=usage

@@ -214,11 +214,9 @@ def find_boundary(messages: Sequence[Message]) -> int:
 def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
     """Return the index of the message's first turn, or 0 if it was changed or does not follow a turn of the other
     side."""
-    for index in range(len(turns) - 1, 0, -1):
-        turn, previous = turns[index], turns[index - 1]
-        if turn.message is message and previous.message is not message:
-            return index if _begins_stretch(turn, previous) else 0
-    return 0
+    # Its turns need not be neighbours: a model without parallel calls gets the result of one before the next.
+    first = next((index for index, turn in enumerate(turns) if turn.message is message), 0)
+    return first if first and _begins_stretch(turns[first], turns[first - 1]) else 0
 
 
 def iter_stretches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
