@@ -114,7 +114,7 @@ class EncodeCache:
 
 
 class SharedEncodeCache(EncodeCache):
-    """The encoded prefixes of a conversation that a client sends anew with each request. The messages of a request are
+    """The encoded prefixes of a conversation that a client sends whole with each request. The messages of a request are
     other objects, with other ids, but they share their content with those of the request before; and each request has
     an id map of its own.
     """
