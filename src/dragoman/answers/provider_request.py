@@ -15,6 +15,7 @@ from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import Attempt, exchange_whole
+from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.attempt.retrying import run_attempts
 from dragoman.canonical.blocks import assemble
 from dragoman.canonical.events import MessageComplete, StreamEvent
@@ -28,8 +29,6 @@ from dragoman.limits.settlement import usage_of
 from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.runtime.config import ClientConfig
 from dragoman.runtime.transports import Transports
-from dragoman.session.effects import Send, apply_stages
-from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.transport import AsyncTransport
 from dragoman.transport.retry import RetryState
 
@@ -194,7 +193,7 @@ class ProviderRequest:
                     )
                     async with sending as response:
                         self.headers = response.headers
-                        reader.begin(response)
+                        reader.response = response
                         for observe in effect.observers:
                             await observe(response.headers).work_async()
                         if self._passes:
@@ -269,7 +268,7 @@ class ProviderRequest:
             message = self._read(response, context)
         except ProviderError as error:
             reader = self._new_reader(context, retries)
-            reader.begin(response)
+            reader.response = response
             reader.fail_unreadable(error)
             assert reader.outcome is not None
             return reader.outcome
@@ -288,18 +287,7 @@ class ProviderRequest:
         return context
 
     def _new_reader(self, context: RequestContext, retries: RetryState, *, joins_text: bool = False) -> ReplyReader:
-        return ReplyReader(
-            Send(
-                adapter=self._adapter,
-                context=context,
-                history=(),
-                messages=(),
-                tools=(),
-                options=_WHOLE,
-                retries=retries,
-                joins_text=joins_text,
-            )
-        )
+        return ReplyReader(self._adapter, context, retries.timing.clock, joins_text=joins_text)
 
     def _encode_attempt(self, context: RequestContext) -> WireRequest:
         try:

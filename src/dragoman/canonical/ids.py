@@ -9,6 +9,7 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -92,8 +93,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=new_ulid.after_fork)
 
 
-def new_message_id() -> str:
-    return new_ulid()
+new_message_id: Callable[[], str] = new_ulid
 
 
 def new_tool_use_id() -> str:

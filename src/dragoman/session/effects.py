@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.attempt.reply_reader import apply_stages as apply_stages
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.outcomes import Abandoned as Abandoned
@@ -19,7 +19,6 @@ from dragoman.effects.outcomes import Failed as Failed
 from dragoman.effects.outcomes import Replied as Replied
 from dragoman.effects.outcomes import SendOutcome as SendOutcome
 from dragoman.effects.work import Perform as Perform
-from dragoman.effects.work import Work
 from dragoman.effects.work import intercept as intercept
 from dragoman.limits.reservation import Observe as Observe
 from dragoman.limits.reservation import Stage as Stage
@@ -144,15 +143,3 @@ class ToolRun:
     """Why the call was not run."""
     refusal: str = field(default="", repr=False)
     """The error that the model received instead of a result."""
-
-
-def apply_stages(stages: Sequence[Stage], event: StreamEvent) -> Work[Sequence[StreamEvent]]:
-    """Return the events that the stages make of one event."""
-    events: Sequence[StreamEvent] = (event,)
-    for stage in stages:
-        results: list[StreamEvent] = []
-        for each in events:
-            result = stage(each)
-            results += (yield result) if isinstance(result, Perform) else result
-        events = results
-    return events

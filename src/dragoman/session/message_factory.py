@@ -9,9 +9,12 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.names import foreign_value
-from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.blocks import ToolResultBlock, text_block
+from dragoman.canonical.guard import is_plain
+from dragoman.canonical.message import Message, MessageMetadata, Role, assemble_message
 from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
+
+_NO_METADATA = MessageMetadata()
 
 
 class MessageFactory:
@@ -35,9 +38,13 @@ class MessageFactory:
 
     def user_message(self, prompt: Any) -> Message:
         """Return a prompt, a `UserInput`, as a message."""
+        if isinstance(prompt, str):
+            return self.new_message(Role.USER, prompt)
         if isinstance(prompt, Message):
             return self.adopt(prompt)
-        if _is_body(prompt):
+        # There is no MessageBody unless a program has loaded its module.
+        bodies = sys.modules.get("dragoman.formats.body.message_body")
+        if bodies is not None and isinstance(prompt, bodies.MessageBody):
             from dragoman.formats.body.convert import from_message_body
 
             return self.adopt(from_message_body(prompt))
@@ -61,22 +68,23 @@ class MessageFactory:
             raise RequestError(f"a message is a text or blocks, not a value of the class {type(content).__name__}")
         if self.user_id is not None or self.team_id is not None:
             fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
+        new_id, created_at = self._new_id(), self._clock()
+        if type(content) is str and type(new_id) is str and is_plain(content):
+            metadata = fields.get("metadata", _NO_METADATA)
+            return assemble_message(
+                id=new_id, session_id=self._session_id, role=role, content=(text_block(content),), channel=None,
+                metadata=metadata, created_at=created_at,
+            )  # fmt: skip
         try:
             return Message(
-                id=self._new_id(),
+                id=new_id,
                 session_id=self._session_id,
                 role=role,
                 content=content if isinstance(content, str) else tuple(content),
-                created_at=self._clock(),
+                created_at=created_at,
                 **fields,
             )
         except ValidationError as error:  # its text quotes the content
             mistake = error.errors(include_input=False, include_url=False, include_context=False)[0]
             place = ".".join(map(str, mistake["loc"][:4]))
             raise RequestError(f"this cannot be a message: {place:.80}: {mistake['msg']:.300}") from None
-
-
-def _is_body(prompt: Any) -> bool:
-    """Whether a prompt is a MessageBody. There is none unless a program has loaded its module."""
-    module = sys.modules.get("dragoman.formats.body.message_body")
-    return module is not None and isinstance(prompt, module.MessageBody)

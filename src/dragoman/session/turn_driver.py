@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
 from dragoman.adapter.wire import WireResponse
+from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete, ToolProgress
 from dragoman.canonical.message import Message
@@ -29,12 +30,10 @@ from dragoman.session.effects import (
     Send,
     ToolRun,
     Wait,
-    apply_stages,
 )
 from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.turn.answers import CallResults, prepare_calls
-from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
 from dragoman.tools.call_runner import TimedResult
 from dragoman.tools.calls import PreparedCall, apply_decision
@@ -121,17 +120,19 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
                 run.advance(None)
                 while run.effect is not None:
                     yield from self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._step(run)
-            run.finish()
+            if run.error is not None:
+                raise run.error
         finally:
             run.record.ended = True
             if self._running is run:
                 self._running = None
 
     def _step(self, run: TurnRun) -> Steps:
-        """Carry out one effect, other than a `Send`, release its events, and send the turn its outcome."""
+        """Carry out one effect, other than a `Send`, yield its events if anybody reads them, and send the turn its
+        outcome."""
         try:
             outcome, events = yield from self._carry_out(run)
-            if events := run.release(events):
+            if events and run.events is not None and not run.is_left:
                 yield events
         except _ENDS:
             raise
@@ -183,7 +184,8 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
 
     def _attempt(self, run: TurnRun, send: Send) -> Steps:
         """Make one attempt of a request. Of a stream, yield what the caller may see of the reply, as it arrives."""
-        reader = ReplyReader(send)
+        joins_text = send.joins_text and not send.stages
+        reader = ReplyReader(send.adapter, send.context, send.retries.timing.clock, joins_text=joins_text)
         try:
             is_long = len(send.messages) >= _LONG_HISTORY or getattr(send.messages, "is_large", False)
             request = (yield in_thread(encode, send, run.record)) if is_long else encode(send, run.record)
@@ -191,10 +193,10 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
             arguments = self._transports.arguments(send.adapter, send.retries)
             if request.stream:
                 exchange = transport.stream(send.adapter, request, **arguments)
-                yield from within(exchange, partial(self._read_stream, run, reader))
+                yield from within(exchange, partial(self._read_stream, run, send, reader))
             else:
-                response: WireResponse = yield call(transport.send, send.adapter, request, **arguments)
-                yield from self._read_whole(reader, response)
+                response = yield call(transport.send, send.adapter, request, **arguments)
+                yield from self._read_whole(send, reader, response)
         except _ENDS:
             raise
         except Exception as error:
@@ -208,9 +210,8 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
         if run.effect is send:
             run.finish_attempt(reader)
 
-    def _read_whole(self, reader: ReplyReader, response: WireResponse) -> Work[None]:
-        send = reader.send
-        reader.begin(response)
+    def _read_whole(self, send: Send, reader: ReplyReader, response: WireResponse) -> Work[None]:
+        reader.response = response
         for observe in send.observers:
             yield observe(response.headers)
         try:
@@ -221,22 +222,22 @@ class TurnDriver(Conversation[TransportT], Generic[TransportT]):
         reader.receive((event,))
         reader.feed((yield from apply_stages(send.stages, event)) if send.stages else (event,))
 
-    def _read_stream(self, run: TurnRun, reader: ReplyReader, response: Any) -> Steps:
-        reader.begin(response)
-        for observe in reader.send.observers:
+    def _read_stream(self, run: TurnRun, send: Send, reader: ReplyReader, response: Any) -> Steps:
+        reader.response = response
+        for observe in send.observers:
             yield observe(response.headers)
         decode: Any = decode_batches_async if self._asynchronous else decode_batches
         batches = decode(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
         closed: Any = aclosing(batches) if self._asynchronous else closing(batches)
-        yield from within(closed, partial(self._release_batches, run, reader))
+        yield from within(closed, partial(self._release_batches, run, send, reader))
         # Kept before the connection is released: that may take a while, and other tasks run meanwhile.
         run.finish_attempt(reader)
         while isinstance(run.effect, (Keep, Perform)):
             yield from self._step(run)
 
-    def _release_batches(self, run: TurnRun, reader: ReplyReader, batches: Any) -> Steps:
+    def _release_batches(self, run: TurnRun, send: Send, reader: ReplyReader, batches: Any) -> Steps:
         """Yield what the caller may see of each batch of events, if anybody reads them."""
-        following, stages = next_of(batches), reader.send.stages
+        following, stages = next_of(batches), send.stages
         while (batch := (yield following)) is not None:
             reader.receive(batch)
             for arrived in ((event,) for event in batch) if stages else (batch,):

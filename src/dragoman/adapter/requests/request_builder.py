@@ -24,6 +24,7 @@ from dragoman.adapter.requests.history.encode_cache import (
     encode_chunks,
     find_boundary,
     find_first_turn,
+    is_worth_caching,
     iter_stretches,
 )
 from dragoman.adapter.requests.history.pairing import CallKeys
@@ -136,7 +137,7 @@ class RequestBuilder:
         lead = encode(turns[:lead_count]) if lead_count else []
         rest = turns[lead_count:]
         self.at_list_start = not (lead_count or self.prefix.messages)
-        cached_turns = self._extend_prefix(rest, encode) if len(self.uncached) > 1 else 0
+        cached_turns = self._extend_prefix(rest, encode) if is_worth_caching(rest) else 0
         items = encode(rest[cached_turns:])
         if not self.prefix.json_chunks:
             return EncodedHistory((), lead + items)

@@ -1,6 +1,6 @@
 """What both drivers share: the state of a running turn, and the effects that they carry out alike."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireRequest
+from dragoman.attempt.reply_reader import ReplyReader
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.extensions.message_labels import with_message_labels
@@ -18,7 +19,6 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.replies.reply import TurnRecord
-from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.calls import PreparedCall, error_result
 
@@ -56,15 +56,6 @@ class TurnRun:
     _following: Generator[Effect, Any, SendOutcome] | None = field(default=None, init=False)
     """Follows a reply that its provider still works on; its effects come before the turn's."""
 
-    def finish(self) -> None:
-        """Raise the error of the turn, if it has one."""
-        if self.error is not None:
-            raise self.error
-
-    def release(self, events: Sequence[SessionEvent]) -> Sequence[SessionEvent]:
-        """Return the events that the caller receives: none if nobody reads them."""
-        return () if self.is_left or self.events is None else events
-
     def finish_attempt(self, reader: ReplyReader) -> None:
         """Send the turn the outcome of a `Send`. A reply that its provider still works on is followed first."""
         outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
@@ -73,8 +64,10 @@ class TurnRun:
         if isinstance(outcome, Replied) and outcome.message.metadata.status is MessageStatus.PARTIAL:
             from dragoman.session.turn import background  # imported late: few replies come later
 
-            if background.is_unfinished(reader.send, outcome):
-                self._following = background.follow(reader.send, outcome, self.get_transport)
+            send = self.effect
+            assert isinstance(send, Send)
+            if background.is_unfinished(send, outcome):
+                self._following = background.follow(send, outcome, self.get_transport)
                 self.advance(None)
                 return
         self.advance(outcome)

@@ -24,6 +24,9 @@ from dragoman.canonical.message import Message, Role
 _CHUNK_ITEMS = 1024
 """The items of a chunk. A long history as one chunk would be in memory three times."""
 
+_FEW, _SHORT = 8, 2048
+"""Turns, and characters of each, up to which nothing is kept."""
+
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
@@ -197,6 +200,17 @@ def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:
     """Return the JSON of the items without brackets, in chunks; no chunk if there are no items."""
     starts = range(0, len(items), _CHUNK_ITEMS)
     return tuple(wirejson.dumps(items[start : start + _CHUNK_ITEMS])[1:-1] for start in starts)
+
+
+def is_worth_caching(turns: Sequence[Turn]) -> bool:
+    """Whether to keep what these turns become. A few short texts are encoded again with each request: that costs less
+    than a longer prefix, which is another object."""
+    if len(turns) > _FEW:
+        return True
+    for turn in turns:
+        if not turn.plain or len(turn.blocks[0].text) > _SHORT:  # type: ignore[union-attr]  # it is a text
+            return True
+    return False
 
 
 def find_boundary(messages: Sequence[Message]) -> int:

@@ -1,7 +1,8 @@
 """Reads one reply for a driver: decides which events the caller receives, and what the outcome is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError
 from dragoman.adapter.replies.error_context import add_response_facts
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -11,39 +12,42 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart,
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.response import ResponseDetails
-from dragoman.session.effects import Send
+from dragoman.effects.work import Perform, Work
+from dragoman.limits.reservation import Stage
 from dragoman.transport import AsyncStreamedReply, StreamedReply
 
 
 class ReplyReader:
-    """Reads the reply to one `Send`. ``outcome`` is set at the end.
+    """Reads the reply to one attempt. ``outcome`` is set at the end.
 
     The opening events of a stream are held back until its first content, so that an early failure can still be retried.
     """
 
-    def __init__(self, send: Send) -> None:
-        self.send = send
+    def __init__(
+        self, adapter: Adapter, context: RequestContext, clock: Callable[[], float], *, joins_text: bool = False
+    ) -> None:
+        """``clock`` returns seconds. ``joins_text``: text of a stream that arrives together may be one delta."""
+        self._adapter = adapter
+        self._context = context
+        self._joins_text = joins_text
         self._decoder: StreamDecoder | None = None
         self.outcome: SendOutcome | None = None
-        self._clock = send.retries.timing.clock
-        self._started_at = self._clock()
-        self._response: WireResponse | StreamedReply | AsyncStreamedReply | None = None
+        self._clock = clock
+        self._started_at = clock()
+        self.response: WireResponse | StreamedReply | AsyncStreamedReply | None = None
+        """Set by the driver as soon as the response has begun."""
         self._first_event_at: float | None = None
         self._opening: list[StreamEvent] = []
         self._seen = False
         self._complete_reply: Message | None = None
         """The whole reply as it arrived, before any stage."""
 
-    def begin(self, response: WireResponse | StreamedReply | AsyncStreamedReply) -> None:
-        """Note the status and the headers of the response."""
-        self._response = response
-
     @property
     def decoder(self) -> StreamDecoder:
         """The decoder of a streamed reply."""
         if self._decoder is None:
-            self._decoder = self.send.adapter.reply_decoder(self.send.context)
-            if self.send.joins_text and not self.send.stages:
+            self._decoder = self._adapter.reply_decoder(self._context)
+            if self._joins_text:
                 self._decoder.join_text()
         return self._decoder
 
@@ -69,8 +73,8 @@ class ReplyReader:
                 case ErrorEvent():
                     if isinstance(event.error, ProviderError):
                         event.error.partial = event.partial
-                        if self._response is not None:
-                            add_response_facts(event.error, self.send.adapter.provider, self._response.headers)
+                        if self.response is not None:
+                            add_response_facts(event.error, self._adapter.provider, self.response.headers)
                     partial = event.partial or self._unknown_reply(event.error)
                     self.outcome = Broken(event.error, partial, self._seen, self._timed_response())
                 case MessageStart() | UsageUpdate() if not self._seen:
@@ -85,7 +89,7 @@ class ReplyReader:
 
     def fail(self, error: Exception) -> None:
         """Set the outcome after an exception: of the request, or of a stage."""
-        if self._response is None:
+        if self.response is None:
             self.outcome = Failed(error)
             return
         partial = self._complete_reply
@@ -103,9 +107,8 @@ class ReplyReader:
         """Return a reply without content for one that cannot be read: its cost is unknown."""
         if not isinstance(error, MalformedReplyError):
             return None
-        adapter = self.send.adapter
-        reply = ReplyBuilder(self.send.context, adapter.provider)
-        return reply.build((), model=adapter.model, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR)
+        reply, model = ReplyBuilder(self._context, self._adapter.provider), self._adapter.model
+        return reply.build((), model=model, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR)
 
     def abandon(self) -> Abandoned:
         """Return the outcome for a caller who left: what had arrived, with status cancelled and a lower bound of the
@@ -126,10 +129,10 @@ class ReplyReader:
         return Abandoned(response=response)
 
     def _timed_response(self) -> ResponseDetails | None:
-        if self._response is None:
+        response = self.response
+        if response is None:
             return None
         first = None if self._first_event_at is None else self._first_event_at - self._started_at
-        response = self._response
         return ResponseDetails(
             response.status, response.headers, tuple(response.attempts), first, self._clock() - self._started_at
         )
@@ -143,3 +146,15 @@ def _has_content(partial: Message) -> bool:
 def _mark_cancelled(reply: Message) -> Message:
     changed = {"status": MessageStatus.CANCELLED, "stop_reason": StopReason.CANCELLED}
     return reply.model_copy(update={"metadata": reply.metadata.model_copy(update=changed)})
+
+
+def apply_stages(stages: Sequence[Stage], event: StreamEvent) -> Work[Sequence[StreamEvent]]:
+    """Return the events that the stages make of one event."""
+    events: Sequence[StreamEvent] = (event,)
+    for stage in stages:
+        results: list[StreamEvent] = []
+        for each in events:
+            result = stage(each)
+            results += (yield result) if isinstance(result, Perform) else result
+        events = results
+    return events
