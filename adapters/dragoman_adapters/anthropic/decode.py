@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.message_fields import MESSAGE_FIELDS, unread_fields, without_fields
+from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, unread_fields, without_fields
 from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (

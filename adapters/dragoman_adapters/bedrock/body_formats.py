@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind
-from dragoman.adapter.requests.message_fields import field_losses
+from dragoman.adapter.requests.block_fields import field_losses
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock

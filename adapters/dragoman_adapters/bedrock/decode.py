@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.message_fields import unread_fields, without_fields
+from dragoman.adapter.requests.block_fields import unread_fields, without_fields
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (

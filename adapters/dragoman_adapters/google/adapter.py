@@ -10,7 +10,7 @@ from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
-from dragoman.adapter.requests.known_options import read_options
+from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import ROLES, HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,

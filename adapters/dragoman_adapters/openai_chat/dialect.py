@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from dragoman.adapter.json_path import Path, lookup_path, split_path
 from dragoman.adapter.requests.option_table import OptionTable
+from dragoman.adapter.wirejson import Path, lookup_path, split_path
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
 from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS

@@ -6,9 +6,9 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.answers.reply_writer import ReplyWriter
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.blocks import (
     AudioBlock,
     Citation,

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.json_path import assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support, schemas, structured_output
 from dragoman.adapter.requests.option_table import read_option
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_platform.strict_schema import strict_schema

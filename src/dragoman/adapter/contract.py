@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, UnsupportedReplyError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.facts.limit_updates import with_updates
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable, with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, add_response_facts, parse_error_body
@@ -416,7 +415,7 @@ class WireAdapter(Adapter):
             # A whole reply to a streamed request is read as a stream is: its bytes are one document.
             return request.build(path, body, self.request_headers(request, body), stream=options.stream)
         except MALFORMED_ERRORS as error:
-            from dragoman.adapter.requests.damaged_notes import without_notes  # imported late: few requests fail
+            from dragoman.adapter.notes import without_notes  # imported late: few requests fail
 
             if isinstance(error, DragomanError) or (plain := without_notes(messages, tools)) is None:
                 raise

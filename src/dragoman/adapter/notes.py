@@ -4,7 +4,7 @@ stands here: rooms above the adapters read and write them by these functions and
 ``by`` names the writer, and ``tool_ids`` holds the provider's own ids of calls by the canonical ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.canonical.message import Message
@@ -62,3 +62,17 @@ def read_tool_note(tool: ToolDefinition, name: str) -> dict[str, Any]:
     raw = tool.provider_raw or {}
     note = raw.get("metadata") if raw.get(_BY) == name else None
     return dict(note) if isinstance(note, dict) else {}
+
+
+def without_notes(
+    messages: Sequence[Message], tools: Sequence[ToolDefinition]
+) -> tuple[list[Message], list[ToolDefinition]] | None:
+    """Return the history and the tools without provider_raw; None if there is none."""
+    noted = [*(message.metadata.provider_raw for message in messages), *(tool.provider_raw for tool in tools)]
+    if not any(noted):
+        return None
+    plain = [
+        message.model_copy(update={"metadata": message.metadata.model_copy(update={"provider_raw": None})})
+        for message in messages
+    ]
+    return plain, [tool.model_copy(update={"provider_raw": None}) for tool in tools]

@@ -15,7 +15,7 @@ from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.server_tools.availability import register_lookup
+from dragoman.adapter.server_tools.table import register_lookup
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.log import get_logger
 

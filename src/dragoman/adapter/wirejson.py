@@ -1,11 +1,12 @@
-"""JSON as providers use it: exact integers, no NaN, no repair.
+"""JSON as providers use it: exact integers, no NaN, no repair. Dotted paths, such as ``reasoning.effort``, name its
+values.
 
 pydantic-core's parser refuses NaN, integers of over 4,300 digits and more than 200 levels; the same library writes. A
 number beyond a double's range, such as 1e999, still parses as infinity. To look for it here would take longer than the
 parsing itself, for every event of a stream; the canonical form refuses it in a message.
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -75,3 +76,30 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     except ValueError:
         return {}, text
     return (value, None) if isinstance(value, dict) else ({}, text)
+
+
+Path = str
+"""The dotted path of a value in a JSON object."""
+
+
+@cache
+def split_path(path: Path) -> tuple[str, ...]:
+    """Return the names on a path."""
+    return tuple(path.split("."))
+
+
+def lookup_path(native: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
+    for name in split_path(path):
+        if not isinstance(native, dict):
+            return None
+        native = native.get(name)
+    return native
+
+
+def assign_path(body: dict[str, Any], path: Path, value: Any) -> None:
+    """Set the value at a path and create the objects on the way."""
+    *outer, name = split_path(path)
+    for step in outer:
+        body = body.setdefault(step, {})
+    body[name] = value

@@ -15,7 +15,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import iterate_async
-from dragoman.limits.governor import LimitGovernor
+from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor
 from dragoman.limits.usage import MeasureUsage
 from dragoman.runtime.config import ClientConfig

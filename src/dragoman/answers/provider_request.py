@@ -14,15 +14,13 @@ from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.attempt.attempt import Attempt, exchange_whole
+from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
-from dragoman.attempt.retrying import run_attempts
 from dragoman.canonical.blocks import assemble
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
-from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, drive_async, iterate_async
 from dragoman.limits.reservation import Governor, Observe, Stage
 from dragoman.limits.settlement import usage_of

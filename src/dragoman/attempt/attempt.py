@@ -1,15 +1,18 @@
-"""One attempt of a request: what governs it lets it start, and counts how it ended."""
+"""One attempt of a request: what governs it lets it start, and counts how it ended. `run_attempts` makes one after the
+other.
+"""
 
 from collections.abc import Callable, Generator, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.wire import WireResponse
-from dragoman.effects.outcomes import Abandoned, Failed, SendOutcome
+from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Perform, Work
 from dragoman.limits.reservation import Governor, Observe, Reservation, Stage
 from dragoman.limits.usage import MeasureUsage
+from dragoman.transport.retry import Timing
 
 
 class Exchange(Protocol):
@@ -88,3 +91,27 @@ def exchange_whole(
     for observe in observers:
         yield observe(response.headers)
     return read(response)
+
+
+class Retries(Protocol):
+    """Decides after each attempt of a request whether there is another."""
+
+    timing: Timing
+
+    def wait_after(self, outcome: Failed | Broken, /) -> float | None:
+        """Return the seconds until the next attempt; None if there is none."""
+        ...
+
+
+def run_attempts(
+    retries: Retries, attempt: Callable[[], Generator[Any, Any, SendOutcome]]
+) -> Generator[Any, Any, Replied | Abandoned]:
+    """Run one attempt after the other, until one has a reply. Raises the error of the last one."""
+    while True:
+        outcome = yield from attempt()
+        if isinstance(outcome, (Replied, Abandoned)):
+            return outcome
+        wait = retries.wait_after(outcome)
+        if wait is None:
+            raise outcome.error
+        yield Perform(partial(retries.timing.sleep, wait), partial(retries.timing.sleep_async, wait))

@@ -10,8 +10,7 @@ from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work
 from dragoman.limits.reservation import Stage
 from dragoman.transport import AsyncStreamedReply, StreamedReply

@@ -41,8 +41,7 @@ from dragoman.batch.turns import report_failure, report_request, report_result
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import (
     Perform,
     Work,
@@ -62,8 +61,7 @@ from dragoman.limits.reservation import Observe, Reservation
 from dragoman.output.answer_type import AnswerType
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable, price_table
-from dragoman.runtime.call_settings import read_call_settings
-from dragoman.runtime.governance import FREE, Governance
+from dragoman.runtime.governance import FREE, Governance, read_call_settings
 from dragoman.runtime.providers import merge_providers
 from dragoman.runtime.transports import Transports
 from dragoman.session.identity import Pseudonyms, resolve_identity

@@ -21,7 +21,7 @@ from dragoman.bulk.state.records import Outcome
 from dragoman.effects.outcomes import Broken, Failed
 from dragoman.effects.work import Perform
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
-from dragoman.limits.governor import LimitGovernor
+from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor, Reservation
 from dragoman.limits.usage import MeasureUsage
 from dragoman.transport.retry import RetryQuota, RetryState

@@ -20,8 +20,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.losses import log_losses
 from dragoman.adapter.wire import WireResponse
-from dragoman.attempt.attempt import Attempt, exchange_whole
-from dragoman.attempt.retrying import run_attempts
+from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.bulk.attempts import Row
 from dragoman.bulk.budget import RunStoppedError
 from dragoman.bulk.claims import ModelRun, PendingRow
@@ -30,8 +29,7 @@ from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import Source
 from dragoman.bulk.state.records import KnownRow, Outcome, State
 from dragoman.canonical.message import Message
-from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, drive_async
 from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Observe

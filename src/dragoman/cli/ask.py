@@ -21,7 +21,7 @@ from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
 from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
-from dragoman.session.events import ToolAnswered
+from dragoman.session.effects import ToolAnswered
 
 _UNFINISHED = {
     StopReason.MAX_TOKENS: "the answer is cut off: it reached the limit of tokens",

@@ -2,6 +2,6 @@
 
 from dragoman.client.async_client import AsyncClient
 from dragoman.client.client import Client
-from dragoman.client.default import set_default_client
+from dragoman.client.shared import set_default_client
 
 __all__ = ["AsyncClient", "Client", "set_default_client"]

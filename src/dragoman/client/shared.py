@@ -1,11 +1,11 @@
-"""What both clients share: their configuration and their lifetime."""
+"""What both clients share: their configuration and their lifetime. One client may be the default of a program."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import TokenUsage
-from dragoman.runtime import ClientConfig, ClientSettings
+from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config, set_default_config
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session.cost import Cost, Meter
 from dragoman.transport.settings import seal_keys
@@ -128,3 +128,12 @@ class ClientBase:
         )
         shown = [name for name in names if getattr(config, name)]
         return f"{type(self).__name__}({', '.join(shown)}{', closed' if self.is_closed else ''})"
+
+
+def set_default_client(client: HasConfig | None) -> None:
+    """Let this client govern each `Session`, `ask`, `bulk` and `Batches` of the process that names no client. None
+    removes it.
+
+    Sessions that exist keep their settings. Raises ConfigurationError if the client is closed.
+    """
+    set_default_config(None if client is None else client_config(client))

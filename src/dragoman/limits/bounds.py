@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.facts.token_estimate import measure_messages
-from dragoman.adapter.json_path import lookup_path
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ProviderTool, ServerTool

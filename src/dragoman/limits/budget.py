@@ -20,10 +20,9 @@ from dragoman.canonical.forks import ProcessLock
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.effects.outcomes import SendOutcome
-from dragoman.limits.output import ReservedOutput
 from dragoman.limits.reservation import NOTHING_RESERVED, Reservation
 from dragoman.limits.settlement import charged_use
-from dragoman.limits.usage import MaxUsage, MeasureUsage
+from dragoman.limits.usage import MaxUsage, MeasureUsage, ReservedOutput
 
 logger = get_logger("dragoman.budget")
 

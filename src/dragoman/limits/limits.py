@@ -3,17 +3,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, ProviderError, RateLimitError
 from dragoman.adapter.replies.rate_limit_headers import read_remaining
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage
+from dragoman.effects.outcomes import SendOutcome
+from dragoman.effects.work import Perform
 from dragoman.limits.counters import Adjustment, ClaimResult, LocalCounters, Notice
 from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
 from dragoman.limits.limit import Bucket, Limit
 from dragoman.limits.redis_counters import RedisCounters
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import Observe, Reservation
+from dragoman.limits.settlement import count_use
+from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.transport.retry import Timing
 
 logger = get_logger("dragoman.limits")
@@ -292,3 +297,45 @@ def _counted_tokens(usage: TokenUsage | None, limit: Limit) -> int:
     if usage is None:
         return 0
     return usage.total_tokens - (0 if limit.count_cached else usage.cached_input_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitGovernor:
+    """``model`` is the one that is asked, as ``provider:name``."""
+
+    limits: Limits
+    model: str
+
+    def reserve(self, measure: MeasureUsage) -> Perform:
+        """Return the effect that waits for the limits. Raises LimitReachedError and LimitsUnavailableError."""
+        use = measure()
+        return Perform(partial(self._acquire, use), partial(self._acquire_async, use))
+
+    def _acquire(self, use: MaxUsage) -> "LimitReservation":
+        tokens, output = use.input.total_tokens, self.limits.expected_output(use)
+        return LimitReservation(self, tokens, self.limits.acquire(self.model, tokens, output))
+
+    async def _acquire_async(self, use: MaxUsage) -> "LimitReservation":
+        tokens, output = use.input.total_tokens, self.limits.expected_output(use)
+        return LimitReservation(self, tokens, await self.limits.acquire_async(self.model, tokens, output))
+
+
+class LimitReservation(Reservation):
+    """The place of one request among all, with the tokens that it may use."""
+
+    def __init__(self, governor: LimitGovernor, input_tokens: int, grant: Grant) -> None:
+        limits, model = governor.limits, governor.model
+        self._limits, self._input_tokens, self._grant = limits, input_tokens, grant
+        self.observe: Observe = lambda reported: Perform(
+            partial(limits.observe, model, reported), partial(limits.observe_async, model, reported)
+        )
+
+    def settle(self, outcome: SendOutcome) -> Perform | None:
+        use = count_use(outcome, self._input_tokens)
+        if use is None:  # all that was reserved counts
+            return None
+        settle, settle_async = self._limits.settle, self._limits.settle_async
+        return Perform(
+            partial(settle, self._grant, use.tokens, requests=use.requests),
+            partial(settle_async, self._grant, use.tokens, requests=use.requests),
+        )

@@ -8,7 +8,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.limits.errors import LimitReachedError
-from dragoman.limits.output import BYTES_PER_TOKEN, text_bytes
+from dragoman.limits.usage import BYTES_PER_TOKEN, text_bytes
 
 
 class Use(NamedTuple):

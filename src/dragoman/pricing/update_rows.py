@@ -5,7 +5,7 @@ from datetime import date, datetime
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.facts.limit_updates import UPDATED_FIELDS
+from dragoman.adapter.facts.capabilities import UPDATED_FIELDS
 from dragoman.pricing.rows import FORMAT_ERRORS
 
 FORMAT = 1

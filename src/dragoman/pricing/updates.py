@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.facts.limit_updates import set_limit_updates
+from dragoman.adapter.facts.capabilities import set_limit_updates
 from dragoman.bundled import bundled_path
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.update_rows import newer_limits, newer_prices, row_names, update_date

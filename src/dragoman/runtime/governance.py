@@ -1,6 +1,6 @@
 """What a client governs in requests that no session sends: those of batches, vectors and services."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,23 +10,25 @@ from typing import Any, TypeVar
 from dragoman.adapter.context import bundled_prices
 from dragoman.adapter.contract import Adapter, Prices
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import check_names
 from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.attempt.attempt import Attempt, Exchange, exchange_whole
+from dragoman.attempt.attempt import Attempt, Exchange, exchange_whole, run_attempts
 from dragoman.attempt.reports import CallReports
-from dragoman.attempt.retrying import run_attempts
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.effects.outcomes import Replied, SendOutcome
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
-from dragoman.limits.governor import LimitGovernor
+from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor, Observe
 from dragoman.limits.usage import MaxUsage, MeasureUsage
-from dragoman.runtime.config import ClientConfig
+from dragoman.runtime.config import ClientConfig, client_config, is_client
+from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.runtime.transports import Transports
+from dragoman.transport import registered_setting_names
 from dragoman.transport.retry import RetryPolicy, RetryState
+from dragoman.transport.settings import Providers, ProviderSettings, seal_keys
 
 T = TypeVar("T")
 
@@ -144,3 +146,22 @@ class Governance:
     def _send(self, request: WireRequest, retries: RetryState) -> Any:
         transport = self.transports.get(self.adapter)
         return transport.send(self.adapter, request, **self.transports.arguments(self.adapter, retries))
+
+
+def read_call_settings(
+    provider: str, client: Any, providers: Providers | None, settings: Mapping[str, Any]
+) -> tuple[ClientConfig, dict[str, dict[str, Any]]]:
+    """Return the client's configuration, and the call's own settings by provider, checked.
+
+    ``client`` is a client of this library, or the HTTP client of the provider, which is one of its settings. Other
+    ``settings`` are those of the provider. Raises ConfigurationError.
+    """
+    sealed = seal_keys(settings)
+    if (registered := registered_setting_names()) is not None:
+        known = {*ProviderSettings.__annotations__, *registered, "options"}
+        check_names(sealed, known, "argument", provider=provider)
+    if client is not None and not is_client(client):
+        sealed["client"], client = client, None
+    config = client_config(client) or ClientConfig()
+    own = read_providers({provider: sealed}) if sealed else {}
+    return config, merge_providers(read_providers(providers), own)

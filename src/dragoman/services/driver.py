@@ -15,8 +15,7 @@ from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.work import Work, call, drive, drive_async, in_thread
-from dragoman.runtime.call_settings import read_call_settings
-from dragoman.runtime.governance import Governance
+from dragoman.runtime.governance import Governance, read_call_settings
 from dragoman.runtime.providers import merge_providers
 from dragoman.runtime.transports import Transports
 from dragoman.services.content import Prompt, apply_judgement, read_file, to_block, to_messages

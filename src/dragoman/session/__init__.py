@@ -1,11 +1,11 @@
 """Sessions: a conversation that asks, runs tools, and changes its model between turns."""
 
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import ResponseDetails
 from dragoman.limits.budget import Budget
 from dragoman.open_turns import FailedAttempt
 from dragoman.session.async_session import AsyncSession
 from dragoman.session.cost import Cost
-from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.effects import SessionEvent, ToolAnswered
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.preview import Preview
 from dragoman.session.replies.reply import Reply

@@ -13,7 +13,7 @@ from dragoman.effects.work import drive_async, iterate_async
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
-from dragoman.session.events import SessionEvent
+from dragoman.session.effects import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import AsyncReplyStream
 from dragoman.session.turn.answers import CallResults

@@ -324,7 +324,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
 
     def _decide(self, telemetry: "Telemetry | None") -> Middleware:
         """Return the middleware in front of all that counts, reports and sends a request."""
-        from dragoman.session.middleware.decision import decide_requests
+        from dragoman.session.middleware.attempt import decide_requests
 
         policy = self._policy
         return partial(
@@ -482,7 +482,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             if accounts:
                 yield budgets
             if config.limits is not None:
-                from dragoman.limits.governor import LimitGovernor
+                from dragoman.limits.limits import LimitGovernor
 
                 yield LimitGovernor(config.limits, str(send.adapter.model_id))
             yield from config.governors

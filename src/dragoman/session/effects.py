@@ -6,11 +6,12 @@ middleware is a generator between the two (see `dragoman.session.middleware`), a
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.attempt.reply_reader import apply_stages as apply_stages
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.events import BackgroundProgress, OutputEvent, StreamEvent, ToolProgress
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.effects.outcomes import Abandoned as Abandoned
@@ -22,13 +23,24 @@ from dragoman.effects.work import Perform as Perform
 from dragoman.effects.work import intercept as intercept
 from dragoman.limits.reservation import Observe as Observe
 from dragoman.limits.reservation import Stage as Stage
-from dragoman.session.events import SessionEvent
 from dragoman.session.routes import Route
 from dragoman.tools.calls import Fault
 from dragoman.transport.retry import RetryState, Timing
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """A tool of the session has run, or was refused: its result, as the model will read it."""
+
+    type: ClassVar[Literal["tool_answered"]] = "tool_answered"
+    tool_name: str
+    result: ToolResultBlock
+
+
+SessionEvent = StreamEvent | ToolAnswered | BackgroundProgress | ToolProgress | OutputEvent
 
 
 @dataclass(frozen=True, slots=True)

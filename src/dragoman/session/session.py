@@ -13,7 +13,7 @@ from dragoman.effects.work import drive, iterate
 from dragoman.runtime.session_store import SessionStore
 from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
-from dragoman.session.events import SessionEvent
+from dragoman.session.effects import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.replies.stream import ReplyStream
 from dragoman.session.turn.answers import CallResults

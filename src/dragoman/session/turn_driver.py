@@ -28,10 +28,10 @@ from dragoman.session.effects import (
     Read,
     RunTools,
     Send,
+    SessionEvent,
     ToolRun,
     Wait,
 )
-from dragoman.session.events import SessionEvent
 from dragoman.session.replies.reply import Reply
 from dragoman.session.turn.answers import CallResults, prepare_calls
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run

@@ -12,8 +12,8 @@ from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, Stre
 from dragoman.transport.engines.shared_pools import close_idle_connections, close_idle_connections_async
 from dragoman.transport.http import AsyncHttpTransport, HttpTransport
 from dragoman.transport.retry import RetryPolicy, Timing
+from dragoman.transport.retrying_transport import TASK_HEADERS
 from dragoman.transport.settings import ProviderSettings
-from dragoman.transport.task_headers import TASK_HEADERS
 from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
 
 if TYPE_CHECKING:

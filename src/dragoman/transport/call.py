@@ -29,8 +29,7 @@ from dragoman.adapter.wire import Headers, Upload, WireResponse
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.inflate import STREAM_RATIO, Inflater, inflater_for
-from dragoman.transport.retry import RetryState
-from dragoman.transport.time_left import TimeLeft
+from dragoman.transport.retry import RetryState, TimeLeft
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeRecorder

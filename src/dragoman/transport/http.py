@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.target import Target, TargetFinder
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
@@ -23,7 +24,6 @@ from dragoman.transport.engines.engine import (
 )
 from dragoman.transport.engines.pool import Pool, Slot, acquire
 from dragoman.transport.engines.shared_pools import PoolGroup, shared_pools
-from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import (
     full_url,
     has_own_credential,

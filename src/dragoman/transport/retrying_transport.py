@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dragoman.adapter.contract import Adapter
@@ -21,10 +22,14 @@ from dragoman.transport.inflate import Inflater
 from dragoman.transport.request_validation import remember_headers
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from dragoman.transport.settings import check_transport_settings
-from dragoman.transport.task_headers import TASK_HEADERS
 
 if TYPE_CHECKING:
     from dragoman.transport.exchanges import ExchangeHook
+
+TASK_HEADERS: ContextVar[Mapping[str, str]] = ContextVar("task_headers", default=MappingProxyType({}))
+"""Headers that are added to each request over HTTP that the present task, or one that it starts, sends to any provider.
+They win over headers of the same name."""
+
 
 _GRACE_SECONDS = 0.2
 

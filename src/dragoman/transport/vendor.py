@@ -15,10 +15,10 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.forks import ProcessCheck
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
-from dragoman.transport.process_check import ProcessCheck
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
 from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport
 from dragoman.transport.settings import TransportSettings

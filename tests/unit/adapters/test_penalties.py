@@ -5,8 +5,8 @@ import json
 import pytest
 
 from dragoman import AdapterOptions, Message, RequestContext, get_adapter
-from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.losses import LossKind
+from dragoman.adapter.wirejson import lookup_path
 
 PENALTIES = AdapterOptions(frequency_penalty=0.5, presence_penalty=-0.25)
 

@@ -8,8 +8,7 @@ import pytest
 
 from dragoman.adapter.errors import BudgetExceededError, DragomanError, RateLimitError
 from dragoman.adapter.wire import WireResponse
-from dragoman.attempt.attempt import Attempt, exchange_whole
-from dragoman.attempt.retrying import run_attempts
+from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import TokenUsage
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.transport.local import model
-from dragoman.transport.local.compute import PRECISION_VARIABLE, THREADS_VARIABLE
+from dragoman.transport.local.model import PRECISION_VARIABLE, THREADS_VARIABLE
 
 Written = tuple[str, bool]
 """A text, and whether the limit cut it there."""

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.facts import media_size
-from dragoman.adapter.facts.image_tokens import ImageRule
+from dragoman.adapter.facts.media_size import ImageRule
 from dragoman.adapter.facts.text_counts import TextCounts, count_text
 from dragoman.canonical.blocks import (
     AudioBlock,

@@ -1,7 +1,9 @@
-"""The events of a message that arrived whole."""
+"""The events of a message that arrived whole, also of one requested as a stream: some proxies do not stream."""
 
 import json
+from collections.abc import Callable
 
+from dragoman.adapter.errors import FrameTooLargeError
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -53,3 +55,32 @@ def call_events(message_id: str, start: ToolUseStart, use: ToolUseBlock) -> tupl
         ToolUseInputDelta(message_id, index, use.id, json.dumps(use.input, ensure_ascii=False)),
         ToolUseEnd(message_id, index, use.id, use.input),
     )
+
+
+BLANKS = b" \t\r\n\xef\xbb\xbf"
+"""What may precede a document: white space and a byte order mark."""
+
+
+class Document:
+    """Collects the bytes of a body that begins with ``{``, which no line of server-sent events does."""
+
+    def __init__(self, read: Callable[[bytes], Message], cap: int) -> None:
+        self._read = read
+        self._cap = cap
+        self.body = bytearray()
+        self.message: Message | None = None
+        """The reply, after `events`."""
+
+    def take(self, chunk: bytes) -> bool:
+        """Take a chunk if it belongs to a document. Raises FrameTooLargeError over the cap."""
+        if not self.body and not chunk.lstrip(BLANKS).startswith(b"{"):
+            return False
+        self.body += chunk if self.body else chunk.lstrip(BLANKS)
+        if len(self.body) > self._cap:
+            raise FrameTooLargeError(f"the reply is over {self._cap} bytes: raise the body cap if that is meant")
+        return True
+
+    def events(self) -> list[StreamEvent]:
+        """Decode the document. Raises the error that it holds, or MalformedReplyError."""
+        self.message = self._read(bytes(self.body))
+        return reply_events(self.message)

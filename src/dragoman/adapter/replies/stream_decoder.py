@@ -24,9 +24,9 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     StreamTruncatedError,
 )
-from dragoman.adapter.replies.document import BLANKS, Document
 from dragoman.adapter.replies.drift import with_drift
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, Frame, NdjsonDecoder, SseDecoder
+from dragoman.adapter.replies.message_events import BLANKS, Document
 from dragoman.adapter.replies.text_skimmer import TextFrame, TextSkimmer
 from dragoman.canonical.events import (
     ErrorEvent,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
-from dragoman.adapter.json_path import lookup_path, split_path
+from dragoman.adapter.wirejson import lookup_path, split_path
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import TokenUsage, checked_usage

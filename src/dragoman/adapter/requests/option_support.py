@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter.json_path import Path, assign_path, lookup_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import NamedTool, ToolChoice
 from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.wirejson import Path, assign_path, lookup_path
 
 
 def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> ToolChoice | None:

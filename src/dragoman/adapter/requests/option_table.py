@@ -1,14 +1,22 @@
-"""The options table of a wire: the fields that hold our options, for encoding and decoding alike."""
+"""The options table of a wire: the fields that hold our options, for encoding and decoding alike.
+
+A client sends the same options with each of its requests, so those that were read are remembered: reading them includes
+writing them again, to find the fields that have no option, which takes longer than the rest of a short request.
+"""
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import RequestError
-from dragoman.adapter.json_path import Path, assign_path, lookup_path
+from dragoman.adapter.facts.capabilities import limits_revision
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import option_support
 from dragoman.adapter.requests.request_builder import ABSENT_OPTION, RequestBuilder
+from dragoman.adapter.wirejson import Path, assign_path, lookup_path
 
 
 class OptionTable:
@@ -111,3 +119,43 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
     if name == "max_output_tokens" and value < 0:
         raise RequestError(f"{path} is at least 0, and not {value!r:.40}")
     return value
+
+
+_MAX_KNOWN = 512
+_MAX_KEY = 1000
+"""Characters. Longer options hold schemas, or what a program made up for one request."""
+
+_known: dict[Hashable, AdapterOptions] = {}
+
+
+def read_options(
+    native: Mapping[str, Any],
+    adapter_key: Hashable,
+    context: RequestContext,
+    conversation: Collection[str],
+    decode: Callable[[], AdapterOptions],
+) -> AdapterOptions:
+    """Return the options of a request. ``decode`` reads them if no request with the same ones is known.
+
+    ``adapter_key`` is the class and the model of the adapter. ``conversation`` names the fields that are no
+    options: to the options it only matters whether they are there.
+    """
+    options = {name: value if name not in conversation or not value else True for name, value in native.items()}
+    try:
+        written = repr(options)
+    except ValueError:  # an integer of thousands of digits
+        return decode()
+    if len(written) > _MAX_KEY:
+        return decode()
+    # The result also depends on the limits of the model, which an update may change while a program runs. As text, 1
+    # and True differ, and an absent field and an empty one do.
+    key = (adapter_key, limits_revision(), written)
+    if (known := _known.get(key)) is not None:
+        return known.with_context(context)
+    found = decode()
+    # Objects of a request belong to it alone: options that hold one may be changed by whoever has it.
+    if not (found.extra or found.headers or found.metadata or found.output_schema):
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[key] = replace(found, context=None)
+    return found

@@ -13,11 +13,10 @@ from itertools import takewhile
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.block_fields import find_lost_hints
+from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
 from dragoman.adapter.requests.history import pairing
 from dragoman.adapter.requests.history.pairing import CallKeys
 from dragoman.adapter.requests.media import MediaFilter
-from dragoman.adapter.requests.message_fields import field_losses
 from dragoman.adapter.requests.turns import (
     CONVERSATION_ROLES,
     SYNTHETIC,
@@ -90,7 +89,7 @@ def project(
     turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if target.capabilities.supports_tools and not target.capabilities.supports_parallel_tool_calls:
-        from dragoman.adapter.requests.history.separate_calls import separate_calls  # few models need it
+        from dragoman.adapter.requests.history.pairing import separate_calls  # few models need it
 
         turns = separate_calls(turns, losses, target.model)
     if not server_state and (rules := target.server_tools.pairs) is not None:

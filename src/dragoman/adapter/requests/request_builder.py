@@ -10,11 +10,10 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.facts.capabilities import ABSENT
-from dragoman.adapter.json_path import lookup_path
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.options import AdapterOptions
+from dragoman.adapter.options import AdapterOptions, UsedOptions
 from dragoman.adapter.requests import block_fields
-from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField, field_losses
 from dragoman.adapter.requests.history import prefix_ledger
 from dragoman.adapter.requests.history.encode_cache import (
     EMPTY_PREFIX,
@@ -28,14 +27,13 @@ from dragoman.adapter.requests.history.encode_cache import (
     iter_stretches,
 )
 from dragoman.adapter.requests.history.pairing import CallKeys
-from dragoman.adapter.requests.message_fields import MESSAGE_FIELDS, field_losses, find_lost_fields
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.requests.used_options import UsedOptions
 from dragoman.adapter.server_tools.pairs import first_open_call
 from dragoman.adapter.server_tools.requests import ToolsOfRequest, add_fields
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
+from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -119,7 +117,7 @@ class RequestBuilder:
             options,
             context,
             turns=projection.turns,
-            losses=[*prefix.losses, *projection.losses, *find_lost_fields(sent, target.provider)],
+            losses=[*prefix.losses, *projection.losses, *block_fields.find_lost_message_fields(sent, target.provider)],
             prefix=prefix,
             instruction_turns=0 if whole or not lead else _count_turns_of(sent[:lead], projection.turns),
             uncached=() if whole else uncached,

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dragoman.adapter.json_path import split_path
 from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
+from dragoman.adapter.wirejson import split_path
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.canonical.tools.client import (

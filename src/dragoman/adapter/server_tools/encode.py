@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import UnsupportedToolError
-from dragoman.adapter.json_path import split_path
 from dragoman.adapter.losses import Severity
-from dragoman.adapter.server_tools.availability import providers_with
 from dragoman.adapter.server_tools.shapes import SHAPES
-from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
+from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow, providers_with
 from dragoman.adapter.wire_diff import merge_fields
+from dragoman.adapter.wirejson import split_path
 from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.adapter.json_path import assign_path
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.server_tools.encode import encode_server_tool, is_function
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire_diff import merge_fields
+from dragoman.adapter.wirejson import assign_path
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.canonical.tools.client import CustomTool

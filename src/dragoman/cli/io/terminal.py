@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.cli.io.answers import AnswerWriter
 from dragoman.cli.io.console import show_line
-from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.effects import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
 
 _MAX_RESULT = 240

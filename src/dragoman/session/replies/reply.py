@@ -13,9 +13,9 @@ from dragoman.canonical.display import render_html
 from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, describe_tokens
-from dragoman.effects.response import ResponseDetails
+from dragoman.effects.outcomes import ResponseDetails
 from dragoman.session.cost import Cost, total_cost, total_usage
-from dragoman.session.events import SessionEvent
+from dragoman.session.effects import SessionEvent
 from dragoman.session.history import History
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Self
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import TextDelta
-from dragoman.session.events import SessionEvent
+from dragoman.session.effects import SessionEvent
 from dragoman.session.replies.reply import OutputT, Reply, TurnRecord
 
 if TYPE_CHECKING:

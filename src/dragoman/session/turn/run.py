@@ -14,8 +14,7 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message, MessageStatus, Role
 from dragoman.effects.outcomes import Failed, Replied, SendOutcome
-from dragoman.session.effects import Effect, Keep, Send, ToolRun, Turn
-from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.effects import Effect, Keep, Send, SessionEvent, ToolAnswered, ToolRun, Turn
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.replies.reply import TurnRecord

@@ -27,7 +27,7 @@ from dragoman.transport.engines.network import open_connections
 from dragoman.transport.engines.pool import IDLE_SECONDS
 from dragoman.transport.engines.proxies import find_proxies, proxy_server
 from dragoman.transport.engines.resolver import AddressInfo, resolver
-from dragoman.transport.time_left import MIN_SECONDS
+from dragoman.transport.retry import MIN_SECONDS
 
 if TYPE_CHECKING:
     import httpx

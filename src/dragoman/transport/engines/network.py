@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.transport.engines.resolver import is_address, resolver
-from dragoman.transport.time_left import MIN_SECONDS, seconds_of
+from dragoman.transport.retry import MIN_SECONDS, seconds_of
 
 _WRITE_SIZE = 16 * 1024
 """Bytes that are written within one time limit of httpcore."""

@@ -7,12 +7,13 @@ is hidden during the import.
 
 import importlib
 import json
+import os
 import random
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,77 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.replies.stream_decoder import wrap_malformed
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.log import get_logger
-from dragoman.transport.local.compute import runtime_properties
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length
 from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
 from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
-from dragoman.transport.local.special_tokens import SpecialTokenFilter, special_tokens
+
+_OPENINGS = ("<", "[")
+"""How special tokens begin, in all vocabularies in use; the check of each takes time."""
+_FIRST_MARK, _LAST_MARK = 0xE000, 0xF8FF
+"""Characters that Unicode leaves to private use."""
+
+
+def special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Return the special tokens of a vocabulary: those that the tokenizer leaves out of decoded text."""
+    found: list[str] = []
+    for token, number in tokenizer.get_vocab().items():
+        text = token.decode("utf-8", "ignore") if isinstance(token, bytes) else token
+        if len(text) > 1 and text.startswith(_OPENINGS) and tokenizer.decode([number]) == "":
+            found.append(text)
+    return tuple(sorted(found))
+
+
+class SpecialTokenFilter:
+    """Splits special tokens in the contents of messages."""
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        # The longest first: one may begin another.
+        names = sorted(tokens, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, names))) if names else None
+
+    def protect(self, messages: Sequence[Mapping[str, str]]) -> tuple[list[dict[str, str]], str]:
+        """Return the messages with a mark inside each special token, and the mark; it is empty if there are none."""
+        texts = [message["content"] for message in messages]
+        pattern = self._pattern
+        if pattern is None or not any(map(pattern.search, texts)):
+            return [dict(message) for message in messages], ""
+        used = set().union(*texts)
+        mark = next(character for code in range(_FIRST_MARK, _LAST_MARK) if (character := chr(code)) not in used)
+
+        def split(text: str) -> str:
+            # Splitting one token may leave another, that begins inside it.
+            while pattern.search(text):
+                text = pattern.sub(lambda found: found[0][0] + mark + found[0][1:], text)
+            return text
+
+        return [{**message, "content": split(message["content"])} for message in messages], mark
+
+
+PRECISION_VARIABLE = "DRAGOMAN_LOCAL_PRECISION"
+"""Selects another precision. If the CPU lacks it, the runtime uses 32-bit floats."""
+THREADS_VARIABLE = "DRAGOMAN_LOCAL_THREADS"
+"""The number of threads that compute; by default the runtime decides."""
+
+PRECISIONS = ("f32", "bf16", "f16")
+
+
+def runtime_properties(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the properties that a pipeline is made with. Raises ConfigurationError if a variable makes no sense."""
+    precision = environ.get(PRECISION_VARIABLE, "").strip() or "f32"
+    if precision not in PRECISIONS:
+        raise ConfigurationError(f"{PRECISION_VARIABLE} is {precision!r}; use one of {', '.join(PRECISIONS)}")
+    properties: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision}
+    if precision == "f32":
+        # The precision does not cover 8-bit activations and the 8-bit cache: this turns them off.
+        properties["EXECUTION_MODE_HINT"] = "ACCURACY"
+    threads = environ.get(THREADS_VARIABLE, "").strip()
+    if threads:
+        if not threads.isdecimal() or int(threads) == 0:
+            raise ConfigurationError(f"{THREADS_VARIABLE} is {threads!r}; it must be a whole number of at least 1")
+        properties["INFERENCE_NUM_THREADS"] = int(threads)
+    return properties
+
 
 logger = get_logger("dragoman.transport.local")
 

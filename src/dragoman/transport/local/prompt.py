@@ -11,14 +11,143 @@ the same form, which the runtime's grammar enforces::
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from dragoman.transport.local.argument_choices import limit_arguments
-from dragoman.transport.local.examples import ANSWERING, CALLING, Example
 from dragoman.transport.local.reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, LocalRequestError, call_head
-from dragoman.transport.local.tool_selection import select_tools
+
+_WORD = re.compile(r"[^\W_]+")
+_MIN_STEM = 4
+
+_SHAPES = (
+    (re.compile(r"https?://\S+"), ("url", "link", "page", "web")),
+    (re.compile(r"[^\s@]+@[^\s@]+\.\w+"), ("email", "mail", "address")),
+    (re.compile(r"(?<![\w@])(?!e\.g|i\.e)[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
+)
+"""Patterns of pieces of text, and the words that name them."""
+
+
+def find_pieces(word: str, text: str) -> list[str]:
+    """Return the pieces of the text that look like what the word names, such as a path; none for other words."""
+    return [piece for shape, names in _SHAPES if word in names for piece in shape.findall(text)]
+
+
+def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Return the tools that the text needs, in their order; empty if it needs none."""
+    mentioned = _words(text)
+    scored_tools = [(_count_mentioned(tool["name"], mentioned), tool) for tool in tools]
+    best = max((score for score, _ in scored_tools), default=0)
+    return [tool for score, tool in scored_tools if best and score == best]
+
+
+def _count_mentioned(name: str, mentioned: set[str]) -> int:
+    """Return how many words of a tool's name were mentioned; 0 if the last one, which names its object, was not."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words or not _is_mentioned(words[-1], mentioned):
+        return 0
+    return sum(_is_mentioned(word, mentioned) for word in words)
+
+
+def _is_mentioned(word: str, mentioned: set[str]) -> bool:
+    """Whether the word, or one with the same beginning, was mentioned: file and files, read and reading."""
+    if word in mentioned:
+        return True
+    return any(
+        min(len(word), len(other)) >= _MIN_STEM and (word.startswith(other) or other.startswith(word))
+        for other in mentioned
+    )
+
+
+def _words(text: str) -> set[str]:
+    words = {word.lower() for word in _WORD.findall(text)}
+    for shape, names in _SHAPES:
+        if shape.search(text):
+            words.update(names)
+    return words
+
+
+class Example(NamedTuple):
+    """A request, the call that serves it, and optionally the result and the answer."""
+
+    request: str
+    name: str
+    arguments: dict[str, Any]
+    result: str = ""
+    answer: str = ""
+
+
+CALLING = (
+    Example("Reserve a table for two at Luigi's.", "book_table", {"place": "Luigi's", "guests": 2}),
+    Example("What does the song Yesterday sound like?", "play_song", {"title": "Yesterday"}),
+    Example("Delete draft-3.txt", "delete_note", {"note": "draft-3.txt"}),
+    Example("How far is it to Berlin?", "get_distance", {"place": "Berlin"}),
+)
+"""How a request becomes a call."""
+
+ANSWERING = (
+    Example(
+        "Is there a table for two at Luigi's?",
+        "find_table",
+        {"place": "Luigi's", "guests": 2},
+        "Luigi's: one table is free. It is table 7, near the window, at 19:00.",
+        "Yes, table 7 is free at 19:00.",
+    ),
+    Example(
+        "What does draft-3.txt say about milk?",
+        "open_note",
+        {"name": "draft-3.txt"},
+        "# Shopping\n\nBuy bread and eggs.\nThe milk must be fresh and comes from the market.",
+        "The milk must be fresh and comes from the market.",
+    ),
+    Example(
+        "How far is it to Berlin?",
+        "get_distance",
+        {"place": "Berlin"},
+        "Berlin, 289 km by car, 3 h 10 min",
+        "It is 289 km to Berlin by car.",
+    ),
+)
+"""How a result becomes an answer."""
+
+
+MAX_WORDS = 60
+"""Only the last words of a longer message are used; the number of sequences grows with the number of words."""
+MAX_RUN = 8
+
+_LEADING = "\"'`([{<,;:!?"
+_SENTENCE_ENDS = ".!?;:"
+"""A sequence does not continue after these characters."""
+_TRAILING = "\"'`)]}>,;:!?."
+_CONSTRAINT_KEYS = frozenset({"enum", "const", "pattern", "format"})
+
+
+def limit_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with each free string limited to pieces of the text; unchanged if the text has none."""
+    runs = list(dict.fromkeys(_runs(text)))
+    return _limit(schema, "", text, runs) if runs else dict(schema)
+
+
+def _limit(schema: Mapping[str, Any], name: str, text: str, runs: list[str]) -> dict[str, Any]:
+    limited = dict(schema)
+    if schema.get("type") == "string" and not _CONSTRAINT_KEYS & schema.keys():
+        limited["enum"] = list(dict.fromkeys(find_pieces(name.lower().rpartition("_")[2], text))) or runs
+    if isinstance(schema.get("properties"), dict):
+        limited["properties"] = {key: _limit(inner, key, text, runs) for key, inner in schema["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        limited["items"] = _limit(schema["items"], name, text, runs)
+    return limited
+
+
+def _runs(text: str) -> Iterator[str]:
+    words = text.split()[-MAX_WORDS:]
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
+            if run := " ".join(words[start:end]).lstrip(_LEADING).rstrip(_TRAILING):
+                yield run
+            if words[end - 1][-1] in _SENTENCE_ENDS:
+                break
+
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import AdapterOptions, RequestContext, get_adapter
-from dragoman.adapter.json_path import assign_path, lookup_path
+from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman.answers import ClientToolIds
 from dragoman.errors import RequestError
 from tests.tables import each_row

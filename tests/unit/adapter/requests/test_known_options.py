@@ -3,7 +3,7 @@
 from typing import Any
 
 from dragoman import AdapterOptions, RequestContext, get_adapter
-from dragoman.adapter.requests import known_options
+from dragoman.adapter.requests import option_table as known_options
 from dragoman.errors import RequestError
 from tests.tables import each_row
 

@@ -8,10 +8,10 @@ import pytest
 from dragoman import AdapterOptions, RequestContext
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind
+from dragoman.adapter.options import UsedOptions
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.used_options import UsedOptions
 
 TABLE = OptionTable(
     {

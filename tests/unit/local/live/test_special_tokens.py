@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transport.local.model import LocalModel, get_model
+from dragoman.transport.local.model import LocalModel, get_model, special_tokens
 from dragoman.transport.local.prompt import build_prompt
-from dragoman.transport.local.special_tokens import special_tokens
 from tests.unit.local.live.conftest import Asker
 
 pytestmark = pytest.mark.live_local

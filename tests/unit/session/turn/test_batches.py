@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import AsyncClient, MessageComplete, TextDelta
 from dragoman.errors import OverloadedError
-from dragoman.session.events import SessionEvent
+from dragoman.session.effects import SessionEvent
 from dragoman.testing import ScriptedProvider
 
 

@@ -205,12 +205,7 @@ def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:
 def is_worth_caching(turns: Sequence[Turn]) -> bool:
     """Whether to keep what these turns become. A few short texts are encoded again with each request: that costs less
     than a longer prefix, which is another object."""
-    if len(turns) > _FEW:
-        return True
-    for turn in turns:
-        if not turn.plain or len(turn.blocks[0].text) > _SHORT:  # type: ignore[union-attr]  # it is a text
-            return True
-    return False
+    return len(turns) > _FEW or any(not turn.plain or len(turn.blocks[0].text) > _SHORT for turn in turns)  # type: ignore[union-attr]  # a plain turn is one text
 
 
 def find_boundary(messages: Sequence[Message]) -> int:
