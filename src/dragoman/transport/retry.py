@@ -39,14 +39,12 @@ class TimeLeft(float):
         limit.remaining, limit.maximum = remaining, maximum
         return limit
 
-    def now(self) -> float:
-        """Return the seconds that are left, at least a millisecond."""
-        return max(min(self.remaining(), self.maximum), MIN_SECONDS)
-
 
 def seconds_of(timeout: float | None) -> float | None:
     """Return the seconds of a time limit at this moment."""
-    return timeout.now() if isinstance(timeout, TimeLeft) else timeout
+    if not isinstance(timeout, TimeLeft):
+        return timeout
+    return max(min(timeout.remaining(), timeout.maximum), MIN_SECONDS)
 
 
 _log = get_logger("dragoman.transport")

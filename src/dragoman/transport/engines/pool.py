@@ -92,7 +92,8 @@ class Pool(Generic[ClientT]):
             if discard and not slot.discarded:
                 self._discard(slot)
             self._give_back(slot)
-            self._serve_waiters()
+            if self._waiters:
+                self._serve_waiters()
             closing = [slot.client] if slot.discarded and not slot.in_use else []
             if slot.used_at - self._cleaned_at >= IDLE_SECONDS:
                 closing += self._remove_idle(slot.used_at - IDLE_SECONDS)
