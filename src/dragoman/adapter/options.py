@@ -154,6 +154,12 @@ class AdapterOptions:
                 raise RequestError(
                     f"{name} is {words}, and not a value of the class {type(value).__name__}{_hint(name, value)}"
                 )
+        self._check_values()
+        if self.background is not None or self.server_state is not None or self.headers or self.extra:
+            self._check_state()
+
+    def _check_values(self) -> None:
+        """Raise RequestError for a value that no provider takes, and write each meaning in one form."""
         if self.max_output_tokens is not None and self.max_output_tokens < 0:
             raise RequestError(f"max_output_tokens is at least 0, and not {self.max_output_tokens!r:.40}")
         if self.stop_sequences and not all(isinstance(each, str) for each in self.stop_sequences):
@@ -170,6 +176,9 @@ class AdapterOptions:
             object.__setattr__(self, "logprobs", _check_logprobs(self.logprobs))
         if self.background is False:
             object.__setattr__(self, "background", None)
+
+    def _check_state(self) -> None:
+        """The same for what a provider keeps, and for the fields of single providers."""
         if not (self.background is None or self.background is True or _is_duration(self.background)):
             raise RequestError(f"background is True or a number of seconds, and not {self.background!r:.40}")
         if self.server_state is False:

@@ -65,19 +65,24 @@ class Attempt:
             interrupt = error
             if is_under_way and not isinstance(error, Exception):  # the caller left, and the provider may answer
                 outcome = Abandoned()
-        refusal = outcome.error if isinstance(outcome, Failed) else None
-        try:
-            for each in reservations:
-                if each.observe is not None and isinstance(refusal, ProviderError):
-                    yield each.observe(refusal)
-                if (effect := each.settle(outcome)) is not None:
-                    yield effect
-        finally:
-            for each in reservations:
-                each.release()
+        yield from _settle(reservations, outcome)
         if interrupt is not None:
             raise interrupt
         return outcome
+
+
+def _settle(reservations: Iterable[Reservation], outcome: SendOutcome) -> Work[None]:
+    """Settle each reservation, after it has seen what a refusal says of the provider's limits."""
+    refusal = outcome.error if isinstance(outcome, Failed) else None
+    try:
+        for each in reservations:
+            if each.observe is not None and isinstance(refusal, ProviderError):
+                yield each.observe(refusal)
+            if (effect := each.settle(outcome)) is not None:
+                yield effect
+    finally:
+        for each in reservations:
+            each.release()
 
 
 def exchange_whole(

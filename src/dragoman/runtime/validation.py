@@ -24,11 +24,16 @@ _CLASSES = {
 }
 """The module and name of each argument's class, and an example of its construction."""
 
-_ELEMENT_CLASSES: Mapping[str, tuple[type, ...]] = {"budgets": (Budget,), "tools": (Tool, ServerTool)}
-
-
+_ELEMENT_CLASSES: Mapping[str, tuple[type, ...]] = {
+    "budgets": (Budget,),
+    "tools": (Tool, ServerTool),
+    "labels": (str,),
+    "middleware": (),
+    "governors": (),
+    "messages": (Message,),
+}
+"""The arguments that are lists, and the classes of a single element, which is not accepted in place of a list."""
 _CALLABLES = ("fetch", "approve", "new_id", "clock", "on_exchange")
-_LISTS_OF_FUNCTIONS = ("middleware",)
 
 
 def check_settings(arguments: Mapping[str, Any]) -> None:
@@ -37,20 +42,9 @@ def check_settings(arguments: Mapping[str, Any]) -> None:
     A class that is not loaded yet has no instances, so the check imports nothing.
     """
     for name, value in arguments.items():
-        if name == "tools" and is_toolset(value):
-            continue
         if name in _ELEMENT_CLASSES:
-            _check_list(name, value, *_ELEMENT_CLASSES[name])
-        elif name == "labels":
-            _check_list(name, value, str)
-        elif name in _LISTS_OF_FUNCTIONS:
-            _check_list(name, value)
-            for each in value:
-                _check_callable(name, each)
-        elif name == "governors":
-            _check_list(name, value)
-            for each in value:
-                _check_callable(f"{name}: reserve", getattr(each, "reserve", None))
+            if not (name == "tools" and is_toolset(value)):
+                _check_list(name, value)
         elif value is None:
             continue
         elif name in _CLASSES:
@@ -80,10 +74,17 @@ def check_class(name: str, value: Any) -> None:
         )
 
 
-def _check_list(name: str, value: Any, *element_classes: type) -> None:
-    """Raise ConfigurationError if the value is not a list. A single object is not accepted in its place."""
-    if isinstance(value, (str, bytes, Mapping, *element_classes)) or not isinstance(value, Iterable):
+def _check_list(name: str, value: Any) -> None:
+    """Raise ConfigurationError if the value is not a list, or if an element cannot be called as it should be. A single
+    object is not accepted in place of a list."""
+    if isinstance(value, (str, bytes, Mapping, *_ELEMENT_CLASSES[name])) or not isinstance(value, Iterable):
         raise ConfigurationError(f"{name} must be a list, not {_describe(value)}: write {name}=[...]")
+    if name == "middleware":
+        for each in value:
+            _check_callable(name, each)
+    if name == "governors":
+        for each in value:
+            _check_callable(f"{name}: reserve", getattr(each, "reserve", None))
 
 
 def read_budgets(budgets: Iterable[Any], per: Per) -> tuple[Budget, ...]:
@@ -99,7 +100,7 @@ def read_budgets(budgets: Iterable[Any], per: Per) -> tuple[Budget, ...]:
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
     """Return the messages as a list. Raises ConfigurationError if one of them is not a Message."""
-    _check_list("messages", messages, Message)
+    _check_list("messages", messages)
     found = list(messages)
     for index, message in enumerate(found):
         if not isinstance(message, Message):

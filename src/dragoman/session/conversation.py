@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
-from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
+from dragoman.adapter.errors import ConfigurationError, SwapRefusedError
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
@@ -22,39 +22,30 @@ from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.reservation import Governor
 from dragoman.runtime.session_store import SessionStore
 from dragoman.runtime.transports import Transports, TransportT
-from dragoman.runtime.validation import check_class, check_messages, check_settings
+from dragoman.runtime.validation import check_class, check_messages
 from dragoman.session import cost
-from dragoman.session.compaction.compact import Compaction, CompactionPlace, run_compaction, run_provider_compaction
 from dragoman.session.config import (
     SessionConfig,
     SessionSettings,
-    TurnOptions,
-    UserInput,
     merge_options,
 )
 from dragoman.session.cost import Cost
-from dragoman.session.effects import RunTools, Send, Turn
+from dragoman.session.effects import RunTools, Send
 from dragoman.session.history import History
 from dragoman.session.media import MediaFiles
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware import Middleware
 from dragoman.session.middleware.no_policy import NoPolicy, UnreadLabels
 from dragoman.session.preview import Preview, preview
-from dragoman.session.replies.reply import TurnRecord
 from dragoman.session.routes import Route, Routes
 from dragoman.session.storage.stored import StoredConversation, new_tool_id
-from dragoman.session.turn.answers import Answers, CallResults, continue_calls, pending_calls, read_answers
-from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
-from dragoman.session.turn.unfinished import waiting_prompt
 from dragoman.tools.call_runner import CallRunner
 from dragoman.tools.context import Context
 from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
-    from dragoman.canonical.extensions.extensions import Extensions
-    from dragoman.output.check import AnswerCheck
     from dragoman.policy import Declassification
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.routing import Router
@@ -334,122 +325,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
             None if isinstance(policy, NoPolicy) else policy.decision,
             self._label_router,
             None if telemetry is None else telemetry.on_denial,
-        )
-
-    def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
-        if self.config.client is not None:
-            self.config.client.lifetime.check()
-        for wrap in self._middlewares:
-            turn = wrap(turn)
-        return TurnRun(turn, TurnRecord(self._history, check=check), self._transports.get)
-
-    def _start_turn(
-        self,
-        prompt: UserInput | None,
-        overrides: TurnOptions,
-        output: Any,
-        *,
-        stream: bool,
-        model: str | None,
-        results: CallResults | None = None,
-    ) -> TurnRun:
-        """Return a turn that has sent nothing yet. Raises ConfigurationError and RequestError."""
-        if model is not None and self._routes.router is None:
-            raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        if callable(choose_tools := self.config.tools):
-            self.toolbox.replace(choose_tools(self._new_call_context()))
-            self._check_tools()
-        options, check = merge_options(self.options, overrides, stream=stream), None
-        if output is not None or options.output_schema is not None:
-            from dragoman.session.replies.typed import new_check
-
-            options, check = new_check(options, overrides, output, early=not self.toolbox.definitions)
-        turn = self._new_turn(prompt, options, check, model, results, overrides.get("extensions"))
-        run = self._start(turn, check)
-        run.answers_with_text = output is str
-        return run
-
-    def _new_turn(
-        self,
-        prompt: UserInput | None,
-        options: AdapterOptions,
-        check: "AnswerCheck[Any] | None",
-        model: str | None,
-        results: CallResults | None,
-        extensions: "Extensions | None",
-    ) -> Turn:
-        requests = self._new_requests(options)
-        sticky, messages, open_turn = self._adapter, self._history.messages, self._open_turn
-        asked: tuple[Message, ...] = ()
-        answers: Callable[[], Answers] | None = None
-        if prompt is not None:
-            asked = (self._factory.user_message(prompt),)
-        elif results is not None:
-            answers = partial(read_answers, results, messages, open_turn)
-        elif open_turn is None and not messages:
-            raise RequestError("there is nothing to answer yet: give a prompt, or messages that end with the user's")
-        elif open_turn is not None:
-            asked = waiting_prompt(open_turn, self._history)
-            answers = partial(continue_calls, messages, open_turn) if pending_calls(messages) else None
-
-        def choose(admitted: tuple[Message, ...]) -> Route:
-            return self._routes.for_turn(
-                sticky, model, self._history.to_send(), admitted, requests.tools, requests.options
-            )
-
-        plan = TurnPlan(
-            prompt=tuple(map(self._policy.adopt, asked)),
-            known_adapter=sticky if self._routes.router is None else None,
-            choose=choose,
-            history=self._history.to_send,
-            requests=requests,
-            max_rounds=self.config.max_rounds,
-            answers=answers,
-            save=None if results is None or self._steps is None else self._steps.rest,
-            correct=None if check is None else partial(self._correct, check),
-            extensions=extensions,
-            is_valid=None if check is None else check.accepts,
-        )
-        if extensions is None:
-            return run_turn(plan)
-        check_settings({"extensions": extensions})
-        return self._policy.with_extensions(run_turn(plan), extensions)
-
-    def _correct(self, check: "AnswerCheck[Any]", reply: Message) -> Message | None:
-        """Return the request to answer again, or None if the answer is valid. Raises OutputError."""
-        correction = check.correction(reply)
-        return None if correction is None else self._factory.user_message(correction)
-
-    def _compaction_turn(
-        self, model: str | None, keep_last: int | None, instructions: str | None, on: CompactionPlace
-    ) -> Turn:
-        if on not in get_args(CompactionPlace):
-            raise ConfigurationError(f"on is {' or '.join(get_args(CompactionPlace))}, not {on!r:.80}")
-        if on == "provider" and (model is not None or keep_last is not None):
-            raise ConfigurationError("the provider compacts the whole conversation: leave out model and keep_last")
-        compaction = Compaction(
-            known_adapter=self._adapter,
-            choose=lambda: self._routes.for_summary(self._adapter),
-            target=None if model is None else self._routes.find(model),
-            history=self._history.to_send,
-            requests=self._new_requests(self.options),
-            keep_last=keep_last,
-            instructions=instructions,
-            new_prompt=self._factory.user_message,
-        )
-        try:
-            yield from (run_provider_compaction if on == "provider" else run_compaction)(compaction)
-        except CompactionError as error:
-            self._history.attempts.record_unused(error.reply, self._history.messages)
-            raise
-
-    def _new_requests(self, options: AdapterOptions) -> Requests:
-        return Requests(
-            tools=self.toolbox.definitions,
-            options=options,
-            new_context=self._new_context,
-            new_retries=self._transports.new_retries,
-            record_billed=self._history.attempts.record,
         )
 
     def _new_context(self, route: Route) -> RequestContext:

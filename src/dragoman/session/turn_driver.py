@@ -19,7 +19,6 @@ from dragoman.effects.work import Perform, Work, call, in_thread, next_of, withi
 from dragoman.runtime.transports import TransportT
 from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import TurnOptions, UserInput
-from dragoman.session.conversation import Conversation
 from dragoman.session.effects import (
     AbandonedTurnError,
     Admit,
@@ -35,6 +34,7 @@ from dragoman.session.effects import (
 from dragoman.session.replies.reply import Reply
 from dragoman.session.turn.answers import CallResults, prepare_calls
 from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
+from dragoman.session.turn_planner import TurnPlanner
 from dragoman.tools.call_runner import TimedResult
 from dragoman.tools.calls import PreparedCall, apply_decision
 
@@ -53,7 +53,7 @@ Steps = Generator[Any, Any, None]
 """Work that also yields the events of a turn, as they arrive together."""
 
 
-class TurnDriver(Conversation[TransportT], Generic[TransportT]):
+class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
     """A conversation that runs its turns."""
 
     def _ask(

@@ -331,22 +331,26 @@ class ReplyStreamEncoder(ABC):
             written.append(self._write_unsent(message))
         elif self._calls_wait:
             self.begin_unsent(message, [index for index in range(len(message.content)) if index not in self._sent])
-        for index, block in enumerate(message.content):
-            if index not in self._sent:
-                if not self._state_first:
-                    written.append(self._write_whole(index, block, message))
-            elif index != self._index and (rest := self._unsent(index, block, "".join(self._sent[index]))):
-                reason = "the end of the block was sent after later blocks"
-                self.writer.record_loss(LossKind.FLATTENED, reason, index=index, block=block.type)
-                written.append(self._write_whole(index, rest, message))
-            elif isinstance(block, TextBlock) and block.citations and index != self._index:
-                self.lose_citations(index)
+        written += self._rest_of_blocks(message)
         if self._highest >= len(message.content):
             self._lose_difference(self._highest)
         written.append(self.end(message))
         self.done = True
         self.writer.finish()
         return b"".join(written)
+
+    def _rest_of_blocks(self, message: Message) -> Iterator[bytes]:
+        """Write what the events did not carry, block by block; what cannot be sent any more is a loss."""
+        for index, block in enumerate(message.content):
+            if index not in self._sent:
+                if not self._state_first:
+                    yield self._write_whole(index, block, message)
+            elif index != self._index and (rest := self._unsent(index, block, "".join(self._sent[index]))):
+                reason = "the end of the block was sent after later blocks"
+                self.writer.record_loss(LossKind.FLATTENED, reason, index=index, block=block.type)
+                yield self._write_whole(index, rest, message)
+            elif isinstance(block, TextBlock) and block.citations and index != self._index:
+                self.lose_citations(index)
 
     def _write_unsent(self, message: Message) -> bytes:
         """Write the blocks that were not sent, with the rest of the message in front of the text or the calls that end

@@ -339,16 +339,14 @@ class JsonArrayDecoder(_CappedDecoder):
                 self._escaped = True
             elif mark == b'"':
                 self._in_string = not self._in_string
-                if not (self._in_string or self._depth):
-                    return position, True
             elif mark in (b"{", b"["):
                 self._depth += 1
-            elif not self._depth:
-                return found.start(), True
-            else:
+            elif self._depth:
                 self._depth -= 1
-                if not self._depth:
-                    return position, True
+            else:  # what ends a number or a word is not part of it
+                return found.start(), True
+            if not (self._escaped or self._in_string or self._depth):
+                return position, True
         return position, False
 
     def _take(self) -> Frame:

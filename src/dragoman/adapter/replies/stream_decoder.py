@@ -207,11 +207,8 @@ class StreamDecoder(ABC):
     def _decode(self, chunk: bytes) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         try:
-            if self._document is not None:
-                if self._document.take(chunk):
-                    return []
-                if chunk.strip(BLANKS):
-                    self._document = None
+            if self._document is not None and self._is_document(self._document, chunk):
+                return []
             for frame in self._framing.feed(chunk):
                 if frame.data[:1] <= b" " and not frame.data.strip():  # some proxies keep a connection alive with it
                     continue
@@ -228,6 +225,14 @@ class StreamDecoder(ABC):
         except MALFORMED_ERRORS as error:
             events += self.fail(self._malformed_error(error))
         return events
+
+    def _is_document(self, document: Document, chunk: bytes) -> bool:
+        """Whether the chunk belongs to a reply that is one document. The first other one decides that it is none."""
+        if document.take(chunk):
+            return True
+        if chunk.strip(BLANKS):
+            self._document = None
+        return False
 
     def finish(self) -> list[StreamEvent]:
         """Handle the end of the bytes: no events if the stream is done, else those of the terminal rule."""

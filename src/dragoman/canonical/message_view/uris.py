@@ -88,13 +88,18 @@ def _read(uri: str) -> UriMeaning:
             raise AmbiguousUriError("readers disagree about where its host ends")
     if scheme == "file":
         return _read_file(authority, path if slash or authority else None, query + fragment)
+    if not slash and authority is None and scheme not in DEFAULT_PORTS:
+        return _read_opaque(scheme, hierarchy, query)
+    return _read_place(scheme, authority, slash, path, query, fragment)
+
+
+def _read_place(scheme: str, authority: str | None, slash: str, path: str, query: str, fragment: str) -> UriMeaning:
+    """Return the meaning of a path, on a host if there is an authority."""
     if scheme in DEFAULT_PORTS:
         user, host = read_authority(authority or "", scheme)
         if not host or host.startswith(":"):
             raise AmbiguousUriError("it has no host")
         return _build_meaning(f"{scheme}://", "", f"{host}/", read_path(path, web=True), query)
-    if not slash and authority is None:
-        return _read_opaque(scheme, hierarchy, query)
     if "/" in fragment or "\\" in fragment:
         raise AmbiguousUriError("only some readers drop the fragment")
     paths = read_path(path, web=False)

@@ -135,14 +135,18 @@ def run_turn(plan: TurnPlan) -> Turn:
             new_messages = yield Admit((correction,), route.adapter, opens_turn=False)
             history += new_messages
         requests = replace(requests, options=_without_forced_choice(requests.options))
+    raise _too_many_rounds(plan, reply)
+
+
+def _too_many_rounds(plan: TurnPlan, reply: Message) -> TurnLimitError:
     limit = plan.max_rounds
     if _pauses(reply):
-        raise TurnLimitError(f"the reply still pauses after {limit} rounds: raise max_rounds, or go on with ask(None)")
+        return TurnLimitError(f"the reply still pauses after {limit} rounds: raise max_rounds, or go on with ask(None)")
     if not plan.requests.tools:
         limit = min(limit, _ROUNDS_WITHOUT_TOOLS)
-        raise TurnLimitError(f"the model called tools in {limit} rounds, but the session has none: register its tools")
-    raise TurnLimitError(
-        f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or continue with ask(None)"
+        return TurnLimitError(f"the model called tools in {limit} rounds, but the session has none: register its tools")
+    return TurnLimitError(
+        f"the model still calls tools after {limit} rounds: raise max_rounds, or continue with ask(None)"
     )
 
 
