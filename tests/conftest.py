@@ -185,7 +185,7 @@ def exhaustive(request: pytest.FixtureRequest) -> bool:
 def _missing_model() -> str | None:
     """Why the embedded model cannot run; None if it can."""
     from dragoman.adapter.errors import MissingExtraError
-    from dragoman.transport.local.files import model_file
+    from dragoman.local.files import model_file
 
     if importlib.util.find_spec("openvino_genai") is None:
         return "openvino-genai is not installed: pip install 'dragoman[local]'"

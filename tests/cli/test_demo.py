@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.cli.app import app
 from dragoman.cli.io import demo_script
-from dragoman.transport.local import model
+from dragoman.local import model
 from tests.unit.local.live.wording import reword
 from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
 

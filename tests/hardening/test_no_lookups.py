@@ -45,7 +45,7 @@ assert list(personal_data()("Write to ada@example.org"))
     "the model's runtime": (
         "openvino_genai",
         """
-from dragoman.transport.local.model import _import_runtime
+from dragoman.local.model import _import_runtime
 assert _import_runtime().LLMPipeline
 """,
     ),

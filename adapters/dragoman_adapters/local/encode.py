@@ -1,4 +1,4 @@
-"""Encodes the body that `dragoman.transport.local` runs.
+"""Encodes the body that `dragoman.local` runs.
 
 A body names the model, how it is to be prompted, the messages as lists of parts, the tools and the options::
 

@@ -315,7 +315,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
 
     def _decide(self, telemetry: "Telemetry | None") -> Middleware:
         """Return the middleware in front of all that counts, reports and sends a request."""
-        from dragoman.session.middleware.attempt import decide_requests
+        from dragoman.session.middleware.decision import decide_requests
 
         policy = self._policy
         return partial(

@@ -1,6 +1,7 @@
 """How requests reach a model: over HTTP, through a vendor's own client, or in this process."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -103,22 +104,29 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
 def _create(adapter: Adapter, asynchronous: bool, settings: dict[str, Any]) -> Transport | AsyncTransport:
     if adapter.transport != "http":  # only HTTP has exchanges to show
         settings = {name: value for name, value in settings.items() if name != "on_exchange"}
-    if adapter.transport == "local":
-        from dragoman.transport.local import AsyncLocalTransport, LocalTransport
-
-        return AsyncLocalTransport(**settings) if asynchronous else LocalTransport(**settings)
-    if factory := _factories.get(adapter.transport):
+    if (factory := _factories.get(adapter.transport) or _installed(adapter.transport)) is not None:
         transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
         return transport
     if adapter.transport != "http":
         raise ConfigurationError(
-            f"{adapter!r} needs the transport {adapter.transport!r}, but only http and local exist"
+            f"{adapter!r} needs the transport {adapter.transport!r}, which is neither registered nor installed"
         )
     if not CLOUD_SETTINGS.isdisjoint(settings):
         settings = _pack_cloud(adapter, settings)
     if vendor_of(settings.get("client")) is not None:
         return AsyncVendorTransport(**settings) if asynchronous else VendorTransport(**settings)
     return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)
+
+
+@cache
+def _installed(name: str) -> Callable[..., Any] | None:
+    """Return the factory of a transport that a distribution brings, an entry point of ``dragoman.transports``."""
+    if name == "http":
+        return None
+    from importlib.metadata import entry_points  # imported late: most programs use HTTP alone
+
+    found = next(iter(entry_points(group="dragoman.transports", name=name)), None)
+    return None if found is None else found.load()
 
 
 def _pack_cloud(adapter: Adapter, settings: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transport.local import model
-from dragoman.transport.local.model import PRECISION_VARIABLE, THREADS_VARIABLE
+from dragoman.local import model
+from dragoman.local.model import PRECISION_VARIABLE, THREADS_VARIABLE
 
 Written = tuple[str, bool]
 """A text, and whether the limit cut it there."""

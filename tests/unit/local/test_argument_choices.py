@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.transport.local.prompt import MAX_WORDS, limit_arguments
+from dragoman.local.prompt import MAX_WORDS, limit_arguments
 
 
 def test_a_free_string_is_limited_to_runs_of_words_of_the_message() -> None:

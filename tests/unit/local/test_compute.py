@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.transport.local.model import runtime_properties
+from dragoman.local.model import runtime_properties
 
 
 def test_the_default_precision_is_32_bits() -> None:

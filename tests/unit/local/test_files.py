@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, NotFoundError
-from dragoman.transport.local import files
-from dragoman.transport.local import install as installing
-from dragoman.transport.local.files import KnownModel, model_file
-from dragoman.transport.local.install import install
+from dragoman.local import files
+from dragoman.local import install as installing
+from dragoman.local.files import KnownModel, model_file
+from dragoman.local.install import install
 
 CONTENT = b"GGUF, but not much of it"
 KNOWN = KnownModel(

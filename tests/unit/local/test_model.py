@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.transport.local.files import known_models
-from dragoman.transport.local.model import LocalModel, get_model
+from dragoman.local.files import known_models
+from dragoman.local.model import LocalModel, get_model
 
 TELEMETRY = "openvino_telemetry"
 

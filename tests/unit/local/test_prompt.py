@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
-from dragoman.transport.local.reply import LocalRequestError
+from dragoman.local.prompt import AllowedOutput, Json, build_prompt
+from dragoman.local.reply import LocalRequestError
 
 READ = {
     "name": "read_file",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.transport.local.reply import CALL_CLOSE, LocalRequestError, Splitter, StopFilter, call_head, merge_lines
+from dragoman.local.reply import CALL_CLOSE, LocalRequestError, Splitter, StopFilter, call_head, merge_lines
 
 END = {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.transport.local.model import SpecialTokenFilter, special_tokens
-from dragoman.transport.local.prompt import build_prompt
+from dragoman.local.model import SpecialTokenFilter, special_tokens
+from dragoman.local.prompt import build_prompt
 from tests.unit.local.scripted_runtime import ScriptedRuntime
 from tests.unit.local.test_prompt import body, call_message, result_message, text_message
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.transport.local.prompt import select_tools
+from dragoman.local.prompt import select_tools
 
 TOOLS = [{"name": name} for name in ("read_file", "write_file", "get_weather", "send_email", "add", "open_page")]
 

@@ -20,10 +20,10 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
+from dragoman.local import AsyncLocalTransport, LocalTransport
+from dragoman.local import transport as carrier
+from dragoman.local.reply import Json, LocalRequestError
 from dragoman.transport import transport_for
-from dragoman.transport.local import AsyncLocalTransport, LocalTransport
-from dragoman.transport.local import transport as carrier
-from dragoman.transport.local.reply import Json, LocalRequestError
 
 MODEL = "local:smollm2-135m"
 ADAPTER = get_adapter(MODEL)

@@ -10,9 +10,9 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, ContextOverflowError, InvalidRequestError, ServerError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message, StopReason
+from dragoman.local import LocalTransport
+from dragoman.local.model import get_model
 from dragoman.session import Session, tool
-from dragoman.transport.local import LocalTransport
-from dragoman.transport.local.model import get_model
 from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
 
 MODEL = "local:smollm2-135m"

@@ -1,8 +1,6 @@
 """Which transport an adapter gets."""
 
-import sys
-import types
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import anthropic
 import httpx
@@ -11,6 +9,7 @@ import openai
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.local import AsyncLocalTransport, LocalTransport
 from dragoman.transport import (
     AsyncHttpTransport,
     AsyncVendorTransport,
@@ -48,22 +47,18 @@ def test_a_vendor_client_makes_a_vendor_transport() -> None:
         assert type(transport_for(ADAPTER, asynchronous=True, client=other)) is AsyncVendorTransport
 
 
-def test_a_model_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local transport is loaded when an adapter needs it, and gets its settings."""
-    stub: Any = types.SimpleNamespace(
-        LocalTransport=lambda **settings: ("sync", settings), AsyncLocalTransport=lambda **settings: ("async", settings)
-    )
-    monkeypatch.setitem(sys.modules, "dragoman.transport.local", stub)
-    chosen: list[Any] = [
-        transport_for(LocalPlainAdapter("m"), device="CPU"),
-        transport_for(LocalPlainAdapter("m"), asynchronous=True),
-    ]
-    assert chosen == [("sync", {"device": "CPU"}), ("async", {})]
+def test_a_model_in_this_process() -> None:
+    """The local transport comes in by its entry point, which gets the settings."""
+    said: list[str] = []
+    assert isinstance(transport_for(LocalPlainAdapter("m"), notify=said.append), LocalTransport)
+    assert isinstance(transport_for(LocalPlainAdapter("m"), asynchronous=True), AsyncLocalTransport)
+    with pytest.raises(ConfigurationError, match="device"):
+        transport_for(LocalPlainAdapter("m"), device="CPU")
 
 
 def test_an_unknown_transport_is_an_error() -> None:
     """The error lists the known ones."""
-    with pytest.raises(ConfigurationError, match="'pigeon', but only http and local exist"):
+    with pytest.raises(ConfigurationError, match="'pigeon', which is neither registered nor installed"):
         transport_for(PigeonAdapter("m"))
 
 

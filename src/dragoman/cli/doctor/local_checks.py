@@ -234,8 +234,8 @@ def _database_path(url: str) -> Path | None:
 
 
 def check_embedded_model() -> Findings:
-    from dragoman.transport.local.files import model_file
-    from dragoman.transport.local.install import DEFAULT_MODEL
+    from dragoman.local.files import model_file
+    from dragoman.local.install import DEFAULT_MODEL
 
     if find_spec("openvino_genai") is None:
         yield Finding(State.NOTE, "embedded model", "its extra is not installed", "pip install 'dragoman[local]'")

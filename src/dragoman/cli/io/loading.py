@@ -17,7 +17,7 @@ def load_local(out: Console, model: str) -> None:
     adapter = get_adapter(model)
     if adapter.transport != "local":
         return
-    from dragoman.transport.local.model import get_model  # most commands use a provider
+    from dragoman.local.model import get_model  # most commands use a provider
 
     took_time = False
     began = time.monotonic()

@@ -27,8 +27,8 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.local.reply import merge_lines
 from dragoman.testing.strategies import histories
-from dragoman.transport.local.reply import merge_lines
 from tests.unit.adapter.replies.fold_deltas import fold_deltas
 
 MODEL = "local:smollm2-135m"

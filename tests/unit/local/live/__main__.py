@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.transport.local.model import PRECISION_VARIABLE, PRECISIONS, THREADS_VARIABLE
+from dragoman.local.model import PRECISION_VARIABLE, PRECISIONS, THREADS_VARIABLE
 from tests.unit.local.live.wording import VARIABLE, table
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -14,7 +14,7 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.transport.local import LocalTransport
+from dragoman.local import LocalTransport
 
 MODEL = "local:smollm2-135m"
 

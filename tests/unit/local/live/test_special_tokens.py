@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transport.local.model import LocalModel, get_model, special_tokens
-from dragoman.transport.local.prompt import build_prompt
+from dragoman.local.model import LocalModel, get_model, special_tokens
+from dragoman.local.prompt import build_prompt
 from tests.unit.local.live.conftest import Asker
 
 pytestmark = pytest.mark.live_local

@@ -15,9 +15,9 @@ from dragoman.adapter.wirejson import loads_object
 from dragoman.canonical.events import MessageComplete, StreamEvent, TextDelta
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import CostStatus
-from dragoman.transport.local import AsyncLocalTransport
-from dragoman.transport.local.files import model_file
-from dragoman.transport.local.model import get_model
+from dragoman.local import AsyncLocalTransport
+from dragoman.local.files import model_file
+from dragoman.local.model import get_model
 from tests.unit.local.live.conftest import FREE_ENDS, LONG, Asker, forced_schema
 from tests.unit.local.live.wording import reword
 

@@ -13,9 +13,9 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent, ToolUseEnd, ToolUseInputDelta
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.local import AsyncLocalTransport
+from dragoman.local.files import model_file
 from dragoman.session import Session, tool
-from dragoman.transport.local import AsyncLocalTransport
-from dragoman.transport.local.files import model_file
 from tests.unit.local.live.conftest import FREE_ENDS, MODEL, Asker, check_call
 from tests.unit.local.live.wording import reword
 

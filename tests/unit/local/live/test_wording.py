@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transport.local.prompt import find_pieces
+from dragoman.local.prompt import find_pieces
 from tests.unit.local.live.wording import VARIABLE, reword, reword_within, table
 
 ROOT = Path(__file__).resolve().parents[4]

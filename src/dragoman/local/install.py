@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.transport.local.files import KnownModel, cache_folder, has_digest, known_models, model_file
-from dragoman.transport.local.transport import notify_terminal
+from dragoman.local.files import KnownModel, cache_folder, has_digest, known_models, model_file
+from dragoman.local.transport import notify_terminal
 
 DEFAULT_MODEL = "smollm2-135m"
 

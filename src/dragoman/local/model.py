@@ -22,10 +22,10 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.replies.stream_decoder import wrap_malformed
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.log import get_logger
-from dragoman.transport.local.files import model_file
-from dragoman.transport.local.gguf import context_length
-from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
-from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
+from dragoman.local.files import model_file
+from dragoman.local.gguf import context_length
+from dragoman.local.prompt import AllowedOutput, Json, build_prompt
+from dragoman.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
 
 _OPENINGS = ("<", "[")
 """How special tokens begin, in all vocabularies in use; the check of each takes time."""

@@ -18,10 +18,10 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
 from dragoman.canonical.log import get_logger, one_line
+from dragoman.local.model import get_model
+from dragoman.local.reply import Json, LocalRequestError, encode_line, merge_lines
 from dragoman.transport.call import validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
-from dragoman.transport.local.model import get_model
-from dragoman.transport.local.reply import Json, LocalRequestError, encode_line, merge_lines
 
 logger = get_logger("dragoman.transport.local")
 

@@ -29,7 +29,7 @@ class KnownModel:
 @cache
 def known_models() -> dict[str, KnownModel]:
     """Return the models of models.toml, by name."""
-    table = tomllib.loads(files("dragoman.transport.local").joinpath("models.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(files("dragoman.local").joinpath("models.toml").read_text(encoding="utf-8"))
     return {row["name"]: KnownModel(**row) for row in table["model"]}
 
 
