@@ -36,8 +36,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     if limit is None:
         limit = _default_max_tokens(request, thinking)
         request.own_defaults.add("max_tokens")
-    if thinking is not None:
-        thinking = _fit_budget(request, thinking, limit)
+    thinking = _fit_budget(request, thinking, limit)
     is_thinking = thinking is not None and thinking["type"] != "disabled"
     encoded: dict[str, Any] = {"max_tokens": limit}
     if options.stop_sequences:
@@ -70,8 +69,8 @@ def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | N
     return max(limit, min(limit + budget, capabilities.max_output_tokens))
 
 
-def _fit_budget(request: RequestBuilder, thinking: dict[str, Any], limit: int) -> dict[str, Any] | None:
-    if "budget_tokens" not in thinking:
+def _fit_budget(request: RequestBuilder, thinking: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+    if thinking is None or "budget_tokens" not in thinking:
         return thinking
     budget = option_support.thinking_budget(request, thinking["budget_tokens"], limit)
     return None if budget is None else {**thinking, "budget_tokens": budget}

@@ -64,7 +64,7 @@ class CohereStreamDecoder(StreamDecoder):
         self._positions: dict[tuple[str, Any], int] = {}
         self._citations: list[dict[str, Any]] = []
 
-    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:  # noqa: C901, PLR0912  # one case for each event
         if frame.data.strip() == DONE:
             return ()
         data = wirejson.loads_object(frame.data, what="a stream event")

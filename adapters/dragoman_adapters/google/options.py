@@ -109,20 +109,25 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
             request.record_option_loss("thinking", f"{model} always thinks; as little as it can is asked for")
         return {field: facts["thinking_least"]}
     config: dict[str, Any] = {"includeThoughts": True} if thinking else {}
-    levels: dict[str, Any] = facts["thinking_effort"]
     if effort is not None:
-        if effort in levels:
-            level = config[field] = levels[effort]
-            if field == "thinkingLevel" and level.lower() != effort:
-                request.record_option_loss("effort", f"{model} has no level {effort}: {level.lower()} is asked for")
-        else:
-            request.record_option_loss("effort", f"{effort!r} is not a level of {model}")
+        config |= _encode_effort(request, field, effort)
     if budget is not None:
         if "thinkingLevel" in config:
             request.record_option_loss("thinking_budget", f"{model} takes a level or a budget, not both")
         else:
             config["thinkingBudget"] = budget
     return config
+
+
+def _encode_effort(request: RequestBuilder, field: str, effort: str) -> dict[str, Any]:
+    levels, model = request.target.capabilities.wire["thinking_effort"], request.target.model
+    if effort not in levels:
+        request.record_option_loss("effort", f"{effort!r} is not a level of {model}")
+        return {}
+    level = levels[effort]
+    if field == "thinkingLevel" and level.lower() != effort:
+        request.record_option_loss("effort", f"{model} has no level {effort}: {level.lower()} is asked for")
+    return {field: level}
 
 
 def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:

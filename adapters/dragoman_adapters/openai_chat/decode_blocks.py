@@ -27,15 +27,7 @@ _PLAIN_FIELDS = {"type", "text"}
 
 def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     """Split a message into pieces, in the order in which models produce them."""
-    pieces: list[Piece] = []
-    for name in dialect.reasoning_fields:
-        if (text := native.get(name)) and isinstance(text, str):
-            pieces.append((name, text))
-            break
-    if dialect.reasoning_details and (detailed := native.get(thinking_details.DETAILS_FIELD)):
-        if any(thinking_details.detail_text(detail) for detail in detailed):
-            pieces.clear()  # the plain text only repeats them
-        pieces += [(thinking_details.DETAILS_FIELD, detail) for detail in detailed]
+    pieces = _split_reasoning(native, dialect)
     content = native.get("content")
     if isinstance(content, dict):  # Cloudflare sends the value of a structured output itself
         content = wirejson.dumps_text(content)
@@ -53,6 +45,17 @@ def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     if (call := native.get("function_call")) and call.get("name"):
         pieces.append(("function_call", call))
     return pieces
+
+
+def _split_reasoning(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
+    detailed = (native.get(thinking_details.DETAILS_FIELD) if dialect.reasoning_details else None) or ()
+    details: list[Piece] = [(thinking_details.DETAILS_FIELD, detail) for detail in detailed]
+    if any(map(thinking_details.detail_text, detailed)):
+        return details  # the plain text only repeats them
+    for name in dialect.reasoning_fields:
+        if (text := native.get(name)) and isinstance(text, str):
+            return [(name, text), *details]
+    return details
 
 
 def generated_images(native: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Decodes the stream of Chat Completions (docs/reference/wires/openai-chat.md). The terminal event is [DONE], by
 dialect."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -150,13 +150,7 @@ class ChatStreamDecoder(StreamDecoder):
 
     def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
         delta = (choice["delta"] if "delta" in choice else self._whole_message(choice)) or {}
-        detailed = (delta.get(thinking_details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
-        for detail in detailed:  # first, as models think before they answer
-            yield from self._detail(detail)
-        if not (detailed and any(map(thinking_details.detail_text, detailed))):  # otherwise the plain text repeats them
-            for field in self._dialect.reasoning_fields:
-                if delta.get(field):
-                    yield from self._thinking(field, delta[field])
+        yield from self._thoughts(delta)  # first, as models think before they answer
         for field, value in delta.items():
             if value is not None and value != "" and not _is_shell(field, value):
                 yield from self._field(field, value)
@@ -169,6 +163,16 @@ class ChatStreamDecoder(StreamDecoder):
         if choice.get("finish_reason"):
             self._choice["finish_reason"] = choice["finish_reason"]
             yield from self._end_calls()
+
+    def _thoughts(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        detailed = (delta.get(thinking_details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
+        for detail in detailed:
+            yield from self._detail(detail)
+        if detailed and any(map(thinking_details.detail_text, detailed)):
+            return  # the plain text repeats them
+        for field in self._dialect.reasoning_fields:
+            if delta.get(field):
+                yield from self._thinking(field, delta[field])
 
     def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any] | None:
         """Return the message of a choice without a delta: some servers send a whole reply as one event. None if it

@@ -32,24 +32,22 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 def _make_strict(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, dict) or not _KINDS & schema.keys() or _UNSUPPORTED & schema.keys():
         raise _NoStrictFormError
-    strict = dict(schema)
     if "$ref" in schema:
         # In strict mode a reference has no siblings; descriptions may be dropped.
         if schema.keys() - _ANNOTATIONS != {"$ref"}:
             raise _NoStrictFormError
         return {"$ref": schema["$ref"]}
+    strict = dict(schema)
     if _is_object(schema):
         properties = schema.get("properties")
         if not isinstance(properties, dict) or schema.get("additionalProperties", False) is not False:
             raise _NoStrictFormError
         strict["additionalProperties"] = False
         strict["required"] = list(properties)
-    for key in _SCHEMA_MAPS:
-        if key in schema:
-            strict[key] = {name: _make_strict(inner) for name, inner in schema[key].items()}
-    for key in _SCHEMA_LISTS:
-        if key in schema:
-            strict[key] = [_make_strict(inner) for inner in schema[key]]
+    for key in _SCHEMA_MAPS & schema.keys():
+        strict[key] = {name: _make_strict(inner) for name, inner in schema[key].items()}
+    for key in _SCHEMA_LISTS & schema.keys():
+        strict[key] = [_make_strict(inner) for inner in schema[key]]
     if "items" in schema:
         strict["items"] = _make_strict(schema["items"])
     return strict

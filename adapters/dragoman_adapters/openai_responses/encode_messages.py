@@ -112,16 +112,7 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
     """Encode a block as an item of its own; none if it cannot be sent."""
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
-            item = request.restore_block(turn, index, encode_thinking(block, note))
-            stored = "id" in item and turn.raw(request.provider).get("store") is not False
-            if item.get("encrypted_content") or item.get("content") or stored:
-                if isinstance(block, RedactedThinkingBlock):
-                    reason = "sealed thinking is sent as reasoning without a summary"
-                    request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
-                return [item]
-            reason = "reasoning that neither the item itself nor the provider's store holds: left out"
-            request.record_block_loss(turn, index, LossKind.THINKING, reason)
-            return []
+            return _encode_reasoning(request, turn, index, encode_thinking(block, note))
         case ToolUseBlock() as block:
             item = request.restore_block(turn, index, encode_tool_call(block, request.tool_id))
             if block.raw_input is not None and item["arguments"] != block.raw_input:
@@ -146,6 +137,19 @@ def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) ->
             return [block.data]
         case block:
             raise TypeError(f"the projection let a {block.type} block through")
+
+
+def _encode_reasoning(request: RequestBuilder, turn: Turn, index: int, encoded: dict[str, Any]) -> list[dict[str, Any]]:
+    item = request.restore_block(turn, index, encoded)
+    stored = "id" in item and turn.raw(request.provider).get("store") is not False
+    if item.get("encrypted_content") or item.get("content") or stored:
+        if isinstance(turn.blocks[index], RedactedThinkingBlock):
+            reason = "sealed thinking is sent as reasoning without a summary"
+            request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
+        return [item]
+    reason = "reasoning that neither the item itself nor the provider's store holds: left out"
+    request.record_block_loss(turn, index, LossKind.THINKING, reason)
+    return []
 
 
 def _drop_trailing_reasoning(

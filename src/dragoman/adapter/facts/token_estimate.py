@@ -300,7 +300,7 @@ class ContentMeasures:
         self._tools = tuple(tools), schemas
         return schemas
 
-    def add(self, block: ContentBlock) -> None:  # one case for each kind of block
+    def add(self, block: ContentBlock) -> None:  # noqa: C901, PLR0912  # one case for each kind of block
         match block:
             case TextBlock(text=text):
                 self.texts.append(text)
