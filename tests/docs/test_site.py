@@ -16,7 +16,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SHELVES = ("Learn", "Do", "Look up", "Understand")
 MOST_ENTRIES = 9
 TIERS = ("Stable", "Provisional", "Experimental")
-_FIRST_LINE = re.compile(r"# [^\n]+\n\n(?P<need>(?:When|If) .*?)\n\n", re.DOTALL)
+_FIRST_LINE = re.compile(r"# [^\n]+\n\n(?P<need>(?:Read this page|Begin here|Use Dragoman) when .*?)\n\n", re.DOTALL)
 
 
 class _Loader(yaml.SafeLoader):

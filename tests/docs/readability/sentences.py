@@ -1,4 +1,4 @@
-"""The sentences of a Markdown page, as someone would read them aloud."""
+"""The sentences of a Markdown page, as a person reads them aloud, and the words that they avoid."""
 
 import re
 from collections.abc import Iterator
@@ -16,12 +16,15 @@ _ITEM = re.compile(r"^ *(?:[-*+]|\d+\.) +")
 _HEADING = re.compile(r"^#+ ")
 _END = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9])|(?<=:)\s*$")
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|No)\.)$")
-_WORD = re.compile(r"[\w'’]+(?:[-./:][\w'’]+)*")
+_NAMES = re.compile(r"(?:Code[,;:/. ]*)+")
+_WORD = re.compile(r"[\w']+(?:[-./:][\w']+)*")
 
 
 def paragraphs(page: str) -> Iterator[str]:
-    """Yield each paragraph, list item, table cell and heading as one line. Blocks of code are left out, and code
-    within a line counts as one word."""
+    """Yield each paragraph, list item, table cell and heading as one line.
+
+    Blocks of code and cells that only list names are left out. Code within a line is one word.
+    """
     text = _COMMENT.sub("", _FENCE.sub("\n", page))
     text = _LINK.sub(r"\1", _IMAGE.sub("", _CODE.sub("Code", text)))
     open_lines: list[str] = []
@@ -32,7 +35,8 @@ def paragraphs(page: str) -> Iterator[str]:
             yield " ".join(open_lines)
             open_lines = []
         if is_table:
-            yield from filter(None, (cell.strip() for cell in _CELL.split(line)))
+            cells = (cell.strip() for cell in _CELL.split(line))
+            yield from (cell for cell in cells if cell and not _NAMES.fullmatch(cell))
         elif line.strip():
             open_lines.append(_HEADING.sub("", _ITEM.sub("", line)).strip(" >"))
             if _HEADING.match(line):
@@ -45,7 +49,7 @@ def sentences(page: str) -> Iterator[str]:
         begun = ""
         for part in _END.split(paragraph):
             begun = f"{begun} {part}".strip()
-            if not _ABBREVIATION.search(begun):
+            if begun and not _ABBREVIATION.search(begun):
                 yield begun
                 begun = ""
         if begun:
@@ -59,3 +63,14 @@ def count_words(sentence: str) -> int:
 
 def long_sentences(page: str) -> list[str]:
     return [each for each in sentences(page) if count_words(each) > MOST_WORDS]
+
+
+_FOREIGN = re.compile(
+    r"(?<!there )\b(?:is|are|was|were|be|been) no(?! (?:longer|more|less|fewer|later)\b)\b(?= \w)", re.IGNORECASE
+)
+_HOUSE = re.compile(r"\b(?:whom|anew|beside|thereof|therein|whosoever)\b", re.IGNORECASE)
+
+
+def foreign_words(page: str) -> list[str]:
+    """Return what an English engineer would not write: "is no file" for "is not a file", and words out of use."""
+    return [found for each in sentences(page) for found in (*_FOREIGN.findall(each), *_HOUSE.findall(each))]
