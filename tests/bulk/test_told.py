@@ -46,7 +46,6 @@ def test_a_resumed_run_says_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_changed_prompt_names_the_ways_out(tmp_path: Path) -> None:
-    """For a program and for the command."""
     given = {"manifest": tmp_path / "m", "providers": Provider().settings}
     bulk([{"a": "1"}], HAIKU, template="{a}", **given).close()  # type: ignore[arg-type]
     for rows, template in (([{"a": "1"}], "{a}!"), ([{"a": "2"}], "{a}")):

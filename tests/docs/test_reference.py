@@ -87,7 +87,7 @@ def test_the_members_without_a_sentence_only_fall() -> None:
 
 
 def test_the_pages_name_members_of_an_adapter_that_exist() -> None:
-    """The tables of the contract, and of the page on the core."""
+    """The pages name members of an adapter that exist: the tables of the contract, and of the page on the core."""
     adapter = next(kind for kind in classes().values() if kind.name == "Adapter")
     known = {name for name, _ in members(adapter)}
     for page in ("docs/reference/contract.md", "docs/core.md"):

@@ -63,7 +63,9 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 
 def test_marked_tests_play_their_recordings(pytester: pytest.Pytester) -> None:
-    """With the mark only, with the fixture, in a class, with parameters, with a custom name, and asynchronously."""
+    """Marked tests play their recordings with the mark only, with the fixture, in a class, with parameters, with a
+    custom name, and asynchronously.
+    """
     suite(
         pytester,
         """

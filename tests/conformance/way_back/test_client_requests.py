@@ -27,7 +27,9 @@ def read(wire: str, body: dict[str, Any]) -> tuple[list[str], list[str], bytes, 
 
 
 def test_every_request_of_a_client_is_read_alike() -> None:
-    """By two processes: the same ids, the same digest for sealed state, and the same bytes for the provider behind."""
+    """Every request of a client is read alike by two processes: the same ids, the same digest for sealed state, and the
+    same bytes for the provider behind.
+    """
     read_requests = 0
     for recorded in client_requests():
         client, wire, body = recorded.client, recorded.wire, recorded.body

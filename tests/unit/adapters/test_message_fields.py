@@ -58,7 +58,7 @@ def send(messages: list[Message], model: str, **options: Any) -> tuple[dict[str,
 
 @pytest.mark.parametrize(("model", "body"), BODIES, ids=["anthropic", "invoke", "converse"])
 def test_unknown_fields_go_back_in_their_place(model: str, body: dict[str, Any]) -> None:
-    """On messages, their blocks and tools, and without a loss."""
+    """Unknown fields go back in their place on messages, their blocks and tools, and without a loss."""
     adapter = get_adapter(model)
     messages, tools, options = adapter.from_wire_request(body, RequestContext.for_model(model))
     wire = adapter.to_wire(messages, tools, options)

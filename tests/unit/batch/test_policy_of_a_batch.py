@@ -33,7 +33,7 @@ def client(*plugins: Any) -> Client:
 
 
 def test_a_batch_is_not_fetched_without_its_policy() -> None:
-    """Not by a client without a policy, and not by one with other plugins. More plugins may be there."""
+    """More plugins may be there."""
     hiding, noting = RedactingPlugin(), RecordingPlugin()
     with client(hiding) as sending, sending.batches(MODEL) as batches:
         handle = BatchHandle.model_validate_json(batches.submit({"a": "Hi"}).model_dump_json())

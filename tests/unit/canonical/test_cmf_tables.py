@@ -174,7 +174,6 @@ KINDS = {
 
 @each_row("name", EXTENSIONS)
 def test_a4_extensions(name: str) -> None:
-    """Each slot, and each model in it."""
     assert rows(getattr(extensions, name)) == EXTENSIONS[name]
 
 
@@ -217,7 +216,6 @@ def test_every_model_has_its_table() -> None:
 
 
 def test_a5_attributes_of_views() -> None:
-    """Each attribute, accessor and helper of the specification, and our listed additions."""
     names = {name for name in dir(MessageView) if not name.startswith("_")}
     assert names == {
         "kind", "role", "raw", "hook", "content", "uri", "name", "args", "mime_type", "size_bytes", "properties",

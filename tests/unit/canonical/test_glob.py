@@ -28,7 +28,7 @@ DIFFERS = [
 
 @each_row(("pattern", "text"), MATCHES)
 def test_globs_that_match(pattern: str, text: str) -> None:
-    """The whole text, with each character except the star standing for itself."""
+    """The whole text has to match, with each character except the star standing for itself."""
     assert Glob(pattern).matches(text)
 
 
@@ -54,7 +54,6 @@ def test_matching_takes_one_step_per_character(pattern: str, length: int) -> Non
 
 
 def test_the_matcher_state_is_no_longer_than_the_pattern() -> None:
-    """So a step costs the same at the end of a text as at its beginning."""
     pattern = Glob("*a" * 100)
     assert max(pattern._start, pattern._accepting, pattern._segment_states).bit_length() <= 102
 

@@ -28,7 +28,6 @@ DISALLOWED = (
 
 
 def test_the_whole_schema_subset_is_allowed() -> None:
-    """Each type and each keyword, nested."""
     assert ToolDefinition(name="everything", input_schema=EVERYTHING).problems() == []
 
 
@@ -92,7 +91,6 @@ def test_names_are_snake_case(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "readFile", "read-file", "1a", "_a", "é", "a\n"])
 def test_invalid_names_are_a_problem(name: str) -> None:
-    """Also one with a trailing line feed."""
     assert len(ToolDefinition(name=name).problems()) == 1
 
 
@@ -105,7 +103,6 @@ def test_a_definition_has_careful_defaults() -> None:
 
 
 def test_equality_ignores_provider_raw() -> None:
-    """As for messages; everything else counts."""
     tool = ToolDefinition(name="f", provider_raw={"by": "a"})
     assert {tool, ToolDefinition(name="f")} == {tool}
     for other in ({"name": "g"}, {"description": "d"}, {"side_effects": "none"}, {"requires_workspace": False}):

@@ -209,7 +209,9 @@ def test_a_closed_client_is_named(server: FaultyServer) -> None:
     ],
 )
 def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, Any], hint: str) -> None:
-    """For clients and for sessions alike, with the name of the setting and without its value."""
+    """Wrong settings are refused where they are written for clients and for sessions alike, with the name of the
+    setting and without its value.
+    """
     with pytest.raises(ConfigurationError, match=hint) as found:
         Client(**settings)
     assert "secret" not in str(found.value)

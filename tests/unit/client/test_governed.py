@@ -122,7 +122,9 @@ def test_labels_of_rows_rule_the_choice_of_model(provider: GovernedProvider, set
 
 
 def test_labels_reach_the_plugins(settings: dict[str, Any]) -> None:
-    """As the security labels of the extensions, for prompts and for answers, in rows and in batches."""
+    """Labels reach the plugins, as the security labels of the extensions, for prompts and for answers, in rows and in
+    batches.
+    """
     recording = RecordingPlugin(capabilities=("read_labels",))
     policy = Pipeline([recording, LabelledModels({"secret": ["local:**"]})])
     with Client(**settings, policy=policy) as client:

@@ -79,7 +79,6 @@ def test_a_hostile_document_gives_a_typed_error_with_a_path(batch: int, exhausti
 
 
 def test_there_are_hostile_documents_of_every_format() -> None:
-    """At least five hundred."""
     assert len(HOSTILE) >= 500
     assert {hostile.shape for hostile in HOSTILE} == {*READERS, *HANDWRITTEN_NATIVE}
 

@@ -83,7 +83,6 @@ def test_anything_but_a_list_is_refused(data: object) -> None:
 
 
 def test_an_unknown_provider_is_named() -> None:
-    """As everywhere."""
     with pytest.raises(UnknownProviderError):
         from_native("nobody", [])
     with pytest.raises(UnknownProviderError):

@@ -155,8 +155,6 @@ def test_leaving_a_stream_stops_the_model(fake_model: Callable[..., FakeModel]) 
 
 
 def test_cancelling_a_task_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
-    """For whole replies and for streams."""
-
     async def cancel_midway(call: Callable[[], Any], model: FakeModel) -> None:
         task = asyncio.create_task(call())
         assert await asyncio.to_thread(model.started.wait, 60)

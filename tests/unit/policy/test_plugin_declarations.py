@@ -63,7 +63,7 @@ def test_an_invalid_answer_is_named(answer: Any) -> None:
 
 
 def test_a_check_may_have_more_parameters() -> None:
-    """Defaults, variadic ones, a method, and functions written in C."""
+    """A check may have more parameters: defaults, variadic ones, a method, and functions written in C."""
 
     class Method:
         def look(self, step: Step) -> None:

@@ -136,7 +136,7 @@ def test_cached_audio_falls_back_to_the_nearest_rate(tmp_path: Path, rates: str,
 
 
 def test_many_digits_stay_exact(tmp_path: Path) -> None:
-    """More than the 28 of an ordinary decimal context."""
+    """Many digits stay exact: more than the 28 of an ordinary decimal context."""
     table = write_table(tmp_path, acme('prices = [{ input = "1.2345678901234567891", output = "1" }]'))
     usage = TokenUsage(input_tokens=10**12 + 1, output_tokens=1)
     assert str(table.price("acme:m", usage, NOW).cost_usd) == "1234567.8901256913569901234567891"

@@ -174,7 +174,7 @@ def test_endpoints_list_their_models(provider: Provider, calls: Calls) -> None:
 
 
 def test_cohere_and_interactions_list_their_models(provider: Provider, calls: Calls) -> None:
-    """To the last page. An interaction is not counted beforehand."""
+    """An interaction is not counted beforehand."""
     for model in ("cohere:command-a", INTERACTIONS):
         models = calls(provider, model, lambda api: api.models())
         assert [each.id for each in models] == [f"{model.partition(':')[0]}:models-{n}" for n in range(1, 7)]

@@ -221,7 +221,7 @@ def test_a_tool_without_types_receives_json() -> None:
     ids=["type", "keyword", "several", "pattern", "minimum", "twice"],
 )  # fmt: skip
 def test_a_session_refuses_invalid_definitions_at_construction(tools: list[Any], problems: list[str]) -> None:
-    """With all problems of a tool, before a single request."""
+    """A session refuses invalid definitions at construction with all problems of a tool, before a single request."""
     with pytest.raises(ToolSchemaError) as caught:
         Session(ANTHROPIC, tools=tools)
     assert list(caught.value.problems) == problems

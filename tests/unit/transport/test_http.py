@@ -263,7 +263,6 @@ def test_a_decompression_bomb_stops_at_the_cap(driver: Driver) -> None:
 
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 def test_gzip_replies_are_decompressed(driver: Driver, request_: WireRequest) -> None:
-    """Streamed ones in pieces."""
     packed = gzip.compress(BODY * 50)
     pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
     with FaultyServer(HttpReply(headers={"content-encoding": "gzip"}, steps=pieces)) as server:

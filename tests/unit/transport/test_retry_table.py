@@ -167,7 +167,7 @@ def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> t
 
 
 def test_the_table_is_large_enough() -> None:
-    """At least 120 rows, each with its own name."""
+    """The table has at least 120 rows, each with its own name."""
     assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 

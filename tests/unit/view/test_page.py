@@ -244,13 +244,11 @@ def test_the_raw_wire_can_be_left_out() -> None:
 
 
 def test_provider_raw_of_a_reply_is_shown(document: Element) -> None:
-    """With the provider's own usage object."""
     kept = turn(document, 10).one(".raw").all("pre")[1]
     assert json.loads(kept.text)["provider_raw"] == {"by": "openai", "id": "reply_2"}
 
 
 def test_every_kind_of_block_is_shown() -> None:
-    """With all its fields."""
     text = check_page(page(everything())).one("main").words
     for word in ("server_tool_use", "Thinking", "encrypted", "read_file", "README.md", "https://example.org"):
         assert word in text

@@ -43,7 +43,6 @@ def test_anthropic_gets_a_marker_on_the_block() -> None:
 
 
 def test_bedrock_gets_a_marker_after_the_block() -> None:
-    """An item of its own."""
     body, losses = send(BEDROCK, RULES, LONG)
     assert body["system"] == [{"text": "Be short."}, POINT]
     assert body["messages"][0]["content"] == [{"text": "A long text."}, POINT, {"text": "A question."}]
@@ -142,6 +141,5 @@ def test_both_are_read_from_requests() -> None:
 
 
 def test_both_are_stored_with_the_message() -> None:
-    """As JSON."""
     message = marked(PAPER)
     assert read_message(write_message(message)) == message

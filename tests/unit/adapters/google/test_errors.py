@@ -38,7 +38,7 @@ def handwritten_status(code: int, status: str, message: str, *details: dict[str,
     ],
 )  # fmt: skip
 def test_every_status_has_its_class(code: int, status: str, message: str, kind: type[errors.ProviderError]) -> None:
-    """By the status name, as an HTTP body and as a list with one element."""
+    """Every status has its class by the status name, as an HTTP body and as a list with one element."""
     body = handwritten_status(code, status, message)
     for form in (body, b"[" + body + b"]"):
         error = raise_error(code, form)

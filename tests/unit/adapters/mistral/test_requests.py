@@ -81,7 +81,6 @@ def test_foreign_ids_become_nine_letters_or_digits() -> None:
 
 
 def test_own_ids_return_unchanged() -> None:
-    """Whatever they look like."""
     call = {"id": "call_abcdefghij", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     body = {
         "model": "mistral-small-latest",

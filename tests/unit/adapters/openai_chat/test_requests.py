@@ -168,7 +168,7 @@ def test_malformed_arguments_of_another_model_are_replaced(free: bool) -> None:
 
 
 def test_a_tool_is_encoded() -> None:
-    """A function, with the further fields of the provider's own definition."""
+    """A tool is encoded: a function, with the further fields of the provider's own definition."""
     body, _ = encode_request([Message.user("Hi")], tools=[ToolDefinition(name="f", description="does f")])
     assert body["tools"] == [
         {

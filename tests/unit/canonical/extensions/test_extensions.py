@@ -66,7 +66,6 @@ CLOSED = {
 
 @pytest.mark.parametrize("path", CLOSED)
 def test_closed_lists_accept_only_their_words(path: str) -> None:
-    """In their own case."""
     for word in CLOSED[path]:
         Extensions.model_validate(put(path, word))
     for word in ("other", "", CLOSED[path][0].upper()):
@@ -104,7 +103,6 @@ def test_a_conversation_window_holds_at_most_a_hundred_messages() -> None:
 
 
 def test_extensions_survive_json_pickle_and_copies() -> None:
-    """Equal, with equal hashes."""
     everything = full()
     for again in (
         Extensions.model_validate_json(everything.model_dump_json()),
@@ -136,7 +134,6 @@ def test_extensions_as_json_are_the_same_in_every_process() -> None:
 
 
 def test_no_field_can_be_set_or_deleted() -> None:
-    """Of any model, at any depth."""
     for model in models_in(full()):
         for field in type(model).model_fields:
             with pytest.raises(ValidationError, match="frozen"):
@@ -160,7 +157,6 @@ def containers(value: Any) -> list[Any]:
 
 
 def test_no_container_can_be_changed() -> None:
-    """Neither in the models nor inside JSON."""
     found = containers(full())
     assert {type(each).__name__ for each in found} == {"FrozenDict", "FrozenList", "tuple", "frozenset"}
     for each in found:

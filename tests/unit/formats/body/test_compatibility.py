@@ -168,7 +168,7 @@ def test_the_scenarios_of_the_specification() -> None:
 
 
 def test_intricate_globs_are_given_up() -> None:
-    """After a bounded number of steps, as incompatible with that reason."""
+    """Intricate globs are given up after a bounded number of steps, as incompatible with that reason."""
     many = "".join(f"*{letter}" for letter in "abcdefghijklmnop") + "*"
     producer = schema({"name": f"/{many}/{many}", "contentType": "*/*"})
     consumer = schema(*({"name": f"/{many[::-1]}/**{letter}*a*b*c*d{letter}**"} for letter in "abcdefgh"))

@@ -49,7 +49,9 @@ def test_a_flat_call_may_lack_its_id() -> None:
 
 
 def test_a_foreign_document_is_rewritten_unchanged() -> None:
-    """With its namespaces, labels, tool ids, bare messages and explicit nulls."""
+    """A foreign document is rewritten unchanged with its namespaces, labels, tool ids, bare messages and explicit
+    nulls.
+    """
     assert to_cmf(from_cmf(json.dumps(HANDWRITTEN_CMF))).data == HANDWRITTEN_CMF
 
 

@@ -125,7 +125,6 @@ def test_broken_arguments_are_kept() -> None:
 
 
 def test_signatures_of_gemini_travel() -> None:
-    """On a call."""
     listed = [
         {"role": "user", "parts": [{"text": "Hi."}]},
         {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}]},

@@ -87,7 +87,7 @@ def _break_log(statement: str) -> Callable[[Path], None]:
     ],
 )  # fmt: skip
 def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, tmp_path: Path) -> None:
-    """With table and row, and fast: cyclic threads end."""
+    """A broken log is refused with table and row, and fast: cyclic threads end."""
     path = tmp_path / "logs.db"
     shutil.copy(DUMPS / "llm_threads.db", path)
     change(path)

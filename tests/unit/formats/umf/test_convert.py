@@ -48,7 +48,7 @@ CALL_2 = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M7"
 
 
 def test_a_foreign_document_is_rewritten_unchanged() -> None:
-    """Both encodings, explicit nulls, metadata and unknown keys."""
+    """A foreign document is rewritten unchanged: both encodings, explicit nulls, metadata and unknown keys."""
     assert to_umf(from_umf(json.dumps(HANDWRITTEN_UMF))).data == HANDWRITTEN_UMF
 
 

@@ -56,7 +56,7 @@ def test_the_check_is_that_of_the_specification() -> None:
 
 
 def test_the_count_is_of_the_whole_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its marks; unknown without tiktoken or its encoding, and never 0."""
+    """The count is of the whole text with its marks; unknown without tiktoken or its encoding, and never 0."""
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert _formatter().count_tokens() is None
     monkeypatch.setattr(module, "find_spec", lambda name: object())

@@ -220,7 +220,7 @@ def test_a_retried_stream_has_two_spans(driver: Driver, seen: TelemetryRecorder)
 
 @STREAMED
 def test_a_failed_turn_has_an_error_span(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
-    """With the class of the error that ended it."""
+    """A failed turn has an error span with the class of the error that ended it."""
     session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, events=seen.bus)
     with pytest.raises(ServerError):
         (driver.stream if streamed else driver.ask)(session, "Hi")
@@ -239,7 +239,7 @@ def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecord
 
 
 def test_metrics_have_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
-    """By model and provider; the prompt's tokens include cached ones."""
+    """Metrics have time and tokens by model and provider; the prompt's tokens include cached ones."""
     provider = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
     session = driver.session({"anthropic": provider}, events=seen.bus)
     driver.ask(session, "Hi")

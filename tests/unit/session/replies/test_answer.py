@@ -142,7 +142,7 @@ def test_a_refusal_is_not_asked_again(driver: Driver) -> None:
 
 
 def test_a_truncated_answer_is_reported(driver: Driver) -> None:
-    """Streamed or whole, and with its partial text in the history."""
+    """The partial text of a truncated answer is in the history, streamed or whole."""
     cut = handwritten_anthropic(RIGHT[:20], stop="max_tokens")
     session = driver.session({"anthropic": Wire([cut, cut])})
     for ask in (driver.ask, driver.stream):
