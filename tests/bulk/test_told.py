@@ -19,7 +19,7 @@ from tests.bulk.scale import request_counts, write_rows
 
 
 def test_a_template_with_an_unknown_column_stops_before_the_first_row() -> None:
-    """Of the prompt and of the system prompt; a column that only a later row has is none."""
+    """A column that only a later row has is not unknown."""
     provider = Provider()
     rows = [{"city": "Bern"}, {"city": "Basel", "canton": "BS"}]
     for settings in (

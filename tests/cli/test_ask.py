@@ -115,7 +115,6 @@ class TestPrompt:
     def test_a_program_without_a_standard_input_asks(
         self, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As a service has none."""
         monkeypatch.setattr(sys, "stdin", None)
         assert prompts.read_prompt("Hi", ())[0].model_dump()["text"] == "Hi"
 
@@ -225,7 +224,7 @@ class TestOutput:
         assert found["session_id"].startswith("sess_")
 
     def test_losses_and_cut_answers_are_noted(self, provider: ScriptedProvider) -> None:
-        """Also with --quiet: they are warnings."""
+        """They are warnings, which --quiet does not hide."""
         provider.replies = [handwritten_anthropic("Good", stop="max_tokens")]
         done = ask(MODEL, "Hi", "-q", "-o", "seed=1")
         assert done.stdout == "Good\n"

@@ -103,7 +103,7 @@ def test_an_interrupted_turn_goes_on(provider: ScriptedProvider) -> None:
 
 
 def test_a_question_gives_an_interrupted_turn_up(provider: ScriptedProvider) -> None:
-    """Of which it says what was known."""
+    """The chat says what is known of the turn."""
     interrupt_a_turn()
     provider.replies = [handwritten_anthropic("Fine.")]
     done = CliRunner().invoke(app, ["ask", "-c", "How are you?"])

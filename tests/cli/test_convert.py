@@ -113,7 +113,7 @@ def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
 
 
 def test_two_files_with_one_target_are_not_overwritten(tmp_path: Path) -> None:
-    """Not even if overwriting is allowed: the second of them fails."""
+    """The second of them fails, even if overwriting is allowed."""
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()
     for name in ("a.json", "a.jsonl"):
@@ -143,7 +143,7 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     ],
 )
 def test_errors_of_conversions_are_reported(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    """As our own error; nothing is written."""
+    """Nothing is written."""
     named = [word.replace("{dump}", str(DUMPS / "langchain_chat_dumpd.json")) for word in words]
     named[1] = str(tmp_path / named[1])
     error = convert(*named).exception

@@ -60,7 +60,6 @@ class TestHelp:
             assert own.startswith(summary), name
 
     def test_an_unknown_command_is_refused_with_the_nearest_one(self) -> None:
-        """As a wrong option is."""
         done = command("prcies")
         assert done.returncode == 2
         assert "prices" in done.stderr

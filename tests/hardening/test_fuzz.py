@@ -69,7 +69,6 @@ def test_settings_and_arguments() -> None:
 
 
 def test_redirects_and_addresses() -> None:
-    """Also those that no parser of addresses takes."""
     door = fuzz.redirects(random.Random(2), 400)
     assert door.enough, (door.bare, door.quoting)
 

@@ -116,7 +116,7 @@ def test_nothing_that_is_written_holds_a_key(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_spans_and_metrics_hold_no_key() -> None:
-    """Also for a request that was refused with the key in its error."""
+    """Spans and metrics hold no key, also for a request that was refused with the key in its error."""
     trace = pytest.importorskip("opentelemetry.sdk.trace")
     exporters = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")

@@ -10,7 +10,7 @@ from dragoman.store import AsyncStore, ConflictError, Store
 
 
 def test_both_stores_have_the_same_calls() -> None:
-    """With the same arguments; `create` passes them on by name."""
+    """`create` passes them on by name."""
     for name, method in inspect.getmembers(Store, inspect.isfunction):
         if name.startswith("_"):
             continue

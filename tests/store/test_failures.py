@@ -78,7 +78,7 @@ def prepare_store(store: Store) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
-    """Without a failure the new state is complete."""
+    """After the last statement, the new state is complete."""
     prepare_store(store)
     before = everything(store)
     number = 0

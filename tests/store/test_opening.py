@@ -110,7 +110,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     "url", ["", "chats.db", "mysql://root:hunter2@h/x", "sqlite+aiosqlite:///x", "http://[", "a:b"]
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
-    """Without repeating the password that it may hold."""
+    """The error does not repeat the password that it may hold."""
     with pytest.raises(ConfigurationError) as refused:
         Store(url)
     assert "hunter2" not in str(refused.value)

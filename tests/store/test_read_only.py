@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("query", ["?mode=ro", ""])
 def test_a_read_only_store_changes_no_byte(file: Path, query: str) -> None:
-    """Not even by the files that SQLite creates next to a database."""
+    """A read only store changes no byte, not even by the files that SQLite creates next to a database."""
     before = folder_state(file.parent)
     with Store(f"sqlite:///{file}{query}", read_only=not query) as store:
         assert [record.id for record in store.list().sessions] == ["sess_kept"]

@@ -16,6 +16,8 @@ _CLEAR = frozenset(_VERBS["clear"].split())
 _ALSO_NOUNS = frozenset(_VERBS["also_nouns"].split())
 _OPENERS = frozenset(_VERBS["openers"].split())
 
+_ADDITIONS = re.compile(r"(?:Of|With|Without|By|As|Also|Not|Nor|Than|Even|So that)\b[^,]*")
+"""Words after which a sentence needs a comma before its main clause. Without one, they go on with the test's name."""
 _FIRST_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`])")
 _CODE = re.compile(r"`[^`]*`")
 _WORD = re.compile(r"[a-z']+")
@@ -25,6 +27,8 @@ def is_sentence(docstring: str) -> bool:
     """Return whether the first sentence of a docstring has a finite verb."""
     first = _FIRST_SENTENCE.split(" ".join(docstring.split()))[0]
     words = _WORD.findall(_CODE.sub("code", first).lower())
+    if _ADDITIONS.fullmatch(first):
+        return False
     if not words or _CLEAR.intersection(words):
         return bool(words)
     return words[0] not in _OPENERS and bool(_ALSO_NOUNS.intersection(words))

@@ -106,7 +106,7 @@ def test_unmarked(): pass
 
 
 def test_a_swallowed_miss_fails(pytester: pytest.Pytester) -> None:
-    """With the path of the difference; a request without any recording names the way to make one."""
+    """A request without any recording names the way to make one."""
     suite(
         pytester,
         """

@@ -51,7 +51,7 @@ def test_each_result_belongs_to_a_call() -> None:
 
 
 def test_a_shorter_history_has_the_same_ids() -> None:
-    """So that the prefix for the provider behind stays the same while a client goes on."""
+    """The prefix for the provider behind stays the same while a client goes on."""
     cut = 0
     for recorded in client_requests():
         client, wire, body = recorded.client, recorded.wire, recorded.body

@@ -62,7 +62,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_each_bill_is_a_row_in_the_folder_of_its_day(lasting_store: Store, folder: Path) -> None:
-    """With its figures; no file has any content."""
+    """No file has any content."""
     fill(lasting_store)
     done = lasting_store.export_replies(folder)
     assert done == ExportResult(DAYS, (), (), 5)

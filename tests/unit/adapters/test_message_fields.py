@@ -93,7 +93,7 @@ def test_each_of_bedrocks_forms_keeps_its_own_fields() -> None:
 
 
 def test_losses_of_fields_stay_while_a_history_grows() -> None:
-    """Also those of messages whose encoding is cached."""
+    """Losses of fields stay while a history grows, also those of messages whose encoding is cached."""
     history = get_adapter(CLAUDE).from_wire_request(MESSAGES, RequestContext.for_model(CLAUDE))[0]
     context = RequestContext.for_model("openai:gpt-5.4")
     for _ in range(2):

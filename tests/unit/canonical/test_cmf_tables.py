@@ -179,7 +179,7 @@ def test_a4_extensions(name: str) -> None:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a2_and_a3_messages_and_parts(name: str) -> None:
-    """As they are written: a blob is base64."""
+    """A blob is base64."""
     parts = "|".join(part.__name__ for part in _parts())
     assert rows(getattr(cmf_model, name)) == [row.replace("PARTS", parts) for row in PARTS[name]]
 

@@ -66,7 +66,7 @@ def test_other_keywords_are_named_with_their_path(keyword: str, path: str, aroun
     ],
 )
 def test_a_malformed_keyword_is_named(schema: Any, problem: str) -> None:
-    """With its place and what it should be."""
+    """A malformed keyword is named with its place and what it should be."""
     assert schema_problems(schema) == [problem]
 
 
@@ -85,7 +85,6 @@ def test_all_problems_are_found_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["a", "read_file", "x" * 64, "a1"])
 def test_names_are_snake_case(name: str) -> None:
-    """As every provider accepts them."""
     assert ToolDefinition(name=name).problems() == []
 
 

@@ -222,7 +222,7 @@ def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, A
 
 @pytest.mark.parametrize("key", [123456789012, 123456789012.5, b"sk-123456789012", ["123456789012"]])
 def test_no_error_shows_a_key(key: Any) -> None:
-    """Also if it is not text. A number is shown only where a number is expected."""
+    """No error shows a key, also if it is not text. A number is shown only where a number is expected."""
     makers: list[Callable[[dict[str, Any]], object]] = [
         lambda given: Client(providers={"anthropic": given}),
         lambda given: Session(ANTHROPIC, providers={"anthropic": given}),

@@ -71,7 +71,7 @@ def test_written_formats_are_detected(name: str) -> None:
     ],
 )  # fmt: skip
 def test_features_decide_the_format(document: Any, name: str | None) -> None:
-    """Without one there is no guess and no failure."""
+    """A document without such a feature gets no guess and no failure."""
     assert detect(document) == name
 
 

@@ -202,7 +202,7 @@ def test_a_closed_loop_does_no_harm(fake_model: Callable[..., FakeModel], monkey
 
 
 def test_a_time_limit_is_passed_to_the_model_as_a_deadline(fake_model: Callable[..., FakeModel]) -> None:
-    """Without one there is none; an invalid one is refused."""
+    """A call without a limit has no deadline; an invalid one is refused."""
     model = fake_model(["a"])
     LocalTransport().send(ADAPTER, REQUEST)
     LocalTransport().send(ADAPTER, REQUEST, timeout=60)

@@ -83,7 +83,7 @@ def test_an_unregistered_slot_is_hidden() -> None:
 
 
 def test_an_unknown_capability_is_refused() -> None:
-    """Even if there is nothing to filter."""
+    """It is refused even if there is nothing to filter."""
     with pytest.raises(ConfigurationError, match="is not a capability"):
         filter_extensions(None, ["read_everything"])
 

@@ -46,7 +46,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_reported_at_declaration(mistake: str) -> None:
-    """Not when it denies the first message."""
+    """A mistake is reported at declaration, not when it denies the first message."""
     build, pattern = MISTAKES[mistake]
     with pytest.raises(ConfigurationError, match=pattern):
         build()

@@ -113,7 +113,7 @@ def test_each_threshold_is_exact(edges: PriceTable, model: str, rates: tuple[int
 
 @pytest.mark.parametrize(("tier", "usd"), [("standard", "0.016"), ("flex", "0.004"), ("slow", "0.016")])
 def test_a_variant_may_have_its_own_fees(edges: PriceTable, tier: str, usd: str) -> None:
-    """Of a request and of a tool; those that it does not name stay."""
+    """Fees that the variant does not name stay."""
     usage = TokenUsage(server_tools={"search": 1, "fetch": 1}, service_tier=tier)
     assert edges.price("acme:own-fees", usage, NOW).cost_usd == Decimal(usd)
 

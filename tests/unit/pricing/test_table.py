@@ -68,7 +68,7 @@ def test_the_version_names_the_content(tmp_path: Path) -> None:
 
 
 def test_every_cost_carries_the_version(tmp_path: Path) -> None:
-    """Also if the table has no price: it names the table."""
+    """A cost without a price names the table, too."""
     table = write_table(tmp_path)
     assert table.price("acme:plain", USAGE, NOW).pricing_version == table.version
     assert table.price("acme:nobody", USAGE, NOW).pricing_version == table.version
@@ -225,7 +225,7 @@ def test_an_overlay_is_read_at_once(tmp_path: Path, overlay: Any, fault: str) ->
 
 
 def test_an_overlay_may_be_a_string_path(tmp_path: Path) -> None:
-    """As `--overlay` of the command line is."""
+    """An overlay may be a string path, as `--overlay` of the command line is."""
     path = tmp_path / "ours.toml"
     path.write_text("", encoding="utf-8")
     table = write_table(tmp_path)
@@ -281,7 +281,7 @@ def test_a_router_may_have_prices_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_empty_name_matches_no_rule(tmp_path: Path) -> None:
-    """Not even one that matches every name."""
+    """An empty name matches no rule, not even one that matches every name."""
     table = write_table(tmp_path, acme('prices = [{ input = "1" }]') | {"all": ALL})
     assert table.price("all:anything", USAGE, NOW).cost_usd == 1
     assert table.price("all:", USAGE, NOW).cost_usd is None

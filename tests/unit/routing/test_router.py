@@ -56,9 +56,7 @@ def test_each_policy_alone_chooses_its_model(policy: RoutingPolicy) -> None:
 
 @each_row(("first", "second"), PAIRS)
 def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: RoutingPolicy) -> None:
-    """Of two policies the earlier one wins for every pair in the order of the specification; the record names the
-    outranked one.
-    """
+    """The earlier one wins for every pair in the order of the specification; the record names the outranked one."""
     routed, request = proposing({first: "north:able", second: "south:able"})
     decision = routed.choose(request)
     assert decision.model == "north:able"

@@ -240,7 +240,7 @@ def test_services_count_under_the_limits_of_a_client(provider: Provider, calls: 
 
 
 def test_labels_of_a_prompt_need_a_reader(provider: Provider, calls: Calls) -> None:
-    """As everywhere: a client without a policy and a router would forget them."""
+    """A client without a policy and a router would forget them."""
     labelled = with_message_labels(Message.user("Hello"), frozenset({"secret"}))
     with pytest.raises(ConfigurationError, match="labels are for a policy or a router"):
         calls(provider, CLAUDE, lambda api: api.count_tokens(labelled))

@@ -63,7 +63,7 @@ def test_an_async_store_is_refused() -> None:
 
 @pytest.mark.parametrize("store", ["sqlite:///my secret.db", Path("my secret.db"), None, 5])
 def test_resuming_needs_a_store(store: Any) -> None:
-    """As a session does: who opens it closes it."""
+    """Whoever opens a store closes it."""
     expected = r"store must be a Store, not .*: create one with Store\('sqlite:///chats.db'\)"
     with pytest.raises(ConfigurationError, match=expected) as refused:
         Session.resume("sess_1", store)

@@ -56,7 +56,7 @@ def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: x", b"{", b"\0", b":"]), max_size=20).map(b"".join))
 def test_any_bytes_are_the_join_of_their_events(body: bytes) -> None:
-    """Also those that are not a stream."""
+    """Any bytes are the join of their events, also those that are not a stream."""
     assert b"".join(faults.split_events(body)) == body
 
 

@@ -358,7 +358,9 @@ def _endless_server(behaviour: str) -> Server:
     ],
 )
 def test_a_list_without_an_end_is_refused(behaviour: str, error: str | None) -> None:
-    """With an error that says what to do. A hundred tools of one name get names of their own."""
+    """A list without an end is refused with an error that says what to do. A hundred tools of one name get names of
+    their own.
+    """
 
     async def run() -> None:
         async with Client(_endless_server(behaviour)) as client:

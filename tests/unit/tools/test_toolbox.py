@@ -267,7 +267,7 @@ def test_a_tool_that_was_read_from_a_request_is_taken_as_it_is() -> None:
 
 
 def test_a_field_as_the_default_is_metadata_and_a_default() -> None:
-    """As in a pydantic model: the function receives the default of the field and never the field."""
+    """The function receives the default of the field and never the field."""
 
     @tool
     def find(

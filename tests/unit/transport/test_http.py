@@ -118,7 +118,7 @@ def test_a_transient_failure_is_retried(driver: Driver) -> None:
 
 
 def test_real_waits_without_a_given_clock(driver: Driver) -> None:
-    """With the transport's own clock and sleep a transient failure is retried too."""
+    """A transient failure is retried with the transport's own clock and sleep, too."""
     with FaultyServer([json_reply({}, status=429, retry_after_ms="1"), json_reply({})]) as server:
         result = driver.call(base_url=server.url)
     assert result.error is None

@@ -212,7 +212,7 @@ def test_no_row_waits_beyond_the_limit(seconds: float, driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 def test_a_time_limit_ends_the_retries(driver: Driver) -> None:
-    """With two and a half seconds the second wait would end too late."""
+    """The second wait would end too late with two and a half seconds."""
     time = VirtualClock()
     client = driver.client(lambda _: httpx.Response(503))
     result = driver.call(client=client, timing=time.timing, timeout=2.5)

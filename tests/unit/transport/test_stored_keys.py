@@ -235,6 +235,6 @@ class TestKeyring:
                 use()
 
     def test_a_keyring_without_a_backend_is_none(self, keys_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As on a server: the file is used."""
+        """The file is used."""
         monkeypatch.setattr("keyring.get_keyring", lambda: SimpleNamespace(priority=0))
         assert StoredKeys().set("plain", ApiKey(SECRET)) == str(keys_file)

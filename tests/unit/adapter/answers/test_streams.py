@@ -94,7 +94,6 @@ def read(wire: str, body: bytes) -> StreamEvent:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_complete_reply_ends_completely(wire: str) -> None:
-    """With all that it says."""
     body = write(wire, whole_reply())
     assert list(GRAMMARS[wire](body)) == []
     last = read(wire, body)

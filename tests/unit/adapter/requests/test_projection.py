@@ -227,7 +227,6 @@ class TestAnswers:
         assert kinds(projection) == [kind]
 
     def test_native_blocks_in_an_answer_go_back_to_their_issuer(self) -> None:
-        """As they were."""
         assert to(*self.history(ProviderBlock(provider="p", kind="tool_reference", data={}))).losses == ()
 
 
@@ -362,7 +361,7 @@ class TestEmptiness:
         assert kinds(projection) == lost
 
     def test_a_message_that_lost_all_its_blocks_is_not_sent(self) -> None:
-        """Even if empty messages are accepted."""
+        """A message that lost all its blocks is not sent, even if empty messages are accepted."""
         projection = to(Message.assistant([TestThinking.signed]), Message.user("Hi"))
         assert roles(projection) == ["user"]
         assert kinds(projection) == ["thinking", "empty_message"]

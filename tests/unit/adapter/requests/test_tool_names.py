@@ -95,7 +95,7 @@ def test_a_stream_reports_the_canonical_name() -> None:
     "model", ["openai:gpt-6.1-sol", "mistral:mistral-large-latest", "bedrock:us.amazon.nova-lite-v1:0"]
 )
 def test_calls_of_another_provider_get_legal_names(model: str) -> None:
-    """Also in a history whose tools no longer exist."""
+    """Calls of another provider get legal names, also in a history whose tools no longer exist."""
     call = ToolUseBlock(id="tu_1", name=ODD, input={})
     history = [Message.user("Go"), Message.assistant([call]), Message.tool("tu_1", "done"), Message.user("And?")]
     wire = get_adapter(model).to_wire(history, [], AdapterOptions())

@@ -76,7 +76,7 @@ def test_instructions_alone_are_followed_by_a_user_turn() -> None:
 
 
 def test_a_document_gets_its_text_in_place() -> None:
-    """So that the document stays unchanged when the user continues."""
+    """A document gets its text in place so that the document stays unchanged when the user continues."""
     pdf = Message.user((DocumentBlock(source=BYTES),))
     body, _ = body_of([pdf])
     longer, _ = body_of([pdf, HI])

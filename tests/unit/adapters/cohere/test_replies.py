@@ -58,7 +58,7 @@ def test_every_finish_reason_has_a_meaning(native: str, reason: StopReason) -> N
 
 
 def test_a_reply_with_calls_ends_for_them() -> None:
-    """Even if the finish reason is COMPLETE."""
+    """A reply with calls ends for them, even if the finish reason is COMPLETE."""
     assert read(reply("COMPLETE", tool_calls=[call()])).stop_reason is StopReason.TOOL_USE
 
 

@@ -38,7 +38,7 @@ def test_each_difference_from_the_second_data_set_has_a_reason() -> None:
 
 
 def test_the_second_data_set_names_its_source() -> None:
-    """So that its figures can be read there."""
+    """The second data set names its source so that its figures can be read there."""
     assert SECOND["origin"]["release"]
     assert len(SECOND["origin"]["sha256"]) == 64
     assert len(SECOND["models"]) > 100

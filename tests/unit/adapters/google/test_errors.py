@@ -64,7 +64,7 @@ def test_the_retry_time_is_read_from_the_details() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>502</html>", b"[]", b'{"error": "no"}', b'{"error": {"details": "x"}}'])
 def test_any_body_gives_a_typed_error(body: bytes) -> None:
-    """Also the bodies that proxies send."""
+    """Any body gives a typed error, also the bodies that proxies send."""
     assert type(raise_error(502, body)) is errors.ServerError
 
 

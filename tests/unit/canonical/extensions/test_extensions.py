@@ -21,7 +21,7 @@ from tests.unit.canonical.extensions.samples import FULL, HOP, full
 
 
 def test_the_sample_fills_every_field() -> None:
-    """With a value other than the default; every model is in it."""
+    """Every model is in it."""
     found = models_in(full())
     for model in found:
         for name, field in type(model).model_fields.items():
@@ -202,7 +202,7 @@ def test_data_policies_permit_and_deny_actions(
 
 
 def test_a_delegation_chain_fills_the_other_fields() -> None:
-    """As if it had grown hop by hop; explicit values stay."""
+    """Explicit values stay."""
     start = datetime(2026, 11, 21, 8, tzinfo=UTC)
     hops = [
         DelegationHop(subject_id=name, subject_type=SubjectType.AGENT, timestamp=start + timedelta(seconds=30 * place))

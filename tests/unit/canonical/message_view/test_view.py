@@ -296,7 +296,7 @@ class TestNamingTools:
     mcp = Extensions(mcp=MCPExtension(tool=ToolMetadata(name="execute_sql", server_id="db-server")))
 
     def test_tools_are_named_by_the_calls_of_the_history(self) -> None:
-        """With the namespaces that the caller knows."""
+        """Tools are named by the calls of the history with the namespaces that the caller knows."""
         calls = called_tools([self.call, self.result], {"execute_sql": "db-server"})
         assert calls == {"tu_1": SQL}
         (view,) = self.result.iter_views(calls=calls)

@@ -125,7 +125,6 @@ def test_compatible_schemas(producer: list[dict[str, object]], consumer: list[di
 def test_incompatible_schemas(
     producer: list[dict[str, object]], consumer: list[dict[str, object]], counterexample: list[dict[str, object]]
 ) -> None:
-    """With the shortest body that shows it."""
     verdict = is_compatible(schema(*producer), schema(*consumer))
     assert not verdict
     assert verdict.counterexample == MessageBody.from_json(counterexample)

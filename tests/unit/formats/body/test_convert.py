@@ -173,14 +173,14 @@ def test_a_message_comes_back_except_for_its_losses(message: Message) -> None:
 @few
 @given(message=messages)
 def test_our_body_is_rewritten_unchanged(message: Message) -> None:
-    """Also after losses: they happen once."""
+    """Losses happen once."""
     body = to_message_body(message).data
     assert to_message_body(from_message_body(body, role=message.role)).data.as_json() == body.as_json()
 
 
 @given(body=bodies)
 def test_any_body_is_rewritten_unchanged(body: MessageBody) -> None:
-    """As long as the message does not change."""
+    """Any body is rewritten unchanged, as long as the message does not change."""
     message = from_message_body(body)
     assert to_message_body(message).data.as_json() == body.as_json()
     assert to_message_body(message.model_copy(update={"session_id": "other"})).data.as_json() == body.as_json()

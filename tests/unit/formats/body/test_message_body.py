@@ -56,7 +56,7 @@ def test_a_content_type_is_a_mime_type(kind: str) -> None:
     "kind", ["", "text", "text/", "/plain", "text/*", "*/*", "a/b/c", "a b/c", "a/b, c/d", "a/b\n"]
 )
 def test_other_content_types_are_refused(kind: str) -> None:
-    """Also globs: a part has one type."""
+    """A part has one type."""
     with pytest.raises(ValidationError, match="content type"):
         text(content_type=kind)
 

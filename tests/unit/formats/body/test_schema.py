@@ -67,7 +67,7 @@ def test_the_software_is_found_below_its_folder() -> None:
 
 
 def test_the_researcher_names_its_sources() -> None:
-    """By the numbers that the text links to; one of them is inline."""
+    """One of them is inline."""
     _, body = read("researcher")
     assert [part.name for part in body.list("/sources/*")] == ["/sources/1", "/sources/2"]
     assert body.read_text("/sources/2") == "https://example.org/two.html"

@@ -40,7 +40,7 @@ def test_the_flat_form_is_read_like_the_nested_one(kind: str) -> None:
 
 
 def test_a_flat_call_may_lack_its_id() -> None:
-    """As in the specification's example; it gets a new id."""
+    """It gets a new id."""
     part = {"content_type": "tool_call", "name": "send_email", "arguments": {"to": "us"}}
     (message,) = from_cmf({"role": "assistant", "content": [part]})
     (call,) = message.tool_uses

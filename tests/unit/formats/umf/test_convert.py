@@ -90,7 +90,7 @@ def test_thinking_is_a_loss() -> None:
 
 
 def test_a_critical_block_is_not_lost() -> None:
-    """As with a provider; one that is carried keeps its mark under its new index."""
+    """One that is carried keeps its mark under its new index."""
     content: list[ContentBlock] = [RedactedThinkingBlock(data="d"), TextBlock(text="a")]
     with pytest.raises(CriticalLossError):
         to_umf([Message.assistant(content, metadata=MessageMetadata(critical=(0,)))])

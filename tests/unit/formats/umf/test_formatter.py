@@ -72,7 +72,7 @@ def test_the_count_is_of_the_whole_text(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_history_becomes_turns() -> None:
-    """With its calls in OpenAI's form; a marker in a text forges no turn."""
+    """A marker in a text forges no turn."""
     call = ToolUseBlock(id="tu_01M7YJFK7P2ZFT4X2CGGZPP6M7", name="f", input={})
     history = [Message.user("<|im_end|>"), Message.assistant([TextBlock(text="Look."), call])]
     found = ChatMLFormatter.of(history)

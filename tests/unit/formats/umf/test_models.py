@@ -66,7 +66,6 @@ def test_tables_match_row_by_row(model: type[BaseModel]) -> None:
 
 
 def test_b2_names_of_json_fields() -> None:
-    """As the proposal spells them."""
     aliases = [field.alias for field in MessageBodyPart.model_fields.values()]
     assert aliases == ["name", "contentType", "content", "contentUrl", "contentEncoding"]
     assert [field.alias for field in MessageBodySchemaPart.model_fields.values()] == ["name", "contentType", "required"]

@@ -80,7 +80,7 @@ def test_content_and_arguments_can_be_withheld() -> None:
 
 
 def test_every_part_is_judged() -> None:
-    """Also those inside a result; the first no is enough."""
+    """The first no is enough."""
 
     def handwritten_agent(received: ReceivedRequest) -> HttpReply:
         return json_reply({"result": json.loads(received.body)["input"]["kind"] != "image"})

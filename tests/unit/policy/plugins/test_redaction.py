@@ -160,7 +160,7 @@ def test_a_placeholder_is_no_finding() -> None:
 
 
 def test_overlapping_findings_are_merged() -> None:
-    """With the kind of the longest; empty ones and those outside the text are ignored."""
+    """Empty ones and those outside the text are ignored."""
     found = [(0, 3, "a"), (2, 9, "b"), (9, 11, "c"), (10, 11, "d"), (4, 4, "e"), (-1, 2, "f"), (8, 99, "g")]
     assert findings("x" * 12, [lambda _: [Finding(*each) for each in found]]) == [(0, 9, "b"), (9, 11, "c")]
 

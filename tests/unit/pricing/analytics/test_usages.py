@@ -205,7 +205,7 @@ def test_figures_wider_than_64_bits(connection: Any, table: PriceTable) -> None:
 
 
 def test_a_reply_without_tokens_costs_nothing(connection: Any, table: PriceTable) -> None:
-    """Also if it broke off; for an unknown model the cost is unknown."""
+    """For an unknown model the cost is unknown."""
     rows = [
         row(model=model, input_tokens=0, output_tokens=0, status=status)
         for model in ("acme:full", "acme:nobody")

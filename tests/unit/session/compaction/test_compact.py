@@ -226,7 +226,7 @@ def test_a_stored_session_continues_compacted(driver: Driver) -> None:
 def test_a_summary_is_not_bought_if_the_store_is_gone(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if everything that was said is stored: the summary could not be."""
+    """The summary could not be stored, even if everything that was said is."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise StoreError("the database does not answer")

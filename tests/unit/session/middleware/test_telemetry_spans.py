@@ -306,7 +306,7 @@ def test_missed_events_leave_no_open_span(seen: TelemetryRecorder) -> None:
 
 
 def test_span_names_are_those_of_the_conventions() -> None:
-    """As OpenTelemetry's own package has them."""
+    """Span names are those of the conventions, as OpenTelemetry's own package has them."""
     known = {getattr(gen_ai_attributes, name) for name in dir(gen_ai_attributes) if name.startswith("GEN_AI_")}
     reply = LlmCallCompleted(
         model=ANTHROPIC, provider="anthropic", input_tokens=1, output_tokens=1, cached_input_tokens=1,

@@ -115,7 +115,7 @@ def test_a_stream_that_is_asked_for_again_is_read_to_its_end(driver: Driver) -> 
 
 
 def test_a_missing_part_is_an_error_at_the_end(driver: Driver) -> None:
-    """Not before: the next part might have been it."""
+    """The next part might have been the missing one."""
     seen: list[Any] = []
     session = driver.session({"anthropic": Wire([handwritten_anthropic('{"parts": []}')])})
     with pytest.raises(OutputError, match="it lacks a part without a name of the type text"):

@@ -219,7 +219,7 @@ def takes(kind: Any) -> Tool:
 
 
 def test_a_context_of_another_class_is_refused_at_once() -> None:
-    """As far as the type is a class that can tell."""
+    """A context of another class is refused at once, as far as the type is a class that can tell."""
     with pytest.raises(ConfigurationError, match="the tool look needs a context of the class Database, not NoneType"):
         Session(ANTHROPIC, tools=[takes(Context[Database])])
     with pytest.raises(ConfigurationError, match="not int"):
