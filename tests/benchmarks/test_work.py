@@ -46,7 +46,9 @@ def test_only_the_budgeted_modules_are_loaded(stage: str) -> None:
 
 
 def test_a_policy_calls_few_functions_more_than_a_session_without_one() -> None:
-    """A pipeline without plugins, one with five, and a first question after a long history with three."""
+    """A policy calls few functions more than a session without one: a pipeline without plugins, one with five, and a
+    first question after a long history with three.
+    """
     turn, question = calls_of(policy.turns_of(None)), calls_of(policy.first_ask(None, 200))
     empty, five = Pipeline(), Pipeline(policy.readers())
     assert calls_of(policy.turns_of(empty)) < 1.05 * turn

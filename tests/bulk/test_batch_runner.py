@@ -119,7 +119,6 @@ class TestInvalidAnswers:
         assert count_submitted(provider) == 6
 
     def test_after_the_last_retry_a_row_is_an_error(self, tmp_path: Path) -> None:
-        """With the cost of all its answers."""
         for retries in (0, 2):
             with serve_provider(provider := Provider(write=lambda *_: "seven")) as url:
                 settings = {"output": int, "output_retries": retries}

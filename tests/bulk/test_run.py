@@ -46,7 +46,7 @@ def answer_rows(report: BulkReport) -> list[dict[str, Any]]:
 
 
 def test_rows_come_out_as_they_went_in() -> None:
-    """In their order, with their columns, and with the answer and its cost."""
+    """Rows come out in their order, with their columns, and with the answer and its cost."""
     rows = [{"id": n, "word": f"w{n}", "deep": {"n": [n]}} for n in range(300)]
     report = run(Provider(), rows, template="say {word} {{now}}", system="number {id}")
     assert report.finished
@@ -210,7 +210,6 @@ def test_an_error_that_meets_every_row_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_a_missing_key_is_reported_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MissingKeyError, and no row in flight."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(MissingKeyError):
         bulk(prompts(3), HAIKU)
@@ -420,7 +419,6 @@ def test_a_budget_of_a_user_needs_the_user(tmp_path: Path) -> None:
 
 
 def test_a_surplus_of_rows_in_flight_is_never_asked() -> None:
-    """At most ``concurrency`` at once."""
     provider = Provider()
     run(provider, prompts(50), concurrency=3)
     assert provider.max_in_flight <= 3

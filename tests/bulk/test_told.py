@@ -19,7 +19,7 @@ from tests.bulk.scale import request_counts, write_rows
 
 
 def test_a_template_with_an_unknown_column_stops_before_the_first_row() -> None:
-    """Of the prompt and of the system prompt; a column that only a later row has is none."""
+    """A column that only a later row has is not unknown."""
     provider = Provider()
     rows = [{"city": "Bern"}, {"city": "Basel", "canton": "BS"}]
     for settings in (
@@ -46,7 +46,6 @@ def test_a_resumed_run_says_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_changed_prompt_names_the_ways_out(tmp_path: Path) -> None:
-    """For a program and for the command."""
     given = {"manifest": tmp_path / "m", "providers": Provider().settings}
     bulk([{"a": "1"}], HAIKU, template="{a}", **given).close()  # type: ignore[arg-type]
     for rows, template in (([{"a": "1"}], "{a}!"), ([{"a": "2"}], "{a}")):

@@ -49,7 +49,6 @@ def is_json(body: bytes) -> bool:
 
 @given(bodies)
 def test_a_body_comes_back(body: bytes) -> None:
-    """To the byte; JSON by its value."""
     back = round_trip(body)
     assert back == body or json.loads(back) == json.loads(body)
 
@@ -107,7 +106,7 @@ def test_recorded_bodies_come_back() -> None:
     ],
 )
 def test_malformed_cassettes_are_refused(text: str) -> None:
-    """With our own error, without a traceback of the YAML library."""
+    """Malformed cassettes are refused with our own error, without a traceback of the YAML library."""
     with pytest.raises(ConfigurationError, match="this is not a cassette"):
         load_exchanges(text)
 

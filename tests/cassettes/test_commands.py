@@ -30,7 +30,7 @@ def dirty(path: Path) -> Path:
 
 
 def test_list_and_show_summarise_a_file() -> None:
-    """Provider, operation and reply, without opening the file."""
+    """List and show summarise a file: provider, operation and reply, without opening the file."""
     code, output = run("list", SHIPPED)
     assert code == 0
     assert output.count("llama-server") >= 16
@@ -41,7 +41,6 @@ def test_list_and_show_summarise_a_file() -> None:
 
 
 def test_the_shipped_cassettes_are_clean() -> None:
-    """No secret, no damage, and nothing stale."""
     assert run("check", SHIPPED) == (0, "16 files checked\n")
 
 

@@ -6,5 +6,5 @@ from tests.cassettes import concurrent_replays
 
 
 def test_concurrent_requests_get_their_own_replies() -> None:
-    """In threads and in tasks, in any order, each exchange once."""
+    """Concurrent requests get their own replies in threads and in tasks, in any order, each exchange once."""
     assert asyncio.run(concurrent_replays.main(6)) == 0

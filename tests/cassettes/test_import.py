@@ -76,7 +76,7 @@ def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_rare_forms_are_read(tmp_path: Path) -> None:
-    """vcrpy's older form for httpx, its buffers and tuples, and Ruby's."""
+    """Rare forms are read: vcrpy's older form for httpx, its buffers and tuples, and Ruby's."""
     reply = '{"ok": true}'
     older: dict[str, Any] = {"status_code": 200, "headers": {"content-type": "application/json"}, "content": reply}
     request = {"method": "post", "uri": "http://h/x?key=secret"}

@@ -36,7 +36,6 @@ def two_call_history(name: str, result_of: str | None = None) -> dict[str, Any]:
 
 @pytest.mark.exchanges
 def test_rewrites_hit_and_edits_miss() -> None:
-    """A sample over all recorded wires."""
     exchanges.load_or_skip("anthropic")
     wrong = [what for *what, as_it_must, which in matching.trial(SAMPLE, seed=3) if not as_it_must for what in [which]]
     assert wrong == []

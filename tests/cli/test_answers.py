@@ -92,7 +92,7 @@ def test_no_text_is_lost(text: str) -> None:
 
 
 def test_a_terminal_shows_markdown() -> None:
-    """Without its marks, links with their addresses, and escape sequences without effect."""
+    """A terminal shows Markdown without its marks, links with their addresses, and escape sequences without effect."""
     file, out = terminal_console()
     writer = MarkdownWriter(out)
     for piece in ("# Ti", "tle\n\nSome **bold** [words](https://example.com/x)", ".\n\nlast \x1b]0;title\x07 line"):
@@ -119,7 +119,7 @@ def test_only_an_able_terminal_gets_markdown(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_file_gets_the_exact_text() -> None:
-    """With one line end after it, and none without an answer."""
+    """A file gets the exact text with one line end after it, and none without an answer."""
     file = io.StringIO()
     writer = PlainWriter(file)
     writer.end()

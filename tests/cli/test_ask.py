@@ -101,7 +101,7 @@ class TestPrompt:
     @pytest.mark.exhaustive
     @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no such device")
     def test_endless_input_ends(self) -> None:
-        """As an attachment, as a schema and as the standard input."""
+        """Endless input ends, whether it is an attachment, a schema or the standard input."""
         for words in (("-a", "/dev/zero"), ("--schema", "/dev/zero")):
             assert "is a device" in fail(MODEL, "Hi", *words)
         with open("/dev/zero", "rb") as endless:  # noqa: PTH123 - a device
@@ -115,14 +115,13 @@ class TestPrompt:
     def test_a_program_without_a_standard_input_asks(
         self, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As a service has none."""
         monkeypatch.setattr(sys, "stdin", None)
         assert prompts.read_prompt("Hi", ())[0].model_dump()["text"] == "Hi"
 
 
 class TestOptions:
     def test_options_reach_the_request(self, provider: ScriptedProvider) -> None:
-        """By their names in AdapterOptions, with values as JSON or as plain text."""
+        """Options reach the request by their names in AdapterOptions, with values as JSON or as plain text."""
         provider.replies = [handwritten_anthropic("Good day.")]
         words = ["temperature=0.5", "max_output_tokens=7", "stop_sequences=END", "tool_choice=none", "top_p=null"]
         words.append('extra={"anthropic": {"service_tier": "auto"}}')
@@ -164,7 +163,7 @@ class TestOptions:
         assert "--output-retries needs --schema" in fail(MODEL, "Where?", "--output-retries", 0)
 
     def test_a_wrong_schema_is_refused(self, tmp_path: Path) -> None:
-        """A folder, no file, no JSON, no object, and no schema."""
+        """A wrong schema is refused: a folder, no file, no JSON, no object, and no schema."""
         assert "is a folder" in fail(MODEL, "Hi", "--schema", tmp_path)
         assert "there is no file" in fail(MODEL, "Hi", "--schema", tmp_path / "none")
         for content in ("", "{", "[]", "[" * 100_000, '{"type": "nonsense"}', "\x00"):
@@ -214,7 +213,6 @@ class TestOutput:
         assert ask(MODEL, "Hi", "-q").stderr == ""
 
     def test_json_has_the_answer_with_its_cost_and_losses(self, provider: ScriptedProvider) -> None:
-        """One object, and nothing else on stdout."""
         provider.replies = [handwritten_anthropic("Gr\u00fc\u00df dich \u202e\x1b[2J.")]
         done = ask(MODEL, "Hi", "--json", "-o", "seed=1")
         found = json.loads(done.stdout)
@@ -226,7 +224,7 @@ class TestOutput:
         assert found["session_id"].startswith("sess_")
 
     def test_losses_and_cut_answers_are_noted(self, provider: ScriptedProvider) -> None:
-        """Also with --quiet: they are warnings."""
+        """They are warnings, which --quiet does not hide."""
         provider.replies = [handwritten_anthropic("Good", stop="max_tokens")]
         done = ask(MODEL, "Hi", "-q", "-o", "seed=1")
         assert done.stdout == "Good\n"
@@ -279,7 +277,7 @@ class TestContinue:
     def test_a_project_keeps_its_own_conversations(
         self, provider: ScriptedProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_folder: Path
     ) -> None:
-        """In the store of its configuration, with its default model."""
+        """A project keeps its own conversations in the store of its configuration, with its default model."""
         monkeypatch.chdir(tmp_path)
         (tmp_path / "dragoman.toml").write_text(f'default_model = "{MODEL}"\nstore = "sqlite:///chats.db"\n')
         provider.replies = [handwritten_anthropic(text) for text in ("One.", "Two.")]
@@ -300,14 +298,15 @@ class TestContinue:
         assert "log = false" in done.stderr
 
     def test_a_model_has_to_be_named(self) -> None:
-        """If nothing else names one."""
         assert "name a model, such as" in fail()
 
 
 class TestProcess:
     @pytest.mark.exhaustive
     def test_a_reader_that_leaves_early_ends_the_command_quietly(self, provider: ScriptedProvider) -> None:
-        """As in `dragoman ask ... | head -1`: exit code 1, and no traceback."""
+        """A reader that leaves early ends the command quietly, as in `dragoman ask ... | head -1`: exit code 1, and no
+        traceback.
+        """
         provider.replies = [handwritten_anthropic("word " * 100_000)]
         program = [sys.executable, "-c", "from dragoman.cli import main; main()", "ask", MODEL, "Hi"]
         with subprocess.Popen(
@@ -323,7 +322,6 @@ class TestProcess:
 
     @pytest.mark.exhaustive
     def test_a_terminal_without_utf8_gets_codes(self, provider: ScriptedProvider) -> None:
-        """And no traceback."""
         provider.replies = [handwritten_anthropic("\N{SNOWMAN}")]
         key = {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": "a-key-for-tests"}
         done = command("ask", MODEL, "Hi", PYTHONIOENCODING="ascii", **key)

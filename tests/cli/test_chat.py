@@ -103,7 +103,7 @@ def test_an_interrupted_turn_goes_on(provider: ScriptedProvider) -> None:
 
 
 def test_a_question_gives_an_interrupted_turn_up(provider: ScriptedProvider) -> None:
-    """Of which it says what was known."""
+    """The chat says what is known of the turn."""
     interrupt_a_turn()
     provider.replies = [handwritten_anthropic("Fine.")]
     done = CliRunner().invoke(app, ["ask", "-c", "How are you?"])
@@ -143,7 +143,6 @@ def test_a_chat_and_a_question_continue_each_other(provider: ScriptedProvider) -
 
 
 def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
-    """With the exit code of a wrong option."""
     (tmp_path / "session.json").write_bytes(b"{")
     done = chat("-c", "--load", tmp_path / "session.json", typed="")
     assert done.exit_code == 2

@@ -55,7 +55,6 @@ def check_refused(code: object, stderr: str, message: str) -> None:
 
 class TestErrors:
     def test_a_missing_key_is_one_line_and_exit_code_2(self) -> None:
-        """As a program."""
         done = command("ask", "anthropic:claude-opus-5-5", "Hi")
         check_refused(done.returncode, done.stderr, "ANTHROPIC_API_KEY")
 
@@ -102,14 +101,12 @@ class TestAsk:
 
 class TestModels:
     def test_all_models_are_listed_with_their_capabilities(self) -> None:
-        """One row per model, all providers."""
         done = run(app, ["models"])
         assert done.exit_code == 0
         assert re.search(r"anthropic:claude-opus-5-5 .*yes", done.output)
         assert "local:smollm2-135m" in done.output
 
     def test_one_model_shows_its_evidence(self) -> None:
-        """Each capability with its source."""
         done = run(app, ["models", "anthropic:claude-opus-5-5"])
         assert "forced_tool_choice" in done.output
         assert "recorded exchanges" in done.output
@@ -117,7 +114,6 @@ class TestModels:
 
 class TestPrices:
     def test_a_price_has_a_source_and_a_version(self) -> None:
-        """The specification's example: 3.00 in, 15.00 out."""
         done = run(app, ["prices", "anthropic:claude-sonnet-4-6"])
         assert done.exit_code == 0
         assert re.search(r"standard\s+3\s+15\s", done.output)
@@ -131,7 +127,7 @@ class TestPrices:
         assert "no problems" in done.output
 
     def test_a_table_is_stored_and_used_again(self, tmp_path: Path) -> None:
-        """Under its version, listed, and loaded by it."""
+        """A table is stored and used again under its version, listed, and loaded by it."""
         version = price_table().version
         assert f"{version}.zip" in run(app, ["prices", "keep", "--kept", str(tmp_path)]).output
         assert version in run(app, ["prices", "versions", "--kept", str(tmp_path)]).output

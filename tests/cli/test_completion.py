@@ -36,7 +36,7 @@ def test_commands_options_and_models_are_completed(
 
 
 def test_models_are_completed_after_their_provider() -> None:
-    """Of one provider all models, of several the providers."""
+    """Of one provider all models are completed, of several the providers."""
     assert complete_model("local") == ["local:smollm2-135m"]
     assert {"google:", "groq:"} <= set(complete_model("g"))
     assert complete_model("anthropic:claude-opus-5-5") == ["anthropic:claude-opus-5-5"]

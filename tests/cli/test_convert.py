@@ -76,7 +76,7 @@ def test_nothing_is_overwritten_silently(history: Path, tmp_path: Path) -> None:
 
 
 def test_several_conversations_go_into_a_directory(tmp_path: Path) -> None:
-    """Under their names; or one of them into a file."""
+    """Several conversations go into a directory under their names; or one of them into a file."""
     log = DUMPS / "llm_threads.db"
     done = convert(log, tmp_path / "talks", "--to", "acp")
     assert done.exit_code == 0, done.output
@@ -113,7 +113,7 @@ def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
 
 
 def test_two_files_with_one_target_are_not_overwritten(tmp_path: Path) -> None:
-    """Not even if overwriting is allowed: the second of them fails."""
+    """The second of them fails, even if overwriting is allowed."""
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()
     for name in ("a.json", "a.jsonl"):
@@ -143,7 +143,7 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
     ],
 )
 def test_errors_of_conversions_are_reported(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    """As our own error; nothing is written."""
+    """Nothing is written."""
     named = [word.replace("{dump}", str(DUMPS / "langchain_chat_dumpd.json")) for word in words]
     named[1] = str(tmp_path / named[1])
     error = convert(*named).exception
@@ -154,7 +154,6 @@ def test_errors_of_conversions_are_reported(words: tuple[str, ...], message: str
 
 @pytest.mark.exhaustive
 def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    """As for all commands."""
     done = command("convert", str(DUMPS), str(tmp_path / "a"), "--to", "no-such-shape", COLUMNS="400")
     assert done.returncode == 2
     assert "there is no format 'no-such-shape'" in done.stderr
@@ -219,7 +218,7 @@ def test_a_folder_becomes_lines(tmp_path: Path) -> None:
 
 
 def test_lines_become_files(tmp_path: Path) -> None:
-    """In a directory, by number; one line into one file."""
+    """Lines become files in a directory, by number; one line into one file."""
     source = tmp_path / "rows.jsonl"
     source.write_text("\n".join([json.dumps(_ROW)] * 2))
     assert convert(source, tmp_path / "talks", "--to", "cmf").exit_code == 0
@@ -231,7 +230,7 @@ def test_lines_become_files(tmp_path: Path) -> None:
 
 
 def test_one_target_is_named(tmp_path: Path, history: Path) -> None:
-    """As an argument or as an option, not both and not neither."""
+    """One target is named, as an argument or as an option, not both and not neither."""
     for words in ((), (tmp_path / "a.json", "-o", tmp_path / "b.json")):
         error = convert(history, *words, "--to", "cmf").exception
         assert isinstance(error, DragomanError)

@@ -134,7 +134,7 @@ def test_broken_attempts_are_billed_too(tmp_path: Path) -> None:
 
 
 def test_repricing_works_for_every_source(session: Path, usages: Path, tmp_path: Path) -> None:
-    """At another time, as another model, by another table."""
+    """Repricing works for every source at another time, as another model, by another table."""
     for source in (session, usages):
         then = report(source, "--at", "2025-06-01")
         assert by_key(then, "model")[(O3,)] == "0.07"
@@ -236,7 +236,7 @@ def test_other_files_are_refused(tmp_path: Path, name: str, content: str, error:
 
 
 def test_wrong_names_are_refused(session: Path, tmp_path: Path) -> None:
-    """A missing file, and an unknown kind of plot."""
+    """A missing file and an unknown kind of plot are refused."""
     with pytest.raises(ConfigurationError, match="there is no file"):
         run(tmp_path / "nothing.json")
     with pytest.raises(ConfigurationError, match=r"\.html, \.svg or \.png"):
@@ -245,7 +245,9 @@ def test_wrong_names_are_refused(session: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", ["file", "url"])
 def test_a_store_costs_what_its_replies_did(tmp_path: Path, session: Path, named: str) -> None:
-    """By the same figures as the session itself, by user and team too; repriced like any other."""
+    """A store costs what its replies did by the same figures as the session itself, by user and team too; repriced like
+    any other.
+    """
     path = tmp_path / "chats.db"
     with Store(f"sqlite:///{path}") as store:
         store.create("anthropic:claude-opus-5-5", history(), session_id="sess_1")
@@ -264,7 +266,6 @@ def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
 
 
 def test_usages_are_grouped_by_team(tmp_path: Path) -> None:
-    """As by user."""
     path = tmp_path / "usages.csv"
     path.write_text("model,at,input_tokens,output_tokens,team_id\n" + f"{O3},2026-11-01T00:00:00Z,1000,0,blue\n")
     assert by_key(report(path, "--by", "team"), "team") == {("blue",): "0.002"}

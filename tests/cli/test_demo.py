@@ -122,7 +122,7 @@ def test_ask_keeps_the_loading_out_of_the_answer(scripted: Script) -> None:
 
 
 def test_a_chat_loads_the_model_once_and_when_it_is_needed(scripted: Script) -> None:
-    """At the first prompt for it, not before."""
+    """A chat loads the model once and when it is needed at the first prompt for it, not before."""
     scripted("Hello.", "Goodbye.")
     shown = run("chat", MODEL, typed="/cost\nHi\nBye\n/quit\n").stdout
     assert shown.index("nothing asked yet") < shown.index(LOADING) < shown.index("Hello.") < shown.index("Goodbye.")

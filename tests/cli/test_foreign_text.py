@@ -93,7 +93,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 def test_a_command_shows_foreign_words_on_their_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    """In its output and in its errors. The rest of the text stays as it is."""
+    """The rest of the text stays as it is."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key-for-tests")
     monkeypatch.setenv("SSL_CERT_FILE" if name == "doctor" else "UNUSED", NAME)
     (tmp_path / "rows.jsonl").write_text('"Hi"\n')

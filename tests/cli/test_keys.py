@@ -75,7 +75,6 @@ def test_wrong_keys_and_providers_are_refused(
 
 @pytest.mark.skipif(os.name != "posix", reason="a terminal of POSIX")
 def test_a_terminal_does_not_show_the_key(tmp_path: Path) -> None:
-    """In a real one."""
     program = (
         "import platformdirs, pathlib; from dragoman.credentials import stored_keys;"
         f"platformdirs.user_config_path = lambda name: pathlib.Path({str(tmp_path)!r}) / name;"

@@ -70,7 +70,6 @@ def test_the_database_of_another_program_is_no_store(folder: Path, tmp_path: Pat
 
 
 def test_a_report_creates_no_store_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor its folder."""
     monkeypatch.setattr("platformdirs.user_data_path", lambda *names, **_: tmp_path / "data" / names[0])
     for words in (("store", "export", tmp_path / "replies"), ("view", "sess_none")):
         error, _ = run(*words)

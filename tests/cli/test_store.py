@@ -52,7 +52,7 @@ def costs(*words: object) -> dict[str, Any]:
 
 
 def test_an_export_costs_what_the_store_does(database: Path, tmp_path: Path) -> None:
-    """By day and team, at other prices, and over a part of the time."""
+    """An export costs what the store does by day and team, at other prices, and over a part of the time."""
     folder = tmp_path / "replies"
     assert "3 days written, with 3 replies" in run("store", "export", folder, "--store", database).stdout
     assert "0 days written, with 0 replies, 3 unchanged" in run("store", "export", folder, "-s", database).stdout
@@ -111,7 +111,6 @@ def test_a_time_range_applies_to_every_source(tmp_path: Path, kind: str) -> None
 
 
 def test_the_sql_of_a_cluster_is_printed() -> None:
-    """One statement per line, for psql."""
     assert run("store", "citus").stdout == "".join(f"{statement};\n" for statement in citus_statements())
 
 

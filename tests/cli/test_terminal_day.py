@@ -162,7 +162,7 @@ def test_an_editor_writes_a_question(
 
 
 def test_several_lines_of_a_pipe_are_one_question(provider: ScriptedProvider) -> None:
-    """Between !multi and !end, or the end of the input."""
+    """Several lines of a pipe are one question between !multi and !end, or the end of the input."""
     provider.replies = [handwritten_anthropic("Fine.")] * 2
     done = CliRunner().invoke(app, ["chat", "-m", MODEL], input="!multi\none\n\ntwo\n!end\n!multi\nthree\n")
     assert done.exit_code == 0, done.output

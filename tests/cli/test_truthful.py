@@ -42,7 +42,7 @@ def run(*words: object) -> Result:
 
 class TestHelp:
     def test_the_list_of_commands_imports_no_command(self) -> None:
-        """Neither the library's models nor an HTTP client or a database."""
+        """The list of commands imports no command, neither the library's models nor an HTTP client or a database."""
         done = subprocess.run(
             [sys.executable, "-c", _LOADED, "--help"], capture_output=True, encoding="utf-8", timeout=120, check=True
         )
@@ -60,13 +60,11 @@ class TestHelp:
             assert own.startswith(summary), name
 
     def test_an_unknown_command_is_refused_with_the_nearest_one(self) -> None:
-        """As a wrong option is."""
         done = command("prcies")
         assert done.returncode == 2
         assert "prices" in done.stderr
 
     def test_the_version_is_printed(self) -> None:
-        """Alone, for scripts."""
         done = command("--version")
         assert (done.returncode, done.stdout) == (0, f"dragoman {version('dragoman')}\n")
 
@@ -125,7 +123,6 @@ class TestForeignText:
         assert show_controls("over\rwritten") == "over␍written"
 
     def test_the_console_shows_them_in_every_text(self) -> None:
-        """Also in a table and in markup."""
         for renderable in (HOSTILE, _table(HOSTILE), f"[bold]{HOSTILE}[/]"):
             out = type(console())(file=io.StringIO(), force_terminal=True, width=100, color_system="truecolor")
             out.print(renderable)
@@ -144,7 +141,7 @@ class TestForeignText:
 
     @pytest.mark.exhaustive
     def test_a_file_cannot_control_the_terminal(self, tmp_path: Path) -> None:
-        """Neither by its name nor by its content, in a result or in an error."""
+        """A file cannot control the terminal, neither by its name nor by its content, in a result or in an error."""
         title = HOSTILE.encode(sys.getfilesystemencoding(), "ignore").decode(sys.getfilesystemencoding())
         session = tmp_path / "session\x1b[2J.json"
         session.write_bytes(Session("openai:o3", messages=[Message.user("Hi")]).dump())
@@ -199,7 +196,6 @@ class TestFiles:
 
     @pytest.mark.exhaustive
     def test_a_file_that_cannot_be_written_is_one_line(self, tmp_path: Path) -> None:
-        """Without a traceback."""
         source = tmp_path / "messages.json"
         source.write_text(json.dumps(to_messages([Message.user("Hi")]).data))
         (tmp_path / "taken").write_text("a file")
@@ -210,7 +206,6 @@ class TestFiles:
 
     @pytest.mark.exhaustive
     def test_a_pipe_that_closes_early_ends_the_command_quietly(self) -> None:
-        """As in `dragoman models | head -1`."""
         program = [sys.executable, "-c", "from dragoman.cli import main; main()", "models"]
         with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
             assert process.stdout is not None
@@ -221,7 +216,6 @@ class TestFiles:
     @pytest.mark.exhaustive
     @pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="no argument of this locale has the character")
     def test_a_terminal_without_utf8_shows_codes(self) -> None:
-        """Not a traceback."""
         done = command("models", "ollama:\N{SNOWMAN}", PYTHONIOENCODING="ascii")
         assert done.returncode == 0
         assert "ollama:\\u2603" in done.stdout

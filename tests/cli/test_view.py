@@ -81,7 +81,7 @@ def test_our_cassette_becomes_a_page(tmp_path: Path) -> None:
     "name", ["vcr_chat.yaml", "langchain_anthropic_dicts.json", "langchain_chat_dumpd.json", "llm_responses.db"]
 )
 def test_other_formats_are_detected(name: str, tmp_path: Path) -> None:
-    """As in `dragoman convert`; several conversations are listed by name."""
+    """Several conversations are listed by name."""
     done = view(DUMPS / name, "-o", tmp_path / "page.html")
     if done.exit_code:
         named = str(done.exception).rpartition(": ")[2].split(", ")
@@ -115,7 +115,7 @@ def test_the_page_overwrites_no_other_file(session: Path, tmp_path: Path) -> Non
     ],
 )
 def test_errors_of_views_are_reported(source: str, expected: str, tmp_path: Path) -> None:
-    """As our own error; nothing is written."""
+    """Nothing is written."""
     (tmp_path / "other.json").write_text('{"a": 1}')
     named = source.format(folder=tmp_path, other=tmp_path / "other.json")
     error = view(named, "-o", tmp_path / "page.html").exception

@@ -57,7 +57,9 @@ def read(folder: Path, source: str) -> dict[str, str]:
 
 
 def test_a_list_shows_what_a_caller_may_write(tmp_path: Path) -> None:
-    """Kinds of parameters, defaults, properties and inherited methods; nothing with an underscore."""
+    """A list shows what a caller may write: kinds of parameters, defaults, properties and inherited methods; nothing
+    with an underscore.
+    """
     assert read(tmp_path, HANDWRITTEN) == {
         "dragoman.Base": "class()",
         "dragoman.Base.run": "def(self, times: int) -> str",

@@ -70,12 +70,10 @@ def _copy(fixture: Path, folder: Path) -> Iterator[str]:
 
 
 def test_a_migrated_store_has_the_newest_version(migrated_store: Store) -> None:
-    """Like a new one."""
     assert rows(migrated_store, f"SELECT version_num FROM {VERSION_TABLE}") == [(HEAD,)]
 
 
 def test_an_older_store_opens_and_migrates(migrated_store: Store) -> None:
-    """With every session unchanged."""
     assert {record.id for record in migrated_store.list().sessions} == {"sess_first", "sess_fork", "sess_empty"}
     found = migrated_store.load("sess_first")
     record = found.record

@@ -24,7 +24,6 @@ def describe(passage: Passage, found: list[str]) -> list[str]:
 
 @pytest.mark.exhaustive
 def test_every_cited_page_and_heading_exists() -> None:
-    """In code, tests, data and pages."""
     broken = [line for each in passages() for line in describe(each, citations.find_broken_pages(each, ROOT))]
     assert broken == []
 
@@ -88,7 +87,6 @@ def test_a_section_of_a_document_elsewhere_is_found(text: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://docs.python.org/3/", "https://-a.com/", "https:///path", "https://a.com:b/"])
 def test_a_malformed_url_is_found(url: str) -> None:
-    """Without TLS, or not an address at all."""
     assert citations.find_bad_urls(Passage(ROOT / "page.md", 1, f"See {url}."))
 
 

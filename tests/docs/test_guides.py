@@ -59,7 +59,7 @@ def test_the_guide_of_adapters_imports_stable_names(tmp_path: Path) -> None:
 
 
 def test_the_guide_begins_with_an_adapter_of_twenty_lines() -> None:
-    """From the class to its registration, without the empty ones."""
+    """The guide begins with an adapter of twenty lines from the class to its registration, without the empty ones."""
     first = blocks(ROOT / "docs" / "adapters.md")[0]
     adapter = first[first.index("class ") : first.index("def repeat")]
     assert "register_adapter(" in adapter

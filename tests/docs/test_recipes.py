@@ -145,7 +145,6 @@ def test_fastapi(store_url: str) -> None:
 
 
 def test_django(store_url: str) -> None:
-    """Through Django's own handler of requests."""
     pytest.importorskip("django", reason="django is not installed")
     import django
     from django.conf import settings
@@ -176,8 +175,6 @@ def test_celery(store_url: str) -> None:
 
 
 def test_notebook() -> None:
-    """Inside a running event loop, as in a cell."""
-
     async def cell() -> None:
         program = load("cell.py")
         assert program.answer == "It rains."
@@ -188,7 +185,6 @@ def test_notebook() -> None:
 
 
 def test_lambda() -> None:
-    """Two invocations of a warm function, and one without time."""
     program = load("lambda_function.py")
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
     first = program.handler({"body": json.dumps({"prompt": "Is it raining?"})}, context)

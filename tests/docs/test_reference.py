@@ -1,8 +1,10 @@
 """The reference shows every public class with its fields and methods, and how many of them have a sentence."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 
 import pytest
 
@@ -73,7 +75,6 @@ def test_every_public_module_is_in_the_reference() -> None:
 
 
 def test_every_member_of_the_contract_has_a_sentence() -> None:
-    """Of the classes that adapters and programs are written with."""
     contract = [kind for kind in classes().values() if kind.name in CONTRACT]
     assert sorted(kind.name for kind in contract) == sorted(CONTRACT)
     missing = {kind.name: [name for name, has in members(kind) if not has] for kind in contract}
@@ -87,7 +88,7 @@ def test_the_members_without_a_sentence_only_fall() -> None:
 
 
 def test_the_pages_name_members_of_an_adapter_that_exist() -> None:
-    """The tables of the contract, and of the page on the core."""
+    """The pages name members of an adapter that exist: the tables of the contract, and of the page on the core."""
     adapter = next(kind for kind in classes().values() if kind.name == "Adapter")
     known = {name for name, _ in members(adapter)}
     for page in ("docs/reference/contract.md", "docs/core.md"):
@@ -96,3 +97,51 @@ def test_the_pages_name_members_of_an_adapter_that_exist() -> None:
         named = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)", row.split(" | ")[0])}
         assert named
         assert named <= known, page
+
+
+NO_NAMES_OF_PYTHON = frozenset(
+    f"dragoman.{name}"
+    for name in ("budget", "projection", "commands", "plugins", "prices", "toml", "cost.usd", "retry_count", "team.id")
+)
+"""Loggers, entry-point groups, a file, and attributes of spans. They look like names of the library."""
+_DOTTED = re.compile(r"`(dragoman(?:\.\w+)+)[`(]")
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_RULE = re.compile(r"^(?:- )?(?:\*\*|\| )([A-Z]{1,2}\d+)(?:\.\*\*| \|)", re.MULTILINE)
+
+
+def exists(path: str) -> bool:
+    """Return whether a dotted path is a module of the library, or a name in one."""
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        for name in parts[length:]:
+            found = getattr(found, name, None)
+        return found is not None
+    return False
+
+
+def test_the_pages_name_what_the_library_has() -> None:
+    """Each dotted name in the text of a page can be imported."""
+    wrong = {
+        (path.name, name)
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        for name in _DOTTED.findall(_FENCE.sub("", path.read_text(encoding="utf-8")))
+        if name not in NO_NAMES_OF_PYTHON and not exists(name)
+    }
+    assert wrong == set()
+    assert not exists("dragoman.policy.filtered")
+
+
+def test_the_number_of_a_rule_is_its_own() -> None:
+    """No number stands twice on a page, because code and tests refer to rules by it."""
+    twice = {
+        (path.name, number)
+        for path in sorted((ROOT / "docs" / "reference").rglob("*.md"))
+        for number, count in Counter(_RULE.findall(path.read_text(encoding="utf-8"))).items()
+        if count > 1
+    }
+    assert twice == set()
+    assert _RULE.findall("- **B24.** A\n**A49.** B\n| E2 | C |\n") == ["B24", "A49", "E2"]

@@ -1,7 +1,10 @@
 """The documentation site: its shelves, its pages' first lines, and the site as it is built."""
 
-import json
+import http.server
 import re
+import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +12,26 @@ import pytest
 import yaml
 
 from tests.docs import site
-from tests.docs.screenshots.chromium import browser, find_chromium
+from tests.docs.screenshots.chromium import Browser, browser, find_chromium
 from tests.docs.snippets import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SHELVES = ("Learn", "Do", "Look up", "Understand")
 MOST_ENTRIES = 9
 TIERS = ("Stable", "Provisional", "Experimental")
-_FIRST_LINE = re.compile(r"# [^\n]+\n\n(?P<need>(?:When|If) .*?)\n\n", re.DOTALL)
+PHONE = 380
+_MISSING_IMAGES = "[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)"
+_FOUND = """new Promise(done => {
+    const look = () => {
+        const hosts = [...document.querySelectorAll('*')].filter(each => each.shadowRoot);
+        const texts = hosts.map(each => each.shadowRoot.textContent);
+        const found = texts.find(each => /[1-9][0-9]* results?/.test(each));
+        found ? done(found) : setTimeout(look, 50);
+    };
+    look();
+})"""
+"""Waits for the results of the search, and returns their text."""
+_FIRST_LINE = re.compile(r"# [^\n]+\n\n(?P<need>(?:Read this page|Begin here|Use Dragoman) when .*?)\n\n", re.DOTALL)
 
 
 class _Loader(yaml.SafeLoader):
@@ -75,30 +90,80 @@ def test_every_part_has_a_tier() -> None:
         assert part in (ROOT / "README.md").read_text(encoding="utf-8"), part
 
 
-@pytest.mark.exhaustive
-def test_the_site_as_it_is_built(tmp_path: Path) -> None:
-    """No link is broken, its search finds what people type, and its first page fits a phone, in light and dark."""
+@pytest.fixture(scope="module")
+def built() -> Path:
     pytest.importorskip("zensical", reason="the docs group is not installed")
-    built = site.build()
-    assert site.broken_links(built) == []
-    entries = json.loads((built / "search.json").read_text(encoding="utf-8"))["items"]
-    for words in ("max_tokens", "tool_choice", "429"):
-        assert any(words in json.dumps(entry) for entry in entries), words
+    return site.build()
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
     path = find_chromium()
     if path is None:
-        return
-    with browser(path) as tab:
-        for page in ("", "learn/first-answer", "sessions", "stability"):
-            for width, dark in ((1280, False), (1280, True), (380, False), (380, True)):
-                tab.set_viewport(width, 900, dark=dark)
-                tab.open(built / page / "index.html")
-                tab.run("localStorage.clear()")  # it keeps the colours of the page before
-                tab.open(built / page / "index.html")
-                scheme = tab.run("document.body.dataset.mdColorScheme")
-                assert scheme == ("slate" if dark else "default"), page
-                assert tab.run("document.documentElement.scrollWidth") <= width, (page, width)
-                assert len(tab.screenshot()) > 10_000
-            missing = tab.run(
-                "[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)"
-            )
-            assert missing == [], page
+        pytest.skip("no Chromium is installed: apt-get install chromium")
+    with browser(path) as open_page:
+        yield open_page
+
+
+@pytest.fixture
+def address(built: Path) -> Iterator[str]:
+    """The built site on this machine: the worker of its search needs HTTP."""
+    handler = partial(_QuietHandler, directory=str(built))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_address[1]}"
+        serving.shutdown()
+        thread.join()
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Ignores the message."""
+
+
+@pytest.mark.exhaustive
+def test_no_link_of_the_site_is_broken(built: Path) -> None:
+    assert site.broken_links(built) == []
+
+
+@pytest.mark.exhaustive
+def test_every_page_fits_a_phone(built: Path, tab: Browser) -> None:
+    """At 380 pixels a page scrolls down only, and all of its pictures are there."""
+    tab.set_viewport(PHONE, 900)
+    pages = sorted(built.rglob("index.html"))
+    assert len(pages) == len(PAGES)
+    wide, missing = [], []
+    for path in pages:
+        tab.open(path)
+        if tab.run("document.documentElement.scrollWidth") > PHONE:
+            wide.append(path.parent.name)
+        missing += tab.run(_MISSING_IMAGES)
+    assert (wide, missing) == ([], [])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, PHONE])
+def test_the_colours_follow_the_system(built: Path, tab: Browser, width: int, dark: bool) -> None:
+    """A page is drawn in the scheme that the system prefers, wide and narrow."""
+    tab.set_viewport(width, 900, dark=dark)
+    for page in ("", "learn/first-answer", "sessions", "stability"):
+        tab.open(built / page / "index.html")
+        tab.run("localStorage.clear()")  # it keeps the colours of the page before
+        tab.open(built / page / "index.html")
+        assert tab.run("document.body.dataset.mdColorScheme") == ("slate" if dark else "default"), page
+        assert len(tab.screenshot()) > 10_000
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("words", ["max_tokens", "tool_choice", "429"])
+def test_the_search_finds_what_people_type(address: str, tab: Browser, words: str) -> None:
+    """A person types into the search, and its results show the words; nothing comes from another machine."""
+    tab.set_viewport(1280, 900)
+    tab.open(address)
+    tab.run("document.querySelector('.md-search__button').click()")
+    tab.wait_for_frame()
+    tab.send_command("Input.insertText", text=words)
+    assert words in tab.run(_FOUND)
+    assert [url for url in tab.requests if not url.startswith((address, "data:", "blob:"))] == []

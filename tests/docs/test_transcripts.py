@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "cli.md"
 @pytest.mark.live_local
 @pytest.mark.skipif(os.name != "posix", reason="the page is for a shell of POSIX")
 def test_the_first_day_goes_as_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One command after the other, by a user without files and keys."""
+    """The first day goes as the page shows: one command after the other, by a user without files and keys."""
     for name in USER_FOLDERS:
         monkeypatch.setenv(name, str(tmp_path / "user"))
     monkeypatch.setattr("platformdirs.user_config_path", lambda name, *_, **__: tmp_path / "config" / name)
@@ -36,7 +36,6 @@ def test_the_first_day_goes_as_the_page_shows(tmp_path: Path, monkeypatch: pytes
 
 
 def test_dots_stand_for_any_text() -> None:
-    """And for nothing else."""
     command = Command("x", "a ... c\n...\nend\n")
     assert matches(command, "a b c\nend\n")
     assert matches(command, "a b c\n1\n2\nend\n")

@@ -48,7 +48,6 @@ def run(page: str, model: str, patch: pytest.MonkeyPatch, *lines: str) -> None:
 
 
 def test_each_page_leads_to_the_next() -> None:
-    """In the order of the site, up to the last one."""
     for page, following in pairwise(ORDER):
         assert f"]({following}.md)" in (FOLDER / f"{page}.md").read_text(encoding="utf-8").split("\n\n")[-1]
     assert {path.stem for path in FOLDER.glob("*.md")} == set(ORDER)
@@ -89,7 +88,7 @@ def _with_a_small_budget(patch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_tests_of_the_last_page_pass(folder: Path) -> None:
-    """In a process of their own, with the programs of the pages before."""
+    """The tests of the last page pass in a process of their own, with the programs of the pages before."""
     for page in ("swap", "values", "tests"):
         name, source = program(page)
         (folder / name).write_text(source, encoding="utf-8")
@@ -105,6 +104,6 @@ def test_the_tests_of_the_last_page_pass(folder: Path) -> None:
 def test_a_page_runs_on_the_embedded_model(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As its reader runs it, without a key."""
+    """A page runs on the embedded model, as its reader runs it, without a key."""
     run(page, LOCAL, monkeypatch)
     assert "$0.000000" in capsys.readouterr().out

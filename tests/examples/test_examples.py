@@ -108,7 +108,7 @@ def test_the_web_service_streams_and_keeps_each_user_within_a_budget(
 
 @pytest.mark.live_local
 def test_the_fallback_answers_when_the_first_model_fails(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """An overloaded provider, and the embedded model after it."""
+    """The fallback answers when the first model fails: an overloaded provider, and the embedded model after it."""
     with ScriptedProvider(OverloadedError("busy")) as provider:
         assert run("fallback.py", "Hello!", MODEL=provider.model, FALLBACK=LOCAL).strip()
 
@@ -124,7 +124,7 @@ def test_the_swap_continues_the_conversation(run: Run) -> None:
 
 
 def test_the_tests_of_the_example_pass() -> None:
-    """In a process of their own, without a key and without a network."""
+    """The tests of the example pass in a process of their own, without a key and without a network."""
     command = [
         sys.executable,
         "-m",
@@ -194,6 +194,5 @@ def answer(request: ReceivedRequest) -> HttpReply:
 
 
 def test_the_adapter_of_the_example_speaks_to_its_server(run: Run) -> None:
-    """A stream of its made-up wire."""
     with FaultyServer(answer) as server:
         assert run("own_adapter.py", ECHO_BASE_URL=server.url).split() == ["You", "said:", "Is", "anybody", "there?"]

@@ -15,6 +15,6 @@ CASES = [
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", CASES)
 def test_nothing_is_left_of_cancelled_streams(engine: str) -> None:
-    """No task, no connection, no file descriptor."""
+    """A cancelled stream leaves no task, no connection and no file descriptor."""
     row = cancellations.measure(engine, 40, seed=1)
     assert row.enough, row

@@ -62,7 +62,7 @@ def test_the_names_of_given_fields_are_shared() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 1_024, 1_025, 3_000])
 def test_pieces_of_a_file_are_the_whole(count: int) -> None:
-    """As if the whole list was written at once."""
+    """Pieces of a file are the whole, as if the whole list was written at once."""
     entries = [{"a": ["x\n]", {}], "b": []}, {}, {"c": "é"}] * (count // 3 + 1)
     entries = entries[:count]
     assert "".join(iter_text(entries)) == to_json(entries, indent=1).decode() + "\n"

@@ -18,7 +18,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.exhaustive
 def test_a_turn_ends_with_the_whole_reply_or_a_typed_error() -> None:
-    """Every kind of plan, over a stream of each wire."""
+    """A turn ends with the whole reply or a typed error: every kind of plan, over a stream of each wire."""
     rows = list(fault_plans.rows(seed=1, stride=9))
     assert {"Cut", "Stall", "Rechunk", "Mutate", "InjectEvent", "Corrupt"} <= {row.kind for row in rows}
     assert sum(row.tried for row in rows) > 300

@@ -63,20 +63,17 @@ def test_a_count_that_is_no_whole_number(tmp_path: Path, column: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_settings_and_arguments() -> None:
-    """Each setting with each value."""
     door = fuzz.settings(random.Random(1), 10_000)
     assert door.enough, (door.bare, door.quoting)
     assert door.tried > 1_000
 
 
 def test_redirects_and_addresses() -> None:
-    """Also those that no parser of addresses takes."""
     door = fuzz.redirects(random.Random(2), 400)
     assert door.enough, (door.bare, door.quoting)
 
 
 def test_damaged_stores() -> None:
-    """Files and rows."""
     for door in fuzz.stores(random.Random(3), 150):
         assert door.enough, (door.bare, door.quoting)
 

@@ -55,7 +55,6 @@ assert _import_runtime().LLMPipeline
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_is_looked_up(name: str) -> None:
-    """No host, no connection, no child process."""
     package, program = PROGRAMS[name]
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")

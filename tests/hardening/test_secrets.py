@@ -51,7 +51,9 @@ def test_no_frame_of_a_failing_request_holds_a_key() -> None:
 
 
 def test_the_search_finds_a_key() -> None:
-    """In a variable of a frame, in a cause, in an error's own text; not in frames of the tests."""
+    """The search finds a key in a variable of a frame, in a cause, in an error's own text; not in frames of
+    the tests.
+    """
     own: dict[str, Any] = {"__name__": "library"}
     exec("def fail(key):\n    raise ValueError", own)
     search = FrameSearch("")
@@ -114,7 +116,7 @@ def test_nothing_that_is_written_holds_a_key(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_spans_and_metrics_hold_no_key() -> None:
-    """Also for a request that was refused with the key in its error."""
+    """Spans and metrics hold no key, also for a request that was refused with the key in its error."""
     trace = pytest.importorskip("opentelemetry.sdk.trace")
     exporters = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
@@ -161,7 +163,7 @@ def test_a_cassette_holds_no_key_of_a_request() -> None:
 
 
 def test_an_async_stream_that_breaks_shows_no_key() -> None:
-    """The error of the event loop's own frames, too."""
+    """An async stream that breaks shows no key: the error of the event loop's own frames, too."""
     reply = secret_frames.REPLIES["a broken stream"]
 
     async def stream(url: str) -> None:

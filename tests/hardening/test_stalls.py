@@ -39,7 +39,7 @@ def test_a_hostile_stream_ends_with_a_typed_error(stream: HostileStream) -> None
 
 @pytest.mark.parametrize("stream", CASES)
 def test_twice_the_bytes_are_twice_the_work(stream: HostileStream) -> None:
-    """Also the calls of each byte are few."""
+    """The calls of each byte are few, too."""
     adapter = get_adapter(stream.model)
 
     def read(size: int) -> int:

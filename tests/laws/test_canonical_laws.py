@@ -33,7 +33,7 @@ def test_a_message_survives_writing_and_reading(message: Message) -> None:
 
 @given(message=messages)
 def test_a_message_can_be_pickled_and_copied(message: Message) -> None:
-    """Between processes, and by callers who copy immutable objects."""
+    """A message can be pickled and copied between processes, and by callers who copy immutable objects."""
     for twin in (pickle.loads(pickle.dumps(message)), copy.copy(message), copy.deepcopy(message)):
         assert twin == message
         assert hash(twin) == hash(message)

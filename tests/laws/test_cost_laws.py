@@ -101,7 +101,7 @@ def test_costs_are_monotone(usage: TokenUsage, drawn: st.DataObject, more: int) 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_no_usage_costs_nothing(provider: str) -> None:
-    """For every model, except for the fee that some charge per request."""
+    """No usage costs nothing, except for the fee that some models charge per request."""
     for model in models():
         if model.startswith(f"{provider}:"):
             row = price_table().find(model, NOW)

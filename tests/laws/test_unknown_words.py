@@ -92,7 +92,9 @@ def test_every_adapter_sends_a_history_with_unknown_words(history: list[Message]
 @examples(20)
 @given(history=histories_of_a_newer_version())
 def test_unknown_words_stay_readable_everywhere(history: list[Message]) -> None:
-    """In a store and its export, in reports, in every format, on a page, in policies and in telemetry."""
+    """They stay readable in a store and its export, in reports, in every format, on a page, in policies and in
+    telemetry.
+    """
     history = [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(history)]
     with Store("sqlite://") as store, Store("sqlite://") as other:
         record = store.create("local:smollm2-135m")

@@ -91,7 +91,6 @@ def find_circle(sources: Mapping[str, str], modules: Mapping[str, Path]) -> list
 
 @pytest.mark.exhaustive
 def test_no_files_import_each_other() -> None:
-    """Not even for types, and not through other files."""
     modules = find_modules()
     sources = {name: file.read_text(encoding="utf-8") for name, file in modules.items()}
     assert find_circle(sources, modules) == []

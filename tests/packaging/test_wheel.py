@@ -20,7 +20,9 @@ def built_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_packages_and_their_data(built_wheel: Path) -> None:
-    """Every file of a package, prices and cassettes; no test, no .pth, nothing else; py.typed in each package."""
+    """The wheel holds the packages and their data: every file of a package, prices and cassettes; no test, no .pth,
+    nothing else; py.typed in each package.
+    """
     assert wheel.faults(built_wheel) == []
 
 

@@ -19,7 +19,7 @@ def test_annotations_of_a_message_are_replaced(store: Store) -> None:
 
 
 def test_an_invalid_annotation_changes_nothing(store: Store) -> None:
-    """Another version, a missing message or a missing session."""
+    """An invalid annotation changes nothing: another version, a missing message or a missing session."""
     store.create("ollama:x", MESSAGES, session_id="s1", extensions={"m2": {"b": 2}})
     with pytest.raises(ConflictError):
         store.annotate("s1", "m2", {"c": 3}, expected_version=0)

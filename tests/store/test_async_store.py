@@ -10,7 +10,7 @@ from dragoman.store import AsyncStore, ConflictError, Store
 
 
 def test_both_stores_have_the_same_calls() -> None:
-    """With the same arguments; `create` passes them on by name."""
+    """`create` passes them on by name."""
     for name, method in inspect.getmembers(Store, inspect.isfunction):
         if name.startswith("_"):
             continue
@@ -22,8 +22,6 @@ def test_both_stores_have_the_same_calls() -> None:
 
 
 def test_every_call_can_be_awaited(place: str) -> None:
-    """From creating a session to deleting it."""
-
     async def main() -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:
             session = await store.create("a:b", [Message.user("hello")], title="T")
@@ -43,8 +41,6 @@ def test_every_call_can_be_awaited(place: str) -> None:
 
 
 def test_many_concurrent_turns_are_all_stored(place: str) -> None:
-    """Fifty tasks, one session."""
-
     async def main() -> None:
         async with AsyncStore(Store(place, synchronous="normal")) as store:
             session = await store.create()

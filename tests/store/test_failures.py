@@ -78,7 +78,7 @@ def prepare_store(store: Store) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", WORKS)
 def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
-    """The first, the second, and so on. Without a failure the new state is complete."""
+    """After the last statement, the new state is complete."""
     prepare_store(store)
     before = everything(store)
     number = 0
@@ -137,7 +137,7 @@ def test_a_failure_at_the_commit_leaves_the_old_state(store: Store, name: str) -
 
 
 def test_an_error_of_the_database_is_a_store_error(store: Store) -> None:
-    """With the message of the database, and without data of others."""
+    """An error of the database is a store error with the message of the database, and without data of others."""
     prepare_store(store)
     with store._database.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE tool_ids")

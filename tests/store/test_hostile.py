@@ -139,7 +139,7 @@ def test_a_damaged_message_row_is_refused(store: Store, column: str, value: str)
 
 @pytest.mark.parametrize(("column", "value"), [("schema_version", 99), ("schema_version", 0), ("created_at", 2**62)])
 def test_an_impossible_number_is_refused(store: Store, column: str, value: int) -> None:
-    """A version from the future, a time beyond the calendar."""
+    """An impossible number is refused: a version from the future, a time beyond the calendar."""
     session = store.create(messages=[Message.user("one")])
     change(store, f"UPDATE messages SET {column} = :value", value=value)
     with pytest.raises(UnreadableError, match="message 0"):
@@ -148,7 +148,6 @@ def test_an_impossible_number_is_refused(store: Store, column: str, value: int) 
 
 @pytest.mark.parametrize("column", ["metadata_json", "routing_policy_json", "created_at"])
 def test_a_damaged_session_row_is_refused(store: Store, column: str) -> None:
-    """In a list as well."""
     session = store.create()
     value: Any = 2**62 if column == "created_at" else "[1]"
     change(store, f"UPDATE sessions SET {column} = :value", value=value)

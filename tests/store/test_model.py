@@ -169,12 +169,10 @@ def run(url: str, count: int) -> None:
 
 
 def test_sqlite_does_as_the_model(exhaustive: bool) -> None:
-    """For any actions in any order."""
     run("sqlite://", 25 if exhaustive else 5)
 
 
 def test_postgresql_does_as_the_model(exhaustive: bool) -> None:
-    """The same on a server."""
     server = postgres_url()
     if server is None:
         pytest.skip(SKIP_REASON)

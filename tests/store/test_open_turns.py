@@ -26,7 +26,7 @@ def begin(store: Store) -> int:
 
 
 def test_a_turn_comes_back(store: Store) -> None:
-    """With its prompt, its attempts, and the progress of its calls."""
+    """A turn comes back with its prompt, its attempts, and the progress of its calls."""
     number = begin(store)
     attempts = (
         FailedAttempt(model="a:b", error="OverloadedError"),
@@ -107,7 +107,7 @@ def test_a_damaged_turn_is_unreadable(store: Store, column: str, value: str) -> 
 
 
 def test_a_call_belongs_to_its_messages(store: Store) -> None:
-    """By foreign keys: no call and no result without its message."""
+    """A call belongs to its messages by foreign keys: no call and no result without its message."""
     turn = tool_turn()
     store.create(messages=turn.messages, session_id="sess_1", tool_ids=turn.tool_ids)
     for statement in (

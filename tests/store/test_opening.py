@@ -61,7 +61,6 @@ def test_the_newest_step_is_the_last_one() -> None:
 
 
 def test_reopening_finds_the_content(lasting_place: str) -> None:
-    """And changes nothing."""
     with Store(lasting_place) as store:
         session = store.create(messages=[Message.user("hi")])
         before = everything(store)
@@ -111,7 +110,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     "url", ["", "chats.db", "mysql://root:hunter2@h/x", "sqlite+aiosqlite:///x", "http://[", "a:b"]
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
-    """Without repeating the password that it may hold."""
+    """The error does not repeat the password that it may hold."""
     with pytest.raises(ConfigurationError) as refused:
         Store(url)
     assert "hunter2" not in str(refused.value)
@@ -125,7 +124,6 @@ def test_a_missing_server_is_a_store_error() -> None:
 
 
 def test_a_store_shows_its_place_without_a_password(tmp_path: Path) -> None:
-    """In a log, for example."""
     store = Store("sqlite://")
     assert repr(store) == "Store('sqlite://')"
     store._database.url = make_url("postgresql://ann:hunter2@h/x")
@@ -134,7 +132,6 @@ def test_a_store_shows_its_place_without_a_password(tmp_path: Path) -> None:
 
 
 def test_the_default_is_a_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the data folder of the platform."""
     monkeypatch.setattr("platformdirs.user_data_path", lambda *names, **_: tmp_path / "data" / names[0])
     with Store() as store:
         session = store.create()
@@ -172,7 +169,7 @@ def test_without_full_text_search_the_store_works() -> None:
 
 
 def test_a_locked_database_is_busy(tmp_path: Path) -> None:
-    """After the time limit of the store, and never as an error of the database."""
+    """A locked database is busy after the time limit of the store, and never as an error of the database."""
     file = tmp_path / "a.db"
     with Store(f"sqlite:///{file}", timeout=0.2) as store:
         session = store.create()
@@ -187,7 +184,6 @@ def test_a_locked_database_is_busy(tmp_path: Path) -> None:
 
 
 def test_a_locked_row_is_busy(server_place: str) -> None:
-    """The same on PostgreSQL, which locks rows."""
     Store(server_place).close()  # concurrent tests may be creating their tables, and one waits for the other
     with Store(server_place, timeout=0.2) as store:
         session = store.create()
@@ -253,7 +249,6 @@ def test_a_connection_that_breaks_in_the_commit_is_reported_as_doubt(
 
 
 def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a bare import error."""
     for name in [name for name in sys.modules if name.startswith("dragoman.store")]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.split(".")[0] == "sqlalchemy"]:

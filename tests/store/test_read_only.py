@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("query", ["?mode=ro", ""])
 def test_a_read_only_store_changes_no_byte(file: Path, query: str) -> None:
-    """Not even by the files that SQLite creates next to a database."""
+    """A read only store changes no byte, not even by the files that SQLite creates next to a database."""
     before = folder_state(file.parent)
     with Store(f"sqlite:///{file}{query}", read_only=not query) as store:
         assert [record.id for record in store.list().sessions] == ["sess_kept"]
@@ -48,7 +48,6 @@ def test_a_read_only_store_changes_no_byte(file: Path, query: str) -> None:
 
 
 def test_a_read_only_store_reads_with_a_server_too(lasting_place: str) -> None:
-    """PostgreSQL as well as SQLite."""
     with Store(lasting_place) as store:
         store.create(session_id="sess_kept")
     with Store(lasting_place, read_only=True) as store:
@@ -150,7 +149,7 @@ def test_a_yes_overwrites_no_table(tmp_path: Path) -> None:
 
 
 def test_a_server_asks_for_the_yes_too(server_place: str) -> None:
-    """For the tables of the schema that the URL names."""
+    """A server asks for it too, for the tables of the schema that the URL names."""
     with Store(server_place) as store:
         change(store, f"DROP TABLE {VERSION_TABLE}")
         for table in ("turns", "tool_calls", "messages", "attempts", "tool_ids", "retention_records", "sessions"):

@@ -43,7 +43,6 @@ def test_several_sessions_are_stored_together_or_not_at_all(store: Store) -> Non
 
 
 def test_a_list_is_paged_by_last_use(place: str) -> None:
-    """Every session once, however small the pages."""
     with Store(place, clock=Clock()) as store:
         made = [store.create(session_id=f"s{number}") for number in range(7)]
         store.append("s2", [Message.user("x")], expected_version=0)
@@ -72,7 +71,6 @@ def test_sessions_of_one_moment_are_paged_once_each(place: str) -> None:
 
 
 def test_a_list_is_filtered(store: Store) -> None:
-    """By user, team and model, exactly."""
     store.create("a:b", session_id="1", user_id="ann", team_id="red")
     store.create("a:c", session_id="2", user_id="bob", team_id="red")
     assert [record.id for record in store.list(user_id="ann").sessions] == ["1"]
@@ -118,7 +116,6 @@ def test_text_is_found_in_any_case_and_script(store: Store) -> None:
 
 
 def test_the_newest_hits_come_first(store: Store) -> None:
-    """As many as requested."""
     start = datetime(2026, 11, 21, tzinfo=UTC)
     messages = [Message.user(f"word {number}", created_at=start + timedelta(days=number)) for number in range(9)]
     store.create(messages=messages)
@@ -207,7 +204,9 @@ def test_deleted_data_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_session_is_exported_and_imported_as_lines(store: Store) -> None:
-    """Into another store under its own id, or into the same one under another."""
+    """A session is exported and imported as lines into another store under its own id, or into the same one under
+    another.
+    """
     turn = tool_turn()
     fields = {"title": "T\0", "metadata": {"k": [1]}, "routing_policy": {"r": 1}, "user_id": "u", "workspace": "/w"}
     session = store.create("a:b", turn.messages, tool_ids=turn.tool_ids, attempts=[reply("x")], **fields)  # type: ignore[arg-type]
@@ -262,7 +261,6 @@ def test_invalid_lines_are_refused(store: Store) -> None:
 @examples(40)
 @given(strategies.histories())
 def test_any_history_is_exported_as_lines(history: list[Message]) -> None:
-    """With foreign ids, orphans and unknown blocks."""
     with Store("sqlite://") as store:
         unique = list({message.id: message for message in history}.values())
         session = store.create(messages=unique)
@@ -276,7 +274,7 @@ def test_any_history_is_exported_as_lines(history: list[Message]) -> None:
 @examples(60)
 @given(st.lists(st.text(max_size=8), max_size=6), st.text(max_size=4))
 def test_a_search_finds_what_holds_the_text(texts: list[str], text: str) -> None:
-    """With the index as without it, and nothing else."""
+    """A search finds what holds the text with the index as without it, and nothing else."""
     with Store("sqlite://") as store:
         store.create(messages=[Message.user(words) for words in texts])
         indexed = {hit.seq for hit in store.search(text)}

@@ -36,7 +36,7 @@ def test_a_turn_comes_back_unchanged(store: Store) -> None:
 
 
 def test_turns_are_ordered_by_their_versions(store: Store) -> None:
-    """Whatever the ids and times of their messages."""
+    """Turns are ordered by their versions, whatever the ids and times of their messages."""
     session = store.create()
     messages = [
         Message.user(str(number), created_at=datetime(2026, 1, 30 - number, tzinfo=UTC)) for number in range(20)

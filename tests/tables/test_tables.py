@@ -29,7 +29,6 @@ def test_every_row_runs_and_failures_are_named() -> None:
 @each_row("number", range(3), ids=str)
 @each_row("word", ["a", "b"])
 def test_fixtures_and_other_tables_are_combined(request: pytest.FixtureRequest, number: int, word: str) -> None:
-    """pytest hands over the fixtures only."""
     assert request.node.name == "test_fixtures_and_other_tables_are_combined"
     assert word * number in {"", "a", "b", "aa", "bb"}
 

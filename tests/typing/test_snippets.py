@@ -26,7 +26,7 @@ def modules(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_mypy_accepts_every_snippet(modules: dict[str, Path], tmp_path: Path) -> None:
-    """In its strict mode, except that functions need no annotations."""
+    """Mypy accepts every snippet in its strict mode, except that functions need no annotations."""
     options = ("--config-file", SETTINGS, "--cache-dir", os.devnull, "--scripts-are-modules", "--no-error-summary")
     reported = run_mypy(*options, *(tmp_path / name for name in modules))
     by_page = re.sub(r"(?m)^.*?(\w+\.py)(?=:\d)", lambda found: str(modules.get(found[1], found[0])), reported)

@@ -35,7 +35,7 @@ def test_only_ids_and_times_differ() -> None:
 
 
 def test_other_words_and_fields_are_listed() -> None:
-    """As a diff of lines, under the file's name."""
+    """Other words and fields are listed, as a diff of lines, under the file's name."""
     before, after = answer("Paris."), answer("Rome.", tier={"name": "x"})
     lines = list(compare({"a.yaml": before, "b.yaml": before}, {"a.yaml": after, "b.yaml": before}))
     assert lines[0] == "### `a.yaml`"
@@ -43,20 +43,17 @@ def test_other_words_and_fields_are_listed() -> None:
 
 
 def test_another_status_is_listed() -> None:
-    """In the first line of an exchange."""
     failed = describe(recording(RecordedResponse(500, b"{}")))
     lines = list(compare({"a.yaml": answer("Paris.")}, {"a.yaml": failed}))
     assert "+1. openai-chat chat.completions -> 500" in lines
 
 
 def test_added_and_removed_files_are_named() -> None:
-    """With their whole content."""
     lines = answer("Paris.")
     assert next(compare({}, {"a.yaml": lines})) == "### `a.yaml` is new"
     assert next(compare({"a.yaml": lines}, {})) == "### `a.yaml` is gone"
 
 
 def test_fields_of_a_stream_are_those_of_its_events() -> None:
-    """For any chunks."""
     stream = RecordedResponse(200, HANDWRITTEN_STREAM, {"content-type": "text/event-stream"})
     assert "reply field choices[].delta.content" in describe(recording(stream))

@@ -27,7 +27,6 @@ def test_nothing_changed() -> None:
 
 
 def test_a_changed_price_is_a_row() -> None:
-    """With all its rates, dates and tiers."""
     *_, row = lines(BEFORE, BEFORE.replace('input = "2"', 'input = "2.5"'))
     was = "until 2026-01-01, input 1; from 2026-01-01, input 2, over tokens 1000, input 3"
     assert row == f"| `acme:one` | prices | {was} | {was.replace('input 2', 'input 2.5')} |"
@@ -40,7 +39,6 @@ def test_cell_separators_are_escaped() -> None:
 
 
 def test_added_and_removed_models_are_named() -> None:
-    """By provider and id."""
     assert lines(BEFORE, BEFORE.replace('"two"', '"three"')) == ["\nNew models: `acme:three`.", "\nGone: `acme:two`."]
 
 

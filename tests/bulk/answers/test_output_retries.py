@@ -132,7 +132,7 @@ class TestAskedAgain:
         assert rows[2]["cost"] == PRICE
 
     def test_done_rows_are_not_sent_again(self, as_turns: bool, tmp_path: Path) -> None:
-        """Neither valid ones nor those that failed after all retries."""
+        """Done rows are not sent again, neither valid ones nor those that failed after all retries."""
         provider, client = valid_after(9), Client(events=EventBus()) if as_turns else None
         first = run(provider, tmp_path / "m", client=client)
         again = run(provider, tmp_path / "m", client=client)

@@ -63,7 +63,9 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 
 def test_marked_tests_play_their_recordings(pytester: pytest.Pytester) -> None:
-    """With the mark only, with the fixture, in a class, with parameters, with a custom name, and asynchronously."""
+    """Marked tests play their recordings with the mark only, with the fixture, in a class, with parameters, with a
+    custom name, and asynchronously.
+    """
     suite(
         pytester,
         """
@@ -104,7 +106,7 @@ def test_unmarked(): pass
 
 
 def test_a_swallowed_miss_fails(pytester: pytest.Pytester) -> None:
-    """With the path of the difference; a request without any recording names the way to make one."""
+    """A request without any recording names the way to make one."""
     suite(
         pytester,
         """

@@ -33,7 +33,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.exhaustive  # by default, test_plugin.py tests what the page describes
 def test_the_suite_of_the_page_runs_offline(suite: Path) -> None:
-    """With one command, no key and no network."""
+    """The suite of the page runs offline with one command, no key and no network."""
     assert sorted(path.name for path in suite.rglob("*.*")) == ["capital.yaml", "test_capital.py"]
     done = run(suite, "--block-network")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
@@ -41,6 +41,5 @@ def test_the_suite_of_the_page_runs_offline(suite: Path) -> None:
 
 
 def test_the_recording_of_the_page_is_as_the_library_writes_it(suite: Path) -> None:
-    """To the byte."""
     text = (suite / "cassettes" / "capital.yaml").read_text(encoding="utf-8")
     assert dumps(loads(text)) == text

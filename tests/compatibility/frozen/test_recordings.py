@@ -68,7 +68,6 @@ def test_the_kept_digests_cover_all_providers() -> None:
 
 
 def test_differences_name_the_cell() -> None:
-    """With removed, added and changed parts."""
     before, now = {"a: x": "1 aa", "a: y": "1 bb"}, {"a: x": "1 cc", "a: z": "2 dd"}
     assert differences(before, now) == ["a: x: 1 aa -> 1 cc", "a: y: 1 bb -> nothing", "a: z: nothing -> 2 dd"]
     assert differences(before, json.loads(json.dumps(before))) == []

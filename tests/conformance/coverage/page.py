@@ -69,7 +69,7 @@ def _resource_lines(resources: Mapping[str, Mapping[str, bool]]) -> list[str]:
 
 _HEAD = """# Coverage of the providers' APIs
 
-When you want to know whether you can ask for something that a provider's own SDK offers.
+Read this page when you want to know whether you can ask for something that a provider's own SDK offers.
 [Stable](../stability.md).
 
 What a program can ask of a provider, measured against the provider's own SDK. Its types name each parameter, header,

@@ -13,17 +13,18 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 def test_every_part_reads_the_same() -> None:
-    """Attributes, globs and JSON byte for byte, in every role, with and without context and content."""
+    """Every part reads the same: attributes, globs and JSON byte for byte, in every role, with and without context and
+    content.
+    """
     assert list(views(Counter())) == []
 
 
 def test_a_plugin_sees_the_same() -> None:
-    """With our two additional capabilities for objects and data."""
+    """A plugin sees the same with our two additional capabilities for objects and data."""
     assert list(filtering(Counter(), every=61)) == []
 
 
 def test_the_same_changes_are_accepted() -> None:
-    """From a plugin with every capability."""
     assert list(merging(Counter())) == []
 
 

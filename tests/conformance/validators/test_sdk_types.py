@@ -39,7 +39,7 @@ def test_the_types_accept_what_providers_accepted(provider: str) -> None:
 
 @pytest.mark.parametrize("adapter", list(BODIES))
 def test_an_undeclared_key_is_a_fault(adapter: str) -> None:
-    """Also deep inside a list that the types leave lazy."""
+    """An undeclared key is a fault, also deep inside a list that the types leave lazy."""
     body = copy.deepcopy(BODIES[adapter])
     assert list(sdk_types.faults(adapter, body)) == []
     (message,) = body.get("messages") or body["input"]

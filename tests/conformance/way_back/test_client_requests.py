@@ -27,7 +27,9 @@ def read(wire: str, body: dict[str, Any]) -> tuple[list[str], list[str], bytes, 
 
 
 def test_every_request_of_a_client_is_read_alike() -> None:
-    """By two processes: the same ids, the same digest for sealed state, and the same bytes for the provider behind."""
+    """Every request of a client is read alike by two processes: the same ids, the same digest for sealed state, and the
+    same bytes for the provider behind.
+    """
     read_requests = 0
     for recorded in client_requests():
         client, wire, body = recorded.client, recorded.wire, recorded.body
@@ -49,7 +51,7 @@ def test_each_result_belongs_to_a_call() -> None:
 
 
 def test_a_shorter_history_has_the_same_ids() -> None:
-    """So that the prefix for the provider behind stays the same while a client goes on."""
+    """The prefix for the provider behind stays the same while a client goes on."""
     cut = 0
     for recorded in client_requests():
         client, wire, body = recorded.client, recorded.wire, recorded.body

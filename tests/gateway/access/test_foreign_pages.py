@@ -236,7 +236,7 @@ def test_cassettes_are_read_by_no_page_of_another_site(tmp_path: Path, monkeypat
 
 
 def test_a_program_may_give_its_own_rules() -> None:
-    """Such as those of the name under which its tests reach the application."""
+    """A program may give its own rules, such as those of the name under which its tests reach the application."""
     with FaultyServer(lambda _: json_reply({})) as server:
         client = AsyncClient(providers={"openai-chat": {"api_key": "sk-x", "base_url": f"{server.url}/v1"}})
         access = OpenAccess(PageRules(hosts=("*",)))

@@ -121,7 +121,7 @@ def test_a_row_of_gateways_asks_the_provider() -> None:
 
 
 def test_a_row_without_end_is_refused() -> None:
-    """As of gateways that restart with each request, or of a header that somebody made."""
+    """A row without end is refused, as gateways that restart with each request would make it."""
     with gateway_before(lambda _: whole_reply("chat"), models={"house": "openai-chat:m"}) as (url, server):
         for value in (", ".join(f"g{number}" for number in range(40)), "x" * 5_000, "a b", "\xe9"):
             reply = httpx.post(

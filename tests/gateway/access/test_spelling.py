@@ -80,7 +80,6 @@ def test_a_second_spelling_of_a_field_is_refused(start: Start, wire: str, extra:
 
 
 def test_a_file_hides_behind_no_spelling(start: Start) -> None:
-    """In any place that the wire names."""
     setup = start(lambda _: whole_reply("chat"))
     parts = [{"type": "file", "file": {"File_ID": "file-of-another"}}, {"type": "file", "File": {"file_id": "file-1"}}]
     for part in parts:

@@ -157,7 +157,7 @@ def test_a_request_without_a_maximum_fits_under_a_small_budget(start: Start, wir
 
 @pytest.mark.parametrize("wire", PATHS)
 def test_a_budget_that_is_only_reserved_is_429_and_a_spent_one_is_final(start: Start, wire: str) -> None:
-    """Of twenty requests at once some find no room. They come back after `retry-after`, and all are answered."""
+    """Of twenty requests at once, some find no room. They come back after `retry-after`, and all are answered."""
     setup = start(answer(wire), wire)
     key_id, secret = setup.create_key("12")  # a reply costs 29 cents, and reserves some dollars
 

@@ -76,7 +76,9 @@ def test_the_command_of_the_quickstart_gets_an_answer() -> None:
     [("anthropic", True), ("anthropic", False), pytest.param(CLIENT, True, marks=pytest.mark.exhaustive)],
 )
 def test_a_conversation_on_two_vendors_costs_the_same_everywhere(client: str, *, stores: bool) -> None:
-    """In the page, in the metrics, in the ledger of the keys, in the store, and by the providers' own counts."""
+    """The cost is the same in the page, in the metrics, in the ledger of the keys, in the store, and by the providers'
+    own counts.
+    """
     installed = folder()
     if client == CLIENT and (installed is None or missing(client, installed)):
         pytest.skip(

@@ -75,7 +75,7 @@ def test_an_address_with_a_slash_behind_it_is_unknown(address: str, path: str) -
 
 
 def test_a_client_that_sends_its_body_too_slowly_gets_an_answer() -> None:
-    """By default it would have 60 seconds."""
+    """The default would be 60 seconds."""
     with gateway_before(whole_reply("chat"), models=HOUSE, body_seconds=0.5) as (url, _):
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:

@@ -163,7 +163,9 @@ WAYS = [(wire, behind) for wire in PATHS for behind in (wire, OTHER[wire])]
 def test_a_late_error_reaches_the_client(
     wire: str, behind: str, client: dict[str, Any], late: Any, begun: threading.Event, opened: ExitStack
 ) -> None:
-    """On its own wire and on another one, by status and in the stream, with a session and without one."""
+    """A late error reaches the client on its own wire and on another one, by status and in the stream, with a session
+    and without one.
+    """
     with gateway_before(late(behind, begun), models={"house": MODELS[behind]}, client=client, **QUICK) as (url, _):
         message, kind = ask(wire, url, opened)
     assert OVERFLOW in message
@@ -195,7 +197,7 @@ def test_the_connection_is_cut_behind_a_late_error(wire: str, behind: str, late:
 
 @pytest.mark.parametrize("wire", PATHS)
 def test_an_error_behind_content_is_said_once(wire: str, opened: ExitStack) -> None:
-    """The provider's own bytes, and nothing of the gateway's."""
+    """An error behind content is said once: the provider's own bytes, and nothing of the gateway's."""
     texts = list("abcdefgh")
     whole = list(STREAMS[wire](texts))
     begun = b"".join(whole[: len(whole) // 2])

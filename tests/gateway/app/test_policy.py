@@ -199,7 +199,7 @@ def test_results_that_a_client_sends_pass_their_hook(wire: str) -> None:
 
 
 def test_data_policies_of_the_client_hold_in_the_gateway(start: Start) -> None:
-    """With the subject of the key: what the client sets beside it stays."""
+    """What the client sets beside the subject of the key stays."""
     rules = {"write": ObjectSecurityProfile(permissions=["write"])}
     own = Extensions(security=SecurityExtension(objects=rules, classification="internal"))
     seen: list[Any] = []

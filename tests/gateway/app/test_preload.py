@@ -39,7 +39,7 @@ print(*sorted(set(sys.modules) - before))
     ("wire", "model"), [("chat", "google-model"), ("messages", "chat-model"), ("responses", "messages-model")]
 )
 def test_the_first_request_loads_nothing(wire: str, model: str) -> None:
-    """But the few modules that open its connection."""
+    """The first request loads only the few modules that open its connection."""
     command = [sys.executable, "-c", PROGRAM, wire, model]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
     loaded = {name for name in ended.stdout.split() if name.startswith(("dragoman", "aiohttp"))}

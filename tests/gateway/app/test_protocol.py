@@ -58,7 +58,7 @@ def test_writes_are_joined(steps: tuple[Any, ...], written: list[bytes]) -> None
 
 
 def test_replies_arrive_whole_and_in_order() -> None:
-    """Also without a body, in pieces, and over one connection."""
+    """Replies arrive whole and in order, also without a body, in pieces, and over one connection."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

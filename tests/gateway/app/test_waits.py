@@ -53,7 +53,7 @@ def post(url: str, wire: str, *, stream: bool, secret: str = "none") -> httpx.Re
 @pytest.mark.parametrize("status", [429, 503, 529])
 @pytest.mark.parametrize(("wire", "behind"), WAYS)
 def test_a_long_wait_is_the_client_s(wire: str, behind: str, status: int) -> None:
-    """Said at once, with the provider's status, in both forms."""
+    """The client gets the provider's status at once, in both forms."""
     clock = VirtualClock()
     script = [refusal(behind, status, retry_after="30"), refusal(behind, status, retry_after_ms="30000")]
     with gateway_before(script * 2, models={"house": MODELS[behind]}, provider=retries(clock)) as (url, server):

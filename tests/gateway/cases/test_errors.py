@@ -62,7 +62,6 @@ def test_an_error_before_any_content_has_its_true_status(talk: Talk) -> None:
 
 @pytest.mark.parametrize("pieces", [[], [b": hello\n\n"], [b"data: [DONE]\n\n"]], ids=["nothing", "comment", "done"])
 def test_an_empty_stream_is_an_error(talk: Talk, pieces: list[bytes]) -> None:
-    """And no finished message without content."""
     talk.upstream.answer_in_turn(Answer(pieces))
     answered = talk.ask("anthropic", "chat-model")
     assert answered.status >= 500
@@ -70,7 +69,6 @@ def test_an_empty_stream_is_an_error(talk: Talk, pieces: list[bytes]) -> None:
 
 
 def test_an_error_beside_empty_choices_is_an_error(talk: Talk) -> None:
-    """And no chunk of counts."""
     talk.upstream.answer_in_turn(
         Answer(chat_events({"content": "A"}, {"choices": [], **error("the worker died")}, finish=None, done=False))
     )
@@ -83,7 +81,9 @@ def test_an_error_beside_empty_choices_is_an_error(talk: Talk) -> None:
 def test_an_overflow_has_the_words_that_clients_parse(
     model: str, status: int, body: Any, counts: tuple[int, int]
 ) -> None:
-    """With both counts, from the words of every provider, so that the client compacts its conversation."""
+    """An overflow has the words that clients parse with both counts, from the words of every provider, so that the
+    client compacts its conversation.
+    """
     from dragoman import RequestContext, get_adapter
     from tests.gateway.scripted import MODELS
 
@@ -96,7 +96,6 @@ def test_an_overflow_has_the_words_that_clients_parse(
 
 
 def test_an_overflow_reaches_the_client_through_the_gateway(talk: Talk) -> None:
-    """Whole and streamed alike."""
     _, status, body, _ = OVERFLOWS[0]
     talk.upstream.answer_in_turn(fails(status, body))
     for answered in talk.both("anthropic", "chat-model"):
@@ -109,7 +108,9 @@ def test_an_overflow_reaches_the_client_through_the_gateway(talk: Talk) -> None:
 def test_an_overflow_of_the_embedded_model_is_said_on_every_wire(
     talk: Talk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """At once, whole and streamed alike, in the words and codes of the wire: the model never runs."""
+    """An overflow of the embedded model is said on every wire at once, whole and streamed alike, in the words and codes
+    of the wire: the model never runs.
+    """
     runtime = ScriptedRuntime(window=201)
     runtime.install(monkeypatch, tmp_path)
     model, text = "local:smollm2-135m", "word " * 249
@@ -133,7 +134,6 @@ def test_an_overflow_of_the_embedded_model_is_said_on_every_wire(
 
 
 def test_the_wait_of_a_provider_is_forwarded(talk: Talk) -> None:
-    """In whole seconds, rounded up."""
     talk.upstream.answer_in_turn(fails(429, error("slow down", "requests", "rate_limit_exceeded"), retry_after="7"))
     assert talk.ask("anthropic", "chat-model").headers["retry-after"] == "7"
     talk.upstream.answer_in_turn(fails(429, error("slow down"), retry_after_ms="1500"))
@@ -180,7 +180,6 @@ def _ask_responses(http: Any) -> None:
 
 
 def test_an_error_of_anthropic_keeps_the_class_that_its_sdk_finds_by_the_details(talk: Talk) -> None:
-    """Whole and streamed alike."""
     details = {"error_code": "ramp_limit_exceeded", "limit": 5}
     inner = {"type": "rate_limit_error", "message": "too fast", "details": details}
     talk.upstream.answer_in_turn(fails(429, {"type": "error", "error": inner}))

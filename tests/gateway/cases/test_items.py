@@ -42,7 +42,6 @@ def test_the_end_of_a_response_has_all_items_of_its_stream(talk: Talk) -> None:
 
 
 def test_counts_are_the_last_chunk_with_no_choices(talk: Talk) -> None:
-    """Once, from every provider."""
     for model in ("messages-model", "responses-model", "google-model", "chat-model"):
         events = talk.ask("openai-chat", model, stream_options={"include_usage": True}).events
         counted = [each for each in events if each.get("usage")]

@@ -16,7 +16,9 @@ from tests.gateway.upstream import PATHS, gateway_before, question
 
 
 def test_if_every_place_fails_the_client_gets_a_true_status() -> None:
-    """In its wire, with the wait of the provider, streamed and whole; and again while all of them pause."""
+    """The client gets the status in its wire, with the wait of the provider, streamed and whole, and again while all
+    deployments pause.
+    """
 
     def fails(request: ReceivedRequest) -> Any:
         return json_reply({"error": {"message": "slow down", "type": "rate_limit"}}, 429, retry_after="7")
@@ -51,7 +53,6 @@ def test_a_count_with_a_wrong_key_of_the_provider_is_an_error() -> None:
 
 
 def test_reloads_leave_nothing_behind() -> None:
-    """Neither routes nor tasks nor earlier generations."""
     gc.collect()
     earlier = _generations()
 

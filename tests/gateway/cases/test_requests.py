@@ -45,7 +45,9 @@ def test_the_instructions_of_a_responses_client_lead(talk: Talk) -> None:
 
 
 def test_a_schema_for_the_answer_reaches_the_provider(talk: Talk) -> None:
-    """In both directions between Messages and Chat Completions, and from Responses."""
+    """A schema for the answer reaches the provider in both directions between Messages and Chat Completions, and from
+    Responses.
+    """
     described = {"name": "answer", "schema": SCHEMA, "strict": True}
     chat = {"response_format": {"type": "json_schema", "json_schema": described}}
     responses = {"text": {"format": {"type": "json_schema", **described}}}
@@ -103,7 +105,7 @@ def test_an_image_in_a_result_arrives(talk: Talk) -> None:
 
 
 def test_a_document_arrives_or_the_loss_is_named(talk: Talk) -> None:
-    """In a question and in a result. An answer without the document is never given silently."""
+    """An answer without the document is never given silently."""
     document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}}
     call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [document]}

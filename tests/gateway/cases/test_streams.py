@@ -80,7 +80,6 @@ def test_there_is_no_empty_text_beside_a_call(talk: Talk) -> None:
 
 @each_row(("finish",), [("stop",), ("tool_calls",), ("function_call",)])
 def test_a_turn_with_a_call_ends_with_tool_use(finish: str) -> None:
-    """Whatever the provider calls the end."""
     from dragoman import RequestContext, get_adapter
 
     adapter = get_adapter("openai-chat:gpt-4.1")
@@ -115,7 +114,9 @@ def test_a_new_id_at_the_same_number_is_a_new_call(talk: Talk) -> None:
 
 @pytest.mark.parametrize("body", [{"choices": None}, {"choices": []}, {}])
 def test_a_reply_without_choices_is_a_gateway_error(talk: Talk, body: dict[str, Any]) -> None:
-    """In the envelope of the client, with the provider's name and without a word of the program's insides."""
+    """A reply without choices is a gateway error in the envelope of the client, with the provider's name and without a
+    word of the program's insides.
+    """
     talk.upstream.answer_in_turn(Answer([json.dumps(body).encode()], media_type=JSON))
     answered = talk.ask("anthropic", "chat-model", stream=False)
     assert answered.status >= 500

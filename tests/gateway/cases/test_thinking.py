@@ -150,7 +150,9 @@ DETAILS = [
 def test_reasoning_of_a_chat_provider_keeps_its_name(
     provider: str, reasoning: dict[str, Any], shown: str, stream: bool, tmp_path: Path
 ) -> None:
-    """For a client of Chat Completions, whole and streamed; and in the client's next request, for the provider."""
+    """Reasoning of a chat provider keeps its name, for a client of Chat Completions, whole and streamed; and in the
+    client's next request, for the provider.
+    """
     called = chat_call(0, "{}", call_id="call_1", name="weather")
     body: dict[str, Any] = {"model": "house", "stream": stream, "tools": [tool("openai-chat")]}
     body["messages"] = [{"role": "user", "content": "Hi"}]
@@ -261,7 +263,6 @@ def test_state_that_was_changed_or_taken_from_elsewhere_reaches_no_provider(talk
 
 
 def test_thinking_tokens_are_told_apart(talk: Talk) -> None:
-    """From the text, for clients of Messages."""
     usage = {"prompt_tokens": 20, "completion_tokens": 109, "total_tokens": 129,
              "completion_tokens_details": {"reasoning_tokens": 100}}  # fmt: skip
     talk.upstream.answer_in_turn(Answer(chat_events({"content": "Yes."}, usage=usage)))

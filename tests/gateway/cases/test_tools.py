@@ -82,7 +82,9 @@ def test_two_ids_that_look_alike_stay_two(talk: Talk) -> None:
 
 
 def test_a_name_that_is_too_long_has_an_alias_and_comes_back(talk: Talk) -> None:
-    """In the list of tools, the choice, the history, the whole reply and the stream."""
+    """A name that is too long has an alias and comes back in the list of tools, the choice, the history, the whole
+    reply and the stream.
+    """
 
     def script(request: Any) -> Any:
         offered = request.body["tools"][0]["function"]["name"]
@@ -99,7 +101,6 @@ def test_a_name_that_is_too_long_has_an_alias_and_comes_back(talk: Talk) -> None
 
 
 def test_each_kind_of_choice_is_mapped(talk: Talk) -> None:
-    """Nothing, all, none, and one tool."""
     words = {"auto": "auto", "any": "required", "none": "none"}
     for theirs, ours in words.items():
         fields = {"tools": [tool("anthropic")], "tool_choice": {"type": theirs}}
@@ -225,7 +226,7 @@ def test_a_patch_comes_back_byte_for_byte(talk: Talk) -> None:
 
 
 def test_tools_without_a_name_do_not_become_nameless_functions(talk: Talk) -> None:
-    """A search, a shell, and a namespace of functions."""
+    """Tools without a name do not become nameless functions: a search, a shell, and a namespace of functions."""
     spawn = {"type": "function", "name": "spawn", "description": "Starts", "parameters": {"type": "object"}}
     tools = [{"type": "web_search", "external_web_access": True}, {"type": "local_shell"},
              {"type": "namespace", "name": "agents", "description": "Agents", "tools": [spawn]},

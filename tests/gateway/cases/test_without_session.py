@@ -74,7 +74,7 @@ STREAMS = {
 
 @each_row("path", STREAMS)
 def test_a_client_who_wants_a_stream_has_one_from_the_provider(path: str) -> None:
-    """And no whole reply in one piece at its end."""
+    """A client who wants a stream has one from the provider, and no whole reply in one piece at its end."""
     client: dict[str, Any]
     for client in ({}, WITH_SESSION):
         running = gateway_before(streamed_reply("messages"), models={"house": "anthropic:some-model"}, client=client)

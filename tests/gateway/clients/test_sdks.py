@@ -102,7 +102,7 @@ def test_messages_call_a_tool(messages: anthropic.Anthropic, upstream: Upstream,
 
 @pytest.mark.parametrize("model", BEHIND_CHAT)
 def test_an_answer_of_a_type_is_parsed(chat: openai.OpenAI, upstream: Upstream, model: str) -> None:
-    """By `.parse` of both of OpenAI's APIs; the schema reached the provider."""
+    """An answer of a type is parsed by `.parse` of both of OpenAI's APIs; the schema reached the provider."""
     upstream.script = says('{"city": "Bern", ', '"degrees": 7}')
     parsed = chat.chat.completions.parse(model=model, messages=[QUESTION], response_format=Weather)
     assert parsed.choices[0].message.parsed == Weather(city="Bern", degrees=7)
@@ -143,7 +143,7 @@ def test_tokens_are_counted_for_every_model(messages: anthropic.Anthropic, upstr
 def test_errors_have_the_classes_of_the_sdks(
     chat: openai.OpenAI, messages: anthropic.Anthropic, upstream: Upstream
 ) -> None:
-    """With the message, and the id of the request."""
+    """Errors have the classes of the SDKs with the message, and the id of the request."""
     upstream.script = lambda _: Answer(
         [b'{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}'], status=529, media_type=JSON
     )

@@ -399,8 +399,7 @@ def test_a_key_without_budgets_still_shows_what_it_spent(database: Database) -> 
 
 
 def test_a_stream_that_is_left_costs_every_byte_that_arrived(database: Database) -> None:
-    """Without a cap on what is reserved as well. Output in other scripts is counted by its bytes, and the arguments of
-    calls count."""
+    """Output in other scripts is counted by its bytes, and the arguments of calls count."""
     call = ToolUseBlock(id="tu_1", name="look", raw_input='{"city": "Ber')
     content = (TextBlock(text="four" * 25), ThinkingBlock(text="四" * 20), call)
     partial = Message(role=Role.ASSISTANT, content=content, metadata=MessageMetadata(usage=START))

@@ -85,7 +85,7 @@ def test_the_places_of_a_crashed_replica_are_free_after_two_minutes(database: Da
 
 
 def test_a_reservation_that_grows_keeps_its_place(database: Database) -> None:
-    """Also if the number was lowered meanwhile: a stream that runs is not ended by that."""
+    """A stream that runs is not ended if the number is lowered meanwhile."""
 
     async def scenario() -> None:
         ledger = Ledger(database)

@@ -54,8 +54,9 @@ def numbered() -> Callable[[Received], Answer]:
 
 @pytest.mark.skipif(CURL is None, reason="curl is not installed")
 def test_curl_gets_the_same_bytes_when_the_provider_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole and streamed, in the provider's wire and in another one. A request that was not recorded is an error of
-    the client's wire, and no file has a key."""
+    """Curl gets the same bytes when the provider is gone: whole and streamed, in the provider's wire and in another
+    one. A request that was not recorded is an error of the client's wire, and no file has a key.
+    """
     tapes, settings = tmp_path / "tapes", tmp_path / "dragoman.toml"
     monkeypatch.setenv("DRAGOMAN_CONFIG", str(settings))
     for name in (RECORD_VARIABLE, REPLAY_VARIABLE):

@@ -21,7 +21,7 @@ def said(text: str, **more: Any) -> dict[str, Any]:
 
 
 def test_an_item_is_referenced_once(start: Start) -> None:
-    """As at OpenAI: else some bytes become gigabytes."""
+    """Some bytes would become gigabytes otherwise."""
     setup = start(answers())
     stored(setup, said("x" * 400_000, id="msg_large"))
     reference = {"type": "item_reference", "id": "msg_large"}

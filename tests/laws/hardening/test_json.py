@@ -75,7 +75,6 @@ def check(message: Message | None, bomb: Bomb, place: str) -> None:
 
 
 def test_there_are_over_sixty_bombs() -> None:
-    """No two the same, on every wire."""
     assert len({bomb.value for bomb in BOMBS}) >= len(BOMBS) - 2
     assert len(BOMBS) >= 60
 
@@ -111,7 +110,7 @@ def test_a_bomb_in_a_whole_reply(wire: WireTemplate, exhaustive: bool) -> None:
 
 @every_wire
 def test_a_bomb_in_a_stream(wire: WireTemplate, exhaustive: bool) -> None:
-    """As an event and at every place of one, it ends the stream with its message or with an error event."""
+    """A bomb ends the stream with its message or with an error event, in an event and at every position of one."""
     adapter = adapter_class(wire.provider)("m")
     for bomb, place in bomb_places(wire, "event", exhaustive):
         if place == "event":

@@ -76,7 +76,7 @@ def keyless(adapter: Any) -> bool:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_reply_that_repeats_the_key(stream: bool, log_records: list[logging.LogRecord]) -> None:
-    """With the key as an argument, in the environment or in a header: every provider's error masks it."""
+    """Every provider's error masks a key that is an argument, in the environment or in a header."""
     errors = 0
 
     def answer(request: httpx.Request) -> httpx.Response:

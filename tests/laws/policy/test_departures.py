@@ -324,7 +324,7 @@ def _requests(model: str) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("behind", ["anthropic:m", "openai-chat:m", "openai:m"])
 @pytest.mark.parametrize("mode", ["transform", "concurrent"])
 def test_no_wire_of_the_gateway_gets_round_the_labels(behind: str, mode: str) -> None:
-    """The client's own wire and another one, whole and streamed."""
+    """No wire of the gateway gets round the labels: the client's own wire and another one, whole and streamed."""
     policy = [labeller(mode, 1), LabelledModels({"PHI": ["ollama:**"]})]
     models = {"house": behind, "vectors": EMBEDDER}
     with gateway_before(whole_reply("messages"), models=models, client={"policy": policy}) as (url, server):

@@ -243,7 +243,9 @@ def test_a_longer_history_only_appends(history: list[Message]) -> None:
 
 @given(history=histories(max_scenes=3), data=st.data())
 def test_a_critical_block_is_never_lost(history: list[Message], data: st.DataObject) -> None:
-    """A history with everything critical projects without a loss of content, or not at all."""
+    """A critical block is never lost: a history with everything critical projects without a loss of content, or not at
+    all.
+    """
     for target in each_target():
         lossy = [loss for loss in project(history, target).losses if loss.severity is Severity.WARNING]
         marked = [mark_critical(message) for message in history]

@@ -119,7 +119,7 @@ WHOLE = b"\n".join((b": hello", *SENTENCES, b"", b"event: stop", b"data: {}", b"
 def test_every_two_way_split_gives_the_same_frames(
     make: Callable[..., Decoder], slow: Callable[[bytes], list[Frame]], start: bytes, end: bytes
 ) -> None:
-    """One stream, cut once, at each of its bytes."""
+    """One stream is cut once, at each of its bytes."""
     data = start + WHOLE.replace(b"\n", end)
     expected = slow(data)
     assert len(expected) > 3

@@ -70,7 +70,7 @@ def test_the_package_is_that_of_the_page() -> None:
 
 @pytest.mark.usefixtures("_installed_package")
 def test_the_adapter_is_found_by_its_entry_point() -> None:
-    """By its name, by its package's and by its distribution's."""
+    """The adapter is found by its name, by its package's and by its distribution's."""
     assert type(get_adapter("acme:acme-large")).__module__ == "acme_adapter.adapter"
     assert importlib.metadata.distribution("acme-adapter").version == "0.1.0"
     for name in ("acme", "acme_adapter", "acme-adapter"):
@@ -93,7 +93,6 @@ def test_the_adapter_brings_its_prices() -> None:
 
 @pytest.mark.usefixtures("_installed_package")
 def test_the_adapter_passes_the_kit() -> None:
-    """Every law, on each of its models."""
     (suite,) = find_suites("acme")
     subjects = suite.subjects()
     assert [subject.model for subject in subjects] == ["acme:acme-large", "acme:acme-words"]

@@ -54,7 +54,7 @@ def use_session(store: Store, session_id: str) -> None:
 
 
 def test_every_key_starts_with_the_session() -> None:
-    """And every index, except those that list the sessions themselves."""
+    """Every key and every index starts with the session, except those that list the sessions themselves."""
     for table in metadata.sorted_tables:
         keys = [key.columns for key in table.constraints if isinstance(key, UniqueConstraint | PrimaryKeyConstraint)]
         indexes = [] if table.name == "sessions" else [index.columns for index in table.indexes]

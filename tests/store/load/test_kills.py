@@ -15,7 +15,7 @@ MOMENTS = 24
 @pytest.mark.exhaustive
 @needs_fork
 def test_nothing_is_lost_and_no_call_runs_twice(lasting_place: str, tmp_path: Path) -> None:
-    """After SIGKILL at each moment of a turn."""
+    """Nothing is lost and no call runs twice after SIGKILL at each moment of a turn."""
     row = kills.measure("any", lasting_place, tmp_path, partial(kills.kill_at_moments, MOMENTS), seed=3)
     assert row.enough, row
     assert (row.kills, row.interrupted > 0) == (MOMENTS, True)

@@ -35,7 +35,6 @@ def test_every_reply_is_billed_once(store: Store) -> None:
 
 
 def test_bills_can_be_selected_by_user_team_and_time(store: Store) -> None:
-    """By what is recorded with each reply."""
     late = AT + timedelta(days=1)
     store.create(SONNET, [reply(), reply(late, user="usr_2"), reply(late, user=None)], session_id="sess_1")
     store.create(SONNET, [reply(late)], session_id="sess_2")
@@ -49,7 +48,7 @@ def test_bills_can_be_selected_by_user_team_and_time(store: Store) -> None:
 
 
 def test_pages_miss_and_repeat_nothing(store: Store) -> None:
-    """With more sessions and replies than are read at once."""
+    """Pages miss and repeat nothing with more sessions and replies than are read at once."""
     sent = []
     for number in range(3):
         replies = [reply(tokens=number * 1000 + place) for place in range(700)]
@@ -65,7 +64,6 @@ def test_pages_miss_and_repeat_nothing(store: Store) -> None:
 
 
 def test_a_sum_is_exact_and_names_unknown_parts(store: Store) -> None:
-    """As the replies were priced."""
     unpriced = Message.assistant(
         "Hi", metadata=MessageMetadata(model="nobody:x", provider="nobody", usage=Usage(input_tokens=5))
     )

@@ -56,7 +56,9 @@ def fill(store: Store) -> None:
 
 
 def test_everything_of_the_user_is_gone(store: Store) -> None:
-    """Also from the search, the spending, and the words in a session of another user."""
+    """Everything of the user is gone, also from the search, the spending, and the words in a session of
+    another user.
+    """
     fill(store)
     before = store.load("sess_bob")
     done = store.delete_user(ANN)

@@ -62,7 +62,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_each_bill_is_a_row_in_the_folder_of_its_day(lasting_store: Store, folder: Path) -> None:
-    """With its figures; no file has any content."""
+    """No file has any content."""
     fill(lasting_store)
     done = lasting_store.export_replies(folder)
     assert done == ExportResult(DAYS, (), (), 5)
@@ -258,7 +258,7 @@ def test_an_empty_name_is_not_a_missing_one(tmp_path: Path, group: str, prices: 
 
 
 def test_a_cost_status_of_a_newer_version_is_a_lower_bound(tmp_path: Path) -> None:
-    """In reports from the store, and from its files."""
+    """A cost status of a newer version is a lower bound in reports from the store, and from its files."""
     url = f"sqlite:///{tmp_path / 'sessions.db'}"
     usage = {"input_tokens": 1, "cost_usd": "0.5", "cost_status": "estimated"}
     newer = read_message({"role": "assistant", "content": "Hi.", "metadata": {"model": SONNET, "usage": usage}})
@@ -279,7 +279,9 @@ def test_a_cost_status_of_a_newer_version_is_a_lower_bound(tmp_path: Path) -> No
 def test_a_report_over_the_files_is_that_of_the_store(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], span: Span, prices: Repricing
 ) -> None:
-    """For any content, users and costs: as recorded, and as another model; for all groups and times."""
+    """A report over the files is that of the store for any content, users and costs: as recorded, and as another model;
+    for all groups and times.
+    """
     place = tmp_path_factory.mktemp("exported")
     url = f"sqlite:///{place / 'sessions.db'}"
     with Store(url, synchronous="normal") as store:

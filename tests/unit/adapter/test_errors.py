@@ -83,7 +83,6 @@ def samples() -> Iterator[DragomanError]:
 
 @each_row("error", list(samples()), ids=lambda error: type(error).__name__)
 def test_every_error_can_be_pickled(error: DragomanError) -> None:
-    """With all attributes: errors travel between processes."""
     error.add_note("seen")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
@@ -102,7 +101,6 @@ def test_every_error_can_be_pickled(error: DragomanError) -> None:
     ],
 )  # fmt: skip
 def test_a_status_has_its_class(status: int, kind: type[ProviderError]) -> None:
-    """As docs/reference/contract.md#errors sorts them."""
     assert class_for_status(status) is kind
 
 
@@ -197,6 +195,6 @@ def test_messages_are_bounded() -> None:
 
 
 def test_provider_messages_are_masked_everywhere() -> None:
-    """In the message and in the code, in str and in repr."""
+    """Provider messages are masked everywhere, in the message and in the code, in str and in repr."""
     error = AuthenticationError("bad key sk-abcdefghijkl", code="key sk-abcdefghijkl is unknown")
     assert "abcdefghijkl" not in f"{error} {error!r} {error.message} {error.code}"

@@ -79,7 +79,7 @@ def test_an_unknown_provider_lists_near_names(model: str, hint: str) -> None:
 
 @pytest.mark.parametrize("model", ["", "nothing", "openai:", ":gpt-6", "openai:gpt\n6", "openai"])
 def test_a_malformed_id_names_the_format(model: str) -> None:
-    """The same class of error as an unknown provider."""
+    """A malformed id names the format: the same class of error as an unknown provider."""
     with pytest.raises(UnknownProviderError, match="write it as 'provider:model'"):
         get_adapter(model)
 

@@ -82,7 +82,6 @@ class TestTurns:
     ],
 )  # fmt: skip
 def test_blocks_without_a_wire_form_become_text(block: ContentBlock, text: str) -> None:
-    """With a label that names the block."""
     assert flatten_block(block) == TextBlock(text=text)
 
 
@@ -101,7 +100,6 @@ class TestResidue:
 
     @given(native=json_objects)
     def test_an_equal_encoding_needs_no_diff(self, native: dict[str, Any]) -> None:
-        """None, not an empty one."""
         assert diff_objects(native, native) is None
         assert apply_diff(native, None) == native
 
@@ -162,7 +160,6 @@ class TestJson:
         ],
     )
     def test_encoded_bytes_are_compact_and_ordered(self, value: Any, written: bytes) -> None:
-        """UTF-8, insertion order, no spaces."""
         assert wirejson.dumps(value) == written
         assert wirejson.loads(written) == value
 
@@ -215,5 +212,4 @@ def test_wrong_values_of_options_are_refused(name: str, value: Any) -> None:
 
 
 def test_logprobs_may_be_true() -> None:
-    """As in OpenAI's API: no alternatives."""
     assert AdapterOptions(logprobs=True).logprobs == 0

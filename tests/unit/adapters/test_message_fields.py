@@ -58,7 +58,7 @@ def send(messages: list[Message], model: str, **options: Any) -> tuple[dict[str,
 
 @pytest.mark.parametrize(("model", "body"), BODIES, ids=["anthropic", "invoke", "converse"])
 def test_unknown_fields_go_back_in_their_place(model: str, body: dict[str, Any]) -> None:
-    """On messages, their blocks and tools, and without a loss."""
+    """Unknown fields go back in their place on messages, their blocks and tools, and without a loss."""
     adapter = get_adapter(model)
     messages, tools, options = adapter.from_wire_request(body, RequestContext.for_model(model))
     wire = adapter.to_wire(messages, tools, options)
@@ -93,7 +93,7 @@ def test_each_of_bedrocks_forms_keeps_its_own_fields() -> None:
 
 
 def test_losses_of_fields_stay_while_a_history_grows() -> None:
-    """Also those of messages whose encoding is cached."""
+    """Losses of fields stay while a history grows, also those of messages whose encoding is cached."""
     history = get_adapter(CLAUDE).from_wire_request(MESSAGES, RequestContext.for_model(CLAUDE))[0]
     context = RequestContext.for_model("openai:gpt-5.4")
     for _ in range(2):

@@ -67,7 +67,6 @@ def test_an_adapter_has_the_files_of_its_twins(provider: str) -> None:
 
 @each_row("provider", ENTRIES)
 def test_the_same_job_has_the_same_name(provider: str) -> None:
-    """In each folder."""
     for package in wire_packages(provider):
         for module, names in JOBS.items():
             loaded = importlib.import_module(f"{package}.{module}")

@@ -255,7 +255,6 @@ def test_requests_with_and_without_a_temperature_share_a_batch(provider: Provide
 
 
 def test_requests_of_a_batch_have_server_tools(provider: Provider) -> None:
-    """As any other request has."""
     with batches(MODELS[0], provider) as client_batches:
         client_batches.submit([BatchRequest(custom_id="a", messages="Hi", tools=[WebSearch(max_uses=1)])])
     assert b"web_search_20250305" in provider.requests[0][3]
@@ -368,7 +367,7 @@ def test_answers_are_read_as_their_type(provider: Provider) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_an_answer_of_another_type_is_an_error(model: str, provider: Provider) -> None:
-    """With what it cost; those of the provider stay as they are."""
+    """Those of the provider stay as they are."""
 
     async def read_async(handle: BatchHandle) -> dict[str, Any]:
         async with AsyncBatches(model, options=OPTIONS, base_url=provider.url, api_key="none") as client_batches:

@@ -33,7 +33,7 @@ def client(*plugins: Any) -> Client:
 
 
 def test_a_batch_is_not_fetched_without_its_policy() -> None:
-    """Not by a client without a policy, and not by one with other plugins. More plugins may be there."""
+    """More plugins may be there."""
     hiding, noting = RedactingPlugin(), RecordingPlugin()
     with client(hiding) as sending, sending.batches(MODEL) as batches:
         handle = BatchHandle.model_validate_json(batches.submit({"a": "Hi"}).model_dump_json())
@@ -51,7 +51,7 @@ def test_a_batch_is_not_fetched_without_its_policy() -> None:
 
 
 def test_the_handle_of_a_batch_without_a_policy_is_as_before() -> None:
-    """So that an earlier version can read it."""
+    """The handle of a batch without a policy is as before so that an earlier version can read it."""
     with client() as sending, sending.batches(MODEL) as batches:
         handle = batches.submit({"a": "Hi"})
     assert "plugins" not in json.loads(handle.model_dump_json())

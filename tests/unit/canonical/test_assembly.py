@@ -170,7 +170,7 @@ REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @each_row(("model", "body"), REQUESTS)
 def test_the_messages_of_a_request(model: str, body: dict[str, Any]) -> None:
-    """Of every wire that clients speak: texts, calls, results, and the notes on them."""
+    """The messages of a request of every wire that clients speak: texts, calls, results, and the notes on them."""
     messages, _, _ = get_adapter(model).from_wire_request({"model": "m", **body}, RequestContext(model=model))
     assert len(messages) >= 4
     for message in messages:

@@ -111,7 +111,6 @@ def test_a_misspelt_kind_is_refused_at_construction() -> None:
 
 
 def test_an_unknown_block_keeps_all_fields() -> None:
-    """Nulls included, in their order."""
     fields = {"type": "hologram", "b": None, "a": [1, {"c": None}]}
     block = UnknownBlock.model_validate(fields)
     assert list(block.model_dump(exclude_none=True).items()) == list(fields.items())
@@ -133,7 +132,7 @@ def test_media_come_from_one_of_five_sources() -> None:
 
 
 def test_a_resource_has_one_body() -> None:
-    """Text or base64, not both. Source: docs/reference/cmf.md#parts."""
+    """A resource has text or base64, not both. Source: docs/reference/cmf.md#parts."""
     with pytest.raises(ValidationError, match="content or blob, not both"):
         ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content="a", blob="YQ==")
 
@@ -162,7 +161,6 @@ class TestModelCopy:
         assert self.block.model_copy() == self.block
 
     def test_deep_copies_share_nothing(self) -> None:
-        """Not even nested JSON."""
         for copy in (self.block.model_copy(deep=True), self.block.model_copy(deep=True, update={"name": "g"})):
             assert copy.input == self.block.input
             assert copy.input is not self.block.input

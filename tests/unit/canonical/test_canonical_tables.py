@@ -76,13 +76,11 @@ def test_d2_fields(model: type[BaseModel]) -> None:
 
 
 def test_d2_sources_of_images() -> None:
-    """Base64, a URL, or a path in the workspace."""
     assert blocks.ImageSource is blocks.MediaSource
     assert {"base64", "url", "file_ref"} <= set(get_args(blocks.MediaSource.model_fields["kind"].annotation))
 
 
 def test_d2_routing_policies_and_modes() -> None:
-    """The chain of routing in its order, and the mode that a message records for each."""
     assert [(str(policy), str(policy.mode)) for policy in RoutingPolicy] == [
         ("per_message_override", "override"), ("manual_sticky", "manual"), ("rule", "rule"), ("pattern", "pattern"),
         ("delegate_request", "delegate"), ("workspace_default", "default"), ("global_default", "default"),
@@ -127,7 +125,6 @@ def test_d6_events() -> None:
 
 
 def test_d6_stop_reasons() -> None:
-    """Those of the specification, and four that providers added later."""
     assert [reason.value for reason in message.StopReason] == [
         "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "context_overflow", "pause", "cancelled",
         "error",

@@ -174,13 +174,12 @@ KINDS = {
 
 @each_row("name", EXTENSIONS)
 def test_a4_extensions(name: str) -> None:
-    """Each slot, and each model in it."""
     assert rows(getattr(extensions, name)) == EXTENSIONS[name]
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a2_and_a3_messages_and_parts(name: str) -> None:
-    """As they are written: a blob is base64."""
+    """A blob is base64."""
     parts = "|".join(part.__name__ for part in _parts())
     assert rows(getattr(cmf_model, name)) == [row.replace("PARTS", parts) for row in PARTS[name]]
 
@@ -217,7 +216,6 @@ def test_every_model_has_its_table() -> None:
 
 
 def test_a5_attributes_of_views() -> None:
-    """Each attribute, accessor and helper of the specification, and our listed additions."""
     names = {name for name in dir(MessageView) if not name.startswith("_")}
     assert names == {
         "kind", "role", "raw", "hook", "content", "uri", "name", "args", "mime_type", "size_bytes", "properties",

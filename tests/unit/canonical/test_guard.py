@@ -72,7 +72,7 @@ def test_a_lone_surrogate_is_refused_in_every_text(
 
 @each_row(("model", "sample", "field"), FIELDS)
 def test_no_field_accepts_a_lone_surrogate(model: type[FrozenModel], sample: dict[str, Any], field: str) -> None:
-    """In a field of any kind: as a text, an item or a key."""
+    """No field accepts a lone surrogate in a field of any kind: as a text, an item or a key."""
     for hostile in ("\udc00", ["\udc00"], {"\udc00": 1}, {"key": "\udc00"}, [{"key": ["\udc00"]}]):
         with pytest.raises(ValidationError):
             model.model_validate({**sample, field: hostile})

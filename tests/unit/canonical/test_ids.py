@@ -29,7 +29,7 @@ ULID = r"[0-7][0-9A-HJKMNP-TV-Z]{25}"
     ("mint", "prefix"), [(new_message_id, ""), (new_tool_use_id, "tu_"), (new_session_id, "sess_")]
 )
 def test_ids_have_their_format(mint: Callable[[], str], prefix: str) -> None:
-    """A ULID of 26 Crockford characters after the prefix of its kind."""
+    """Ids have their format: a ULID of 26 Crockford characters after the prefix of its kind."""
     assert re.fullmatch(prefix + ULID, mint())
 
 

@@ -23,7 +23,7 @@ FIXED: dict[str, Any] = {"id": "01M7YJFK7P2ZFT4X2CGGZPP6M5", "created_at": datet
 
 
 def test_a_message_has_these_defaults() -> None:
-    """A new id, the current time in UTC, complete, of no session."""
+    """A message has these defaults: a new id, the current time in UTC, complete, of no session."""
     message = Message(role=Role.USER)
     assert len(message.id) == 26
     assert (message.session_id, message.content, message.channel) == ("", (), None)
@@ -37,7 +37,6 @@ def test_a_message_has_these_defaults() -> None:
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
 def test_messages_are_made_by_role(role: str) -> None:
-    """From a string or from blocks."""
     make = getattr(Message, role)
     assert make("Hi", **FIXED) == make([TextBlock(text="Hi")], **FIXED)
     assert make("Hi").role == role
@@ -45,7 +44,9 @@ def test_messages_are_made_by_role(role: str) -> None:
 
 
 def test_a_tool_message_names_its_call() -> None:
-    """In its block, and in its metadata with those of the caller. Source: docs/reference/canonical.md#invariants."""
+    """A tool message names its call in its block, and in its metadata with those of the caller. Source:
+    docs/reference/canonical.md#invariants.
+    """
     message = Message.tool("tu_1", "ok", is_error=True)
     assert message.content == (ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="ok"),), is_error=True),)
     assert message.metadata.parent_tool_use_id == "tu_1"
@@ -71,7 +72,7 @@ def test_properties_give_the_parts_of_a_message() -> None:
     "fields", [{"rol": "user"}, {"metadata": {"modle": "a"}}, {"content": [{"type": "text", "t": ""}]}]
 )
 def test_a_typo_is_refused(fields: dict[str, Any]) -> None:
-    """In the message, its metadata and its blocks."""
+    """A typo is refused in the message, its metadata and its blocks."""
     with pytest.raises(ValidationError):
         Message.model_validate({"role": "user", **fields})
 
@@ -84,7 +85,6 @@ def test_roles_are_closed(role: Any) -> None:
 
 
 def test_messages_are_immutable() -> None:
-    """Metadata too."""
     message = Message.user("Hi")
     for target, field in ((message, "content"), (message.metadata, "status")):
         with pytest.raises(ValidationError, match="frozen"):

@@ -78,7 +78,7 @@ MISSING = {"model", "provider", "routing", "usage"}
     ],
 )  # fmt: skip
 def test_each_violation_is_named(history: list[Message], violations: list[str]) -> None:
-    """In one sentence that starts with the index of the message."""
+    """Each violation is named in one sentence that starts with the index of the message."""
     assert check(history) == violations
 
 

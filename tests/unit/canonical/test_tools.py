@@ -28,7 +28,6 @@ DISALLOWED = (
 
 
 def test_the_whole_schema_subset_is_allowed() -> None:
-    """Each type and each keyword, nested."""
     assert ToolDefinition(name="everything", input_schema=EVERYTHING).problems() == []
 
 
@@ -67,7 +66,7 @@ def test_other_keywords_are_named_with_their_path(keyword: str, path: str, aroun
     ],
 )
 def test_a_malformed_keyword_is_named(schema: Any, problem: str) -> None:
-    """With its place and what it should be."""
+    """A malformed keyword is named with its place and what it should be."""
     assert schema_problems(schema) == [problem]
 
 
@@ -86,13 +85,11 @@ def test_all_problems_are_found_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["a", "read_file", "x" * 64, "a1"])
 def test_names_are_snake_case(name: str) -> None:
-    """As every provider accepts them."""
     assert ToolDefinition(name=name).problems() == []
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "readFile", "read-file", "1a", "_a", "é", "a\n"])
 def test_invalid_names_are_a_problem(name: str) -> None:
-    """Also one with a trailing line feed."""
     assert len(ToolDefinition(name=name).problems()) == 1
 
 
@@ -105,7 +102,6 @@ def test_a_definition_has_careful_defaults() -> None:
 
 
 def test_equality_ignores_provider_raw() -> None:
-    """As for messages; everything else counts."""
     tool = ToolDefinition(name="f", provider_raw={"by": "a"})
     assert {tool, ToolDefinition(name="f")} == {tool}
     for other in ({"name": "g"}, {"description": "d"}, {"side_effects": "none"}, {"requires_workspace": False}):

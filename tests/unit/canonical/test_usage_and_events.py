@@ -90,7 +90,7 @@ def test_confidence_is_between_0_and_1(confidence: float) -> None:
 
 
 def test_a_routing_record_names_its_mode() -> None:
-    """The six modes of the routing chain. Source: docs/reference/routing-and-events.md#decision-record."""
+    """The routing chain has six modes. Source: docs/reference/routing-and-events.md#decision-record."""
     assert [str(mode) for mode in RoutingMode] == ["override", "manual", "rule", "pattern", "delegate", "default"]
     record = RoutingDecisionRecord(mode=RoutingMode.RULE, chosen_model="a:b", reason="r")
     assert (record.rule_name, record.confidence, record.alternatives_considered) == (None, None, ())
@@ -114,7 +114,6 @@ def test_events_are_slotted_and_frozen() -> None:
 
 
 def test_the_last_events_carry_the_message() -> None:
-    """Complete or partial."""
     message = Message.assistant("Hi")
     assert MessageComplete(message).message is message
     assert ErrorEvent(ValueError("cut"), message).partial is message

@@ -66,7 +66,6 @@ def test_unknown_fields_count_for_equality() -> None:
     "form", [json.dumps(MESSAGE), json.dumps(MESSAGE).encode(), MESSAGE], ids=["str", "bytes", "dict"]
 )
 def test_a_message_is_read_from_any_form_of_its_json(form: Any) -> None:
-    """Text, bytes or the parsed object."""
     assert read_message(form) == Message.model_validate(MESSAGE)
 
 
@@ -122,7 +121,7 @@ def test_unknown_words_are_kept() -> None:
 
 
 def test_unknown_words_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    """One warning for each message, with every word."""
+    """Unknown words are reported once: one warning for each message, with every word."""
     with caplog.at_level(logging.WARNING, "dragoman.canonical"):
         message = read_message(NEWER_WORDS)
     (record,) = caplog.records
@@ -149,7 +148,6 @@ def test_programs_can_pass_unknown_words_on_but_not_make_them() -> None:
 
 
 def test_the_schema_of_a_message_names_the_known_words() -> None:
-    """For editors and other programs."""
     definitions = Message.model_json_schema()["$defs"]
     assert definitions["Role"]["enum"] == list(Role)
     assert definitions["MediaSource"]["properties"]["kind"]["enum"] == ["base64", "url", "text", "file_ref", "file_id"]

@@ -209,7 +209,9 @@ def test_a_closed_client_is_named(server: FaultyServer) -> None:
     ],
 )
 def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, Any], hint: str) -> None:
-    """For clients and for sessions alike, with the name of the setting and without its value."""
+    """Wrong settings are refused where they are written for clients and for sessions alike, with the name of the
+    setting and without its value.
+    """
     with pytest.raises(ConfigurationError, match=hint) as found:
         Client(**settings)
     assert "secret" not in str(found.value)
@@ -220,7 +222,7 @@ def test_wrong_settings_are_refused_where_they_are_written(settings: dict[str, A
 
 @pytest.mark.parametrize("key", [123456789012, 123456789012.5, b"sk-123456789012", ["123456789012"]])
 def test_no_error_shows_a_key(key: Any) -> None:
-    """Also if it is not text. A number is shown only where a number is expected."""
+    """No error shows a key, also if it is not text. A number is shown only where a number is expected."""
     makers: list[Callable[[dict[str, Any]], object]] = [
         lambda given: Client(providers={"anthropic": given}),
         lambda given: Session(ANTHROPIC, providers={"anthropic": given}),

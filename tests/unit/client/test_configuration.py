@@ -208,7 +208,7 @@ def test_a_plugin_comes_from_an_entry_point(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_is_no_configuration_is_refused(tmp_path: Path) -> None:
-    """Half a file, another encoding, a folder, a device, a huge file: a typed error with the path."""
+    """Half a file, another encoding, a folder, a device and a huge file raise a typed error with the path."""
     path = tmp_path / "dragoman.toml"
     for content, problem in (
         (b"[providers", "not valid TOML"),

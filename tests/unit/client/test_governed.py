@@ -49,7 +49,7 @@ def test_what_is_denied_is_billed_and_counted(settings: dict[str, Any]) -> None:
 def test_a_denied_row_is_asked_again_on_request(
     provider: GovernedProvider, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """With another policy it may be answered; until then its error stays."""
+    """Another policy may let it be answered; until then its error stays."""
     run_bulk({**settings, **DENY}, tmp_path)
     assert run_bulk({**settings, **REDACT}, tmp_path) == run_bulk({**settings, **DENY}, tmp_path)
     answers = run_bulk({**settings, **REDACT}, tmp_path, retry_errors=True)
@@ -85,7 +85,7 @@ def test_temporary_errors_are_retried_in_one_turn(settings: dict[str, Any], tmp_
 
 
 def test_each_row_is_a_session_of_the_store(settings: dict[str, Any], tmp_path: Path) -> None:
-    """With its prompt and its answer; a row that failed is not saved."""
+    """A row that failed is not saved."""
     store = store_in(tmp_path)
     with Client(**settings, store=store) as client:
         client.bulk([HARMLESS, QUOTE], MODEL, system="be brief").close()
@@ -122,7 +122,9 @@ def test_labels_of_rows_rule_the_choice_of_model(provider: GovernedProvider, set
 
 
 def test_labels_reach_the_plugins(settings: dict[str, Any]) -> None:
-    """As the security labels of the extensions, for prompts and for answers, in rows and in batches."""
+    """Labels reach the plugins, as the security labels of the extensions, for prompts and for answers, in rows and in
+    batches.
+    """
     recording = RecordingPlugin(capabilities=("read_labels",))
     policy = Pipeline([recording, LabelledModels({"secret": ["local:**"]})])
     with Client(**settings, policy=policy) as client:
@@ -231,7 +233,7 @@ def test_a_budget_of_nobody_is_refused_at_the_start(
 
 
 def test_the_limits_of_a_client_hold_in_a_run_and_cannot_be_replaced(settings: dict[str, Any]) -> None:
-    """As in a session: a setting that contradicts the client is refused."""
+    """A setting that contradicts the client is refused."""
     limits = Limits([Limit(requests=1, seconds=86_400)], max_wait=0)
     client = Client(**settings, limits=limits, policy=DENY["policy"])
     with pytest.raises(ConfigurationError, match="client has limits of its own"):

@@ -192,7 +192,7 @@ def test_every_provider_that_needs_a_credential_is_refused(way: str, server: Sil
 
 
 def test_the_gateway_sends_nothing_either(server: SilentServer) -> None:
-    """On the provider's own wire and on another one, whole and streamed."""
+    """The gateway sends nothing either, on the provider's own wire and on another one, whole and streamed."""
     settings = {provider: {"base_url": server.url} for provider in PROVIDERS}
     models = {provider: f"{provider}:m" for provider in PROVIDERS}
     app = create_app(GatewaySettings(models=models), client=AsyncClient(providers=settings))

@@ -66,7 +66,9 @@ def test_a_full_pool_serves_tasks_in_order(server: FaultyServer) -> None:
 
 
 def test_idle_connections_are_closed(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without another call: by a thread that then ends, and by a timer of the event loop."""
+    """Idle connections are closed without another call: by a thread that then ends, and by a timer of the
+    event loop.
+    """
     for module in (pool, shared_pools, loop_pools):
         monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(shared_pools, "_janitor", janitor := shared_pools._Janitor())  # the other one may sleep

@@ -266,7 +266,7 @@ def test_a_wrong_clock_is_named(bedrock: Server, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_hundred_requests_share_one_role(bedrock: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In threads and in tasks, with two clients."""
+    """A hundred requests share one role in threads and in tasks, with two clients."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAVARIABLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     settings = {"bedrock": {"base_url": bedrock.url, "role_arn": f"{ROLE}-3"}}

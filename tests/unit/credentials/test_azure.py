@@ -123,7 +123,6 @@ def test_a_workload_identity(openai: Server, entra: Entra, monkeypatch: pytest.M
 
 
 def test_a_managed_identity(openai: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a service, which names its address in a variable."""
     token = {"access_token": "canary-entra-token-m", "expires_on": str(int(time.time()) + 3600), "token_type": "Bearer"}
     with Server(lambda _: Answer(200, token)) as server:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{server.url}/msi/token")

@@ -78,7 +78,9 @@ def check_caller(model: str, received: Received) -> None:
 def test_each_cloud_knows_the_caller(
     model: str, cloud: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sync, async, and from an agent of Anthropic's through a gateway. The body is that of the cloud."""
+    """Each cloud knows the caller: sync, async, and from an agent of Anthropic's through a gateway. The body is that of
+    the cloud.
+    """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAVARIABLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     provider = model.partition(":")[0]
@@ -142,7 +144,6 @@ def test_the_addresses() -> None:
 
 
 def test_facts_and_prices_are_those_of_the_model() -> None:
-    """Whatever the cloud calls it."""
     models = {VERTEX, BEDROCK, FOUNDRY, "anthropic-bedrock:eu.anthropic.claude-sonnet-4-5-20250929-v1:0"}
     own = get_adapter("anthropic:claude-sonnet-4-5").capabilities
     for model in models:

@@ -199,7 +199,7 @@ def test_impersonation(vertex: Server, tokens: TokenServer, tmp_path: Path, monk
 
 
 def test_the_metadata_server(vertex: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a machine in Google's cloud. It knows the project, too."""
+    """The metadata server of a machine in Google's cloud knows the project, too."""
 
     def answer(received: Received) -> Answer:
         flavor = {"metadata-flavor": "Google"}

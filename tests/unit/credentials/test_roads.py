@@ -73,7 +73,6 @@ def test_a_function_on_every_road(way: str, setting: str, provider: Server) -> N
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 def test_the_gateway_too(path: str, provider: Server) -> None:
-    """On the provider's own wire and on another one; a hundred requests share one key."""
     keys = Keys()
     client = AsyncClient(providers={"openai-chat": {"base_url": provider.url, "api_key": keys}})
     app = create_app(GatewaySettings(models={"m": CHAT}), client=client)
@@ -156,7 +155,7 @@ def test_a_renewal_that_fails_was_not_sent() -> None:
 
 
 def test_an_endpoint_of_ones_own_may_be_signed(provider: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as a model behind SageMaker: the table names the service."""
+    """The table names the service of an endpoint, such as a model behind SageMaker."""
     provider.rule = lambda _: Answer(200, CHAT_REPLY)
     monkeypatch.setattr(registry, "_registered", {})
     table = {"like": "vllm", "base_url": provider.url, "credentials": "aws", "scope": "sagemaker"}

@@ -20,7 +20,6 @@ def body(model: str, inputs: Any, **options: Any) -> Any:
 
 
 def test_images_stand_in_each_wire() -> None:
-    """Handwritten from the providers' pages."""
     part = {"inlineData": {"mimeType": "image/png", "data": PIXELS}}
     cohere = body("cohere:embed-v4.0", [IMAGE])
     assert (cohere["images"], cohere["input_type"]) == ([f"data:image/png;base64,{PIXELS}"], "image")
@@ -40,7 +39,6 @@ def test_texts_and_images_of_cohere_are_sent_apart() -> None:
 
 
 def test_vertex_reports_what_it_cut() -> None:
-    """In either form of a reply."""
     predict = embedding_adapter("google-vertex:text-embedding-005")
     values = [
         {"embeddings": {"values": [0.5], "statistics": {"token_count": 4, "truncated": number == 1}}}

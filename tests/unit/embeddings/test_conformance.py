@@ -171,7 +171,7 @@ def test_the_kit_finds_what_is_wrong() -> None:
 
 
 def test_an_adapter_without_embeddings_is_no_subject() -> None:
-    """Nor is a suite without models."""
+    """A suite without models is refused, too."""
 
     class Suite(TestOllama):
         __test__ = False

@@ -32,7 +32,7 @@ def test_a_cassette_records_and_replays_embeddings(tmp_path: Path) -> None:
 
 
 def test_a_scripted_provider_embeds() -> None:
-    """Without a script, split as for any provider, sync and async."""
+    """A scripted provider embeds without a script, split as for any provider, sync and async."""
     texts = [f"text {number}" for number in range(250)]
     with ScriptedProvider(name="scripted-embeddings") as provider:
         found = embed(provider.model, texts, purpose="query")

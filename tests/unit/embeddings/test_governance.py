@@ -134,7 +134,6 @@ def test_a_store_that_fails_loses_no_vector(provider: Provider, kind: Any, tmp_p
 
 
 def test_headers_of_the_client_are_sent(provider: Provider, kind: Any) -> None:
-    """Those of this provider alone."""
     options = AdapterOptions(headers={"openai": {"x-team": "one"}, "cohere": {"x-other": "two"}})
     embed(kind, provider, "hello", options=options)
     assert provider.requests[0].headers["x-team"] == "one"
@@ -196,7 +195,6 @@ def test_the_store_has_the_usage(provider: Provider, kind: Any, tmp_path: Any) -
 
 
 def test_a_closed_client_sends_nothing(provider: Provider) -> None:
-    """As everything of a client."""
     client = Client(providers={"openai": {"base_url": provider.url, "api_key": "k"}})
     client.close()
     with pytest.raises(ConfigurationError, match="closed"):

@@ -52,7 +52,6 @@ def test_openai(provider: Provider, model: str, dimensions: int | None) -> None:
 
 
 def test_azure(provider: Provider) -> None:
-    """The path, the header of the key and the body of the client for Azure's current API."""
     found = embed(provider, "azure-openai:text-embedding-3-small", "/openai/v1")
     ours, header = last(provider), provider.requests[-1].headers["api-key"]
     address = provider.url + "/openai/v1"
@@ -80,7 +79,6 @@ def embed_by_genai(provider: Provider, model: str, texts: list[str], *, vertex: 
 
 
 def test_google(provider: Provider) -> None:
-    """batchEmbedContents, with the task and the dimensions in each request."""
     found = embed(provider, "google:gemini-embedding-001", purpose="document", dimensions=256)
     method, path, body = last(provider)
     theirs = embed_by_genai(
@@ -93,7 +91,6 @@ def test_google(provider: Provider) -> None:
 @pytest.mark.parametrize("model", ["text-embedding-005", "gemini-embedding-001"])
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]], ids=["several", "one"])
 def test_vertex(provider: Provider, model: str, texts: list[str]) -> None:
-    """predict for the older models; embedContent or batchEmbedContents for Gemini's."""
     settings = {"base_url": provider.url + "/v1", "api_key": KEY}
     with Client(providers={"google-vertex": settings}) as client:
         found = client.embed(f"google-vertex:{model}", texts, purpose="query", dimensions=256)

@@ -35,7 +35,6 @@ class OwnEvent(Payload):
 
 
 def test_every_handler_receives_all_events_in_order() -> None:
-    """Functions and coroutines."""
     plain: list[str] = []
     awaited: list[str] = []
 
@@ -81,7 +80,6 @@ def test_the_envelope_is_filled() -> None:
     ],
 )
 def test_handlers_receive_what_they_subscribed_to(wanted: dict[str, object], expected: int) -> None:
-    """By type, session, actor and sensitivity."""
     seen: list[Event] = []
     with EventBus(strict=True) as bus:
         bus.subscribe(seen.append, **wanted)  # type: ignore[arg-type]
@@ -182,7 +180,6 @@ def test_unknown_event_types_are_refused(build: Payload, caplog: pytest.LogCaptu
 
 
 def test_programs_define_their_own_events() -> None:
-    """In a domain of their own, once."""
     seen: list[Event] = []
     with EventBus(strict=True, payload_types=[OwnEvent]) as bus:
         bus.subscribe(seen.append, types="shop.*")
@@ -232,7 +229,6 @@ async def _broken_in_a_loop(seen: list[str]) -> None:
 
 
 def test_a_failing_coroutine_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """In the loop of the program, as in a thread."""
     seen: list[str] = []
     asyncio.run(_broken_in_a_loop(seen))
     assert seen == ["llm.call_started", "llm.call_failed"]
@@ -391,7 +387,7 @@ def test_a_child_process_emits_its_own_events_only() -> None:
 
 
 def test_unknown_words_are_refused_at_once() -> None:
-    """Not later in the emitting thread, and not as an unreadable line of a file."""
+    """Unknown words are refused at once, not later in the emitting thread, and not as an unreadable line of a file."""
     with EventBus() as bus:
         with pytest.raises(EventError, match="unknown sensitivity 'public': use one of private, "):
             bus.subscribe(print, max_sensitivity="public")

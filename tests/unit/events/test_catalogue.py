@@ -73,14 +73,12 @@ def test_routing_events_use_the_words_of_routing() -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.type)
 def test_an_event_survives_its_json_line(payload: Payload) -> None:
-    """Complete and equal."""
     written = event(payload, turn_id="turn_1", parent_event_id="01H")
     assert read_event(written.to_json(), CATALOGUE) == written
     assert "\n" not in written.to_json()
 
 
 def test_times_are_written_in_utc() -> None:
-    """With microseconds."""
     moment = datetime(2026, 11, 21, 13, 0, 0, 5, tzinfo=timezone(timedelta(hours=1)))
     assert event(timestamp=moment).as_dict()["timestamp"] == "2026-11-21T12:00:00.000005+00:00"
 
@@ -118,7 +116,6 @@ def test_data_of_a_newer_version_are_kept() -> None:
     ],
 )
 def test_invalid_events_are_refused(line: str) -> None:
-    """With an error of this library."""
     with pytest.raises(EventError):
         read_event(line, CATALOGUE)
 
@@ -131,7 +128,6 @@ def test_stream_event_names_are_reserved(name: str) -> None:
 
 
 def test_a_sensitivity_level_covers_less_private_ones() -> None:
-    """From private to aggregatable."""
     levels = list(Sensitivity)
     assert [[one.covers(other) for other in levels] for one in levels] == [
         [True, True, True, True],
@@ -168,7 +164,7 @@ def test_a_failure_event_reports_the_kind_without_the_providers_words() -> None:
 
 
 def test_a_call_event_reports_hash_and_size_of_its_input() -> None:
-    """The same for equal input, in any order of keys."""
+    """A call event reports hash and size of its input: the same for equal input, in any order of keys."""
     one = ToolCalled.of(ToolUseBlock(id="tu_1", name="look", input={"b": 1, "a": "é"}))
     other = ToolCalled.of(ToolUseBlock(id="tu_1", name="look", input={"a": "é", "b": 1}))
     written = '{"a":"é","b":1}'.encode()

@@ -51,7 +51,7 @@ def test_a_tool_name_forges_no_turn() -> None:
 
 
 def test_bytes_are_read_and_other_types_are_not() -> None:
-    """As from a file; the error is of this library."""
+    """The error is of this library."""
     text = to_chatml(everything()).data
     assert [message.text for message in from_chatml(text.encode())] == [message.text for message in from_chatml(text)]
     for strange, pattern in ((None, "not null"), ([text], "not a list"), (b"\xff", "not UTF-8")):

@@ -33,6 +33,5 @@ def test_a_history_is_a_list_of_messages(shape: str) -> None:
 
 
 def test_a_body_is_made_of_one_message() -> None:
-    """Not of a list."""
     with pytest.raises(TypeError, match="this is a list, not a Message"):
         to_message_body([Message.user("Hi")])  # type: ignore[arg-type]

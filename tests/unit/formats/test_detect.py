@@ -19,7 +19,6 @@ SHAPE_OF = {"pydantic": "pydantic-ai"}
 
 @each_row("path", [path for path in dumps("*") if path.suffix in (".json", ".yaml", ".db")], ids=str)
 def test_files_of_other_libraries_are_detected(path: Path) -> None:
-    """Each with its library."""
     library = path.name.partition("_")[0]
     found = detect(path.read_bytes())
     assert found == SHAPE_OF.get(library, library)
@@ -48,7 +47,6 @@ WRITTEN: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", list(WRITTEN))
 def test_written_formats_are_detected(name: str) -> None:
-    """As text, and as lists and dicts."""
     data = WRITTEN[name]
     assert detect(data) == name
     if not isinstance(data, (str, bytes)):
@@ -73,7 +71,7 @@ def test_written_formats_are_detected(name: str) -> None:
     ],
 )  # fmt: skip
 def test_features_decide_the_format(document: Any, name: str | None) -> None:
-    """Without one there is no guess and no failure."""
+    """A document without such a feature gets no guess and no failure."""
     assert detect(document) == name
 
 

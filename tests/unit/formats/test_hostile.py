@@ -79,7 +79,6 @@ def test_a_hostile_document_gives_a_typed_error_with_a_path(batch: int, exhausti
 
 
 def test_there_are_hostile_documents_of_every_format() -> None:
-    """At least five hundred."""
     assert len(HOSTILE) >= 500
     assert {hostile.shape for hostile in HOSTILE} == {*READERS, *HANDWRITTEN_NATIVE}
 
@@ -109,7 +108,7 @@ def test_there_are_hostile_documents_of_every_format() -> None:
     ],
 )
 def test_cmf_errors_have_the_path_of_the_field(document: Any, path: str) -> None:
-    """Without the names that the validator gives to kinds."""
+    """CMF errors have the path of the field without the names that the validator gives to kinds."""
     with pytest.raises(FormatError) as caught:
         from_cmf(document)
     assert caught.value.path == path
@@ -262,7 +261,7 @@ def test_a_broken_tool_is_refused(tool: Any) -> None:
 
 
 def test_a_fault_at_the_end_of_a_long_list_is_found_in_few_steps() -> None:
-    """By bisection; a scan would take hundreds of readings."""
+    """A scan would take hundreds of readings."""
     good = [{"role": "user", "content": "Hi."}] * 500
 
     def find_fault() -> None:

@@ -88,7 +88,9 @@ def test_our_document_is_rewritten_unchanged(name: str, history: list[Message]) 
 @few
 @given(history=conversations())
 def test_a_native_list_keeps_all_but_losses_and_is_rewritten_unchanged(name: str, history: list[Message]) -> None:
-    """For clean histories; the tests of adapters cover the others."""
+    """A native list keeps all but losses and is rewritten unchanged for clean histories; the tests of adapters cover
+    the others.
+    """
     to, of = FORMATS[name]
     written = to(history)
     back = of(json.dumps(written.data))

@@ -69,7 +69,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_labels_hold_for_each_line(tmp_path: Path) -> None:
-    """Those in the file beside it."""
     path = _file(tmp_path, *[json.dumps(_CHAT).encode()] * 2)
     sidecar_path(path).write_bytes(write_sidecar(frozenset({"secret"})))
     found = [message for line in read_lines(path) for each in line.conversations for message in each.messages]

@@ -83,7 +83,6 @@ def test_anything_but_a_list_is_refused(data: object) -> None:
 
 
 def test_an_unknown_provider_is_named() -> None:
-    """As everywhere."""
     with pytest.raises(UnknownProviderError):
         from_native("nobody", [])
     with pytest.raises(UnknownProviderError):
@@ -136,7 +135,7 @@ def test_encrypted_reasoning_comes_back_without_a_model(model: str | None) -> No
 
 
 def test_the_model_that_spoke_last_decides() -> None:
-    """Of those of the provider: the thinking of others is left out as in a request to it."""
+    """The thinking of others is left out as in a request to it."""
     history = [*from_native("openai", _REASONED, model="o3"), *from_native("openai", _REASONED[:1])]
     other = Message.assistant("Hm.", metadata=MessageMetadata(model="anthropic:claude-opus-5-5"))
     assert to_native("openai", [*history, other]).data[:3] == _REASONED

@@ -405,5 +405,4 @@ def test_abandoning_a_stream_releases_the_rest(slow: FaultyServer) -> None:
 
 
 def test_repr_shows_the_settings_of_a_budget() -> None:
-    """For logs."""
     assert repr(Budget(usd="2.50", tokens=9, per="user")) == "Budget(usd=2.50, tokens=9, per='user')"

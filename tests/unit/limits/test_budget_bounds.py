@@ -49,7 +49,6 @@ def test_a_budget_may_be_used_up_to_its_last_token(driver: Driver) -> None:
 
 
 def test_a_budget_may_be_used_up_to_its_last_cent(driver: Driver) -> None:
-    """The same in dollars."""
     needed = price_table().price(ANTHROPIC, TokenUsage(input_tokens=estimate(), output_tokens=OUTPUT), NOW).cost_usd
     assert needed
     ask_once(driver, Budget(usd=needed))
@@ -89,7 +88,6 @@ def test_a_team_has_one_account(driver: Driver) -> None:
 
 
 def test_spend_elsewhere_is_added_as_given() -> None:
-    """Dollars without tokens, and tokens without dollars."""
     budget = Budget(tokens=10, per="user")
     budget.add_spend("ann", usd=Decimal("0.5"))
     assert budget.spend_of("ann") == Spend(Decimal("0.5"), 0)

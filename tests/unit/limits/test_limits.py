@@ -31,7 +31,7 @@ def test_an_invalid_limit_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_a_request_waits_for_its_turn_and_no_longer() -> None:
-    """At 60 a minute with one at once, the second starts a second later; sync and async alike."""
+    """The second request starts a second later at 60 a minute with one at once, sync and async alike."""
     clock = Clock()
     limits = Limits(Limit(requests=60, burst=0.01), timing=clock.timing)
     assert [limits.acquire(GPT).wait for _ in range(3)] == [0, 1, 1]
@@ -92,8 +92,6 @@ def test_tokens_are_reserved_by_estimate_and_settled_by_usage() -> None:
 
 
 def test_an_interrupted_wait_takes_nothing() -> None:
-    """Sync and async."""
-
     def fail(seconds: float) -> None:
         raise KeyboardInterrupt
 

@@ -95,7 +95,9 @@ def test_processes_share_one_limit(shared: tuple[str, str]) -> None:
 
 
 def test_event_loops_share_one_limit(shared: tuple[str, str]) -> None:
-    """One object in one loop after another, each with its own connections, and without a loop."""
+    """Event loops share one limit: one object in one loop after another, each with its own connections, and without a
+    loop.
+    """
     url, name = shared
 
     async def main() -> list[int]:

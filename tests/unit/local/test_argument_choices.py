@@ -27,7 +27,6 @@ def test_a_string_with_its_own_limits_stays_as_it_is() -> None:
 
 
 def test_lists_and_nested_objects_are_limited_as_well() -> None:
-    """At every depth."""
     inner = {"type": "object", "properties": {"name": {"type": "string"}}}
     limited = limit_arguments("Ada", {"type": "object", "properties": {"people": {"type": "array", "items": inner}}})
     assert limited["properties"]["people"]["items"]["properties"]["name"]["enum"] == ["Ada"]

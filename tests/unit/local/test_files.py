@@ -169,7 +169,7 @@ def test_install_reports_why_it_failed(cache: Path, wheel_folder: Path) -> None:
 
 
 def test_install_uses_pip_if_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pip of the running interpreter; uv installs for that interpreter."""
+    """Install uses pip if it is there: the pip of the running interpreter; uv installs for that interpreter."""
     commands: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

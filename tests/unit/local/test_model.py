@@ -49,7 +49,7 @@ def test_a_missing_runtime_names_the_extra(monkeypatch: pytest.MonkeyPatch, hand
 def test_a_file_that_the_runtime_refuses_is_named_with_the_reason(
     modules_seen: list[Any], handwritten_gguf: Path
 ) -> None:
-    """In the runtime's words, without places in its source."""
+    """A file that the runtime refuses is named with the reason in the runtime's words, without places in its source."""
     with pytest.raises(ConfigurationError, match=r"handwritten.gguf cannot be loaded \(Failed to open it\)"):
         LocalModel(handwritten_gguf)
 

@@ -143,7 +143,7 @@ def test_a_guided_model_answers_a_result_in_words() -> None:
 
 
 def test_a_guided_chat_is_left_alone() -> None:
-    """Without tools the model reads the conversation only."""
+    """The model reads the conversation only, without tools."""
     assert build_prompt(body(text_message("user", "Hi"), prompting="guided", tools=[READ])).messages == [
         {"role": "user", "content": "Hi"}
     ]

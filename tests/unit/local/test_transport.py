@@ -155,8 +155,6 @@ def test_leaving_a_stream_stops_the_model(fake_model: Callable[..., FakeModel]) 
 
 
 def test_cancelling_a_task_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
-    """For whole replies and for streams."""
-
     async def cancel_midway(call: Callable[[], Any], model: FakeModel) -> None:
         task = asyncio.create_task(call())
         assert await asyncio.to_thread(model.started.wait, 60)
@@ -204,7 +202,7 @@ def test_a_closed_loop_does_no_harm(fake_model: Callable[..., FakeModel], monkey
 
 
 def test_a_time_limit_is_passed_to_the_model_as_a_deadline(fake_model: Callable[..., FakeModel]) -> None:
-    """Without one there is none; an invalid one is refused."""
+    """A call without a limit has no deadline; an invalid one is refused."""
     model = fake_model(["a"])
     LocalTransport().send(ADAPTER, REQUEST)
     LocalTransport().send(ADAPTER, REQUEST, timeout=60)
@@ -230,7 +228,7 @@ def test_slow_steps_are_reported_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The output of a program stays clean; the log always has them."""
-    with caplog.at_level("INFO", "dragoman.transport.local"):
+    with caplog.at_level("INFO", "dragoman.local"):
         carrier.notify_terminal("loading")
         assert capsys.readouterr().err == ""
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)

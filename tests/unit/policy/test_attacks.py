@@ -49,7 +49,7 @@ def test_no_message_gets_around_a_ready_policy(attack: Attack) -> None:
 
 @each_row("attack", TABLE["plugins"], ids=lambda attack: attack["name"])
 def test_no_plugin_returns_more_than_it_may(attack: Attack) -> None:
-    """Whatever it returns, against its mode and its capabilities."""
+    """No plugin returns more than it may, whatever it returns, against its mode and its capabilities."""
     assert run_plugin(attack) == attack["verdict"]
 
 

@@ -52,7 +52,6 @@ def test_a_leak_would_be_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", Capability)
 def test_each_capability_alone_grants_what_it_implies(name: Capability) -> None:
-    """And nothing next to it."""
     allowed = {text for text in ALL_TEXTS if grant_for(text) is None or grant_for(text) in expand_capabilities([name])}
     assert texts(shown_to((name,)).model_dump(mode="json")) == allowed
 
@@ -84,7 +83,7 @@ def test_an_unregistered_slot_is_hidden() -> None:
 
 
 def test_an_unknown_capability_is_refused() -> None:
-    """Even if there is nothing to filter."""
+    """It is refused even if there is nothing to filter."""
     with pytest.raises(ConfigurationError, match="is not a capability"):
         filter_extensions(None, ["read_everything"])
 

@@ -31,7 +31,7 @@ def test_a_hook_has_two_names(name: Hook) -> None:
 
 @pytest.mark.parametrize("name", ["llm_inptu", "cmf.evaluate", "", None])
 def test_an_unknown_hook_is_refused(name: Any) -> None:
-    """With an error of this library that lists the known ones."""
+    """An unknown hook is refused with an error of this library that lists the known ones."""
     for use in (
         lambda: Pipeline().run(name, HI),
         lambda: Pipeline().has_plugins(name),

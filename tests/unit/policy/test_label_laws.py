@@ -15,14 +15,14 @@ def test_labels_survive_in_extensions() -> None:
 
 
 def test_labels_survive_in_sessions(caplog: pytest.LogCaptureFixture, exhaustive: bool) -> None:
-    """Through turns, whole, streamed, abandoned and failed; swaps, summaries, stores, dumps, splits and careless
-    plugins.
+    """Labels survive turns that are whole, streamed, abandoned or failed, swaps, summaries, stores, dumps, splits and
+    careless plugins.
     """
     with caplog.at_level(logging.CRITICAL):
         run(SessionLabels, 12 if exhaustive else 4)
 
 
 def test_labels_travel(caplog: pytest.LogCaptureFixture, exhaustive: bool) -> None:
-    """Through sessions, formats, files, stores, bulk runs and batches, in any order."""
+    """Labels pass through sessions, formats, files, stores, bulk runs and batches, in any order."""
     with caplog.at_level(logging.CRITICAL):
         run(TravellingLabels, 12 if exhaustive else 2)

@@ -39,7 +39,6 @@ def test_labels_are_added() -> None:
 
 
 def test_derived_data_have_the_labels_of_all_sources() -> None:
-    """In addition to their own."""
     made = inherit_labels(
         labelled_extensions("own"), labelled_extensions("a", "b"), None, Extensions(), labelled_extensions("b", "c")
     )

@@ -93,7 +93,6 @@ IMMUTABLE = {
 
 @pytest.mark.parametrize("slot", IMMUTABLE)
 def test_an_immutable_slot_cannot_be_changed_or_added(slot: str) -> None:
-    """Also with every capability."""
     returned = Extensions.model_validate({**FULL, slot: IMMUTABLE[slot]})
     assert_refused(returned, EVERYTHING, slot, "immutable")
     with pytest.raises(TierViolation, match=f"slot {slot} is immutable"):
@@ -124,7 +123,6 @@ def test_no_part_of_the_subject_changes(field: str) -> None:
 
 
 def test_a_hidden_subject_cannot_be_replaced() -> None:
-    """Neither whole nor in part."""
     alone = Extensions.model_validate(
         {"security": {"subject": {"id": "root", "type": "user"}}, "custom": FULL["custom"]}
     )
@@ -165,7 +163,7 @@ KNOWN = ("security.labels.one", "security.labels.two")
 
 
 def test_any_writing_plugin_may_add_labels() -> None:
-    """Without any capability, and without seeing the existing ones."""
+    """Any writing plugin may add labels without any capability, and without seeing the existing ones."""
     assert labels_of(merge_accepted(with_labels("new"), [])) == {*KNOWN, "new"}
     assert labels_of(merge_accepted(with_labels(*KNOWN, "new"), ["read_labels"])) == {*KNOWN, "new"}
     assert merge_extensions(None, Extensions(security=SecurityExtension(labels=frozenset({"new"}))), []) == Extensions(
@@ -315,7 +313,7 @@ def test_writable_slots_are_validated(slot: str, value: Any) -> None:
 
 
 def test_headers_and_labels_are_validated_again() -> None:
-    """Inside a model of the right class too."""
+    """Headers and labels are validated again inside a model of the right class too."""
     returned = visible_extensions()
     assert returned.http is not None
     returned.http.__dict__["headers"] = {"a": 1}
@@ -330,7 +328,7 @@ def test_headers_and_labels_are_validated_again() -> None:
 
 
 def test_anything_but_extensions_is_refused() -> None:
-    """With the same error as any other forbidden change."""
+    """Anything but extensions is refused with the same error as any other forbidden change."""
     with pytest.raises(TierViolation, match="expected Extensions, not a dict"):
         merge_extensions(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
 

@@ -70,7 +70,6 @@ def test_results_and_texts_need_no_permission() -> None:
 
 
 def test_the_plugin_checks_the_rest_of_a_profile() -> None:
-    """Trust domains, fields, objects without a profile, and permissions that tools check themselves."""
     internal = ObjectAccess(trust_domains=["internal", "privileged"])
     assert code(world(trust_domain="internal"), internal) == ""
     assert code(world(trust_domain="external"), internal) == code(world(), internal) == "object_trust_domain"

@@ -106,8 +106,6 @@ def test_concurrent_plugins_run_at_the_same_time() -> None:
 
 
 def test_concurrent_coroutines_run_at_the_same_time() -> None:
-    """As tasks of one loop."""
-
     async def main() -> None:
         barrier = asyncio.Barrier(2)
 
@@ -175,8 +173,6 @@ def test_a_slow_plugin_times_out(run: Run, mode: str) -> None:
 
 
 def test_a_plugin_with_a_timeout_runs_in_a_thread(run: Run) -> None:
-    """With the context of its caller."""
-
     @hook("evaluate", timeout=60)
     def quick(step: Step) -> Violation:
         return Violation("no", code=threading.current_thread().name)
@@ -302,7 +298,6 @@ def test_an_invalid_declaration_is_refused(declared: dict[str, Any], expected: s
 
 
 def test_a_pipeline_needs_plugins_with_unique_names() -> None:
-    """And known words for its rules."""
     with pytest.raises(ConfigurationError, match="is not a plugin"):
         Pipeline([lambda step: None])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="two plugins"):

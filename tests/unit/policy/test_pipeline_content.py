@@ -117,7 +117,7 @@ def test_marks_on_single_blocks_cover_all_if_blocks_move(run: Run) -> None:
 
 @pytest.mark.parametrize("granted", [[], *([each] for each in Capability)])
 def test_a_plugin_sees_what_it_was_granted(run: Run, granted: list[Capability]) -> None:
-    """In every mode; extending its own list later grants nothing."""
+    """A plugin sees what it was granted in every mode; extending its own list later grants nothing."""
     seen: list[Extensions] = []
 
     class Greedy(Plugin):

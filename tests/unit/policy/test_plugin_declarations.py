@@ -46,7 +46,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_reported_at_declaration(mistake: str) -> None:
-    """Not when it denies the first message."""
+    """A mistake is reported at declaration, not when it denies the first message."""
     build, pattern = MISTAKES[mistake]
     with pytest.raises(ConfigurationError, match=pattern):
         build()
@@ -63,7 +63,7 @@ def test_an_invalid_answer_is_named(answer: Any) -> None:
 
 
 def test_a_check_may_have_more_parameters() -> None:
-    """Defaults, variadic ones, a method, and functions written in C."""
+    """A check may have more parameters: defaults, variadic ones, a method, and functions written in C."""
 
     class Method:
         def look(self, step: Step) -> None:

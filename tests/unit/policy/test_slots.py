@@ -33,7 +33,6 @@ TABLE = {
 
 
 def test_the_table_of_slots() -> None:
-    """Tier, and the capabilities for reading and writing, slot by slot."""
     assert {path: tuple(slot) for path, slot in SLOTS.items()} == TABLE
     assert [str(tier) for tier in Tier] == ["immutable", "monotonic", "guarded", "mutable"]
 
@@ -47,7 +46,6 @@ def test_every_field_is_in_the_table() -> None:
 
 
 def test_the_list_of_capabilities() -> None:
-    """The reference implementation's twelve, the specification's two for objects and data, and declassification."""
     assert {str(capability) for capability in Capability} == {
         "read_subject", "read_roles", "read_teams", "read_claims", "read_permissions", "read_agent", "read_headers",
         "write_headers", "read_labels", "append_labels", "read_delegation", "append_delegation", "read_objects",
@@ -76,6 +74,6 @@ def test_implication_is_closed_and_idempotent() -> None:
     ("wrong", "hint"), [("read_role", "read_roles?"), ("READ_LABELS", "read_labels|they are"), ("", "they are read_s")]
 )
 def test_an_unknown_name_is_refused(wrong: str, hint: str) -> None:
-    """With the nearest one, or with all of them."""
+    """An unknown name is refused with the nearest one, or with all of them."""
     with pytest.raises(ConfigurationError, match=f"is not a capability: .*({hint})"):
         expand_capabilities(["read_labels", wrong])

@@ -139,7 +139,7 @@ def test_finding_5_a_part_cannot_forge_its_kind(kind: str) -> None:
 
 
 def test_finding_6_a_prompt_result_holds_messages() -> None:
-    """As JSON objects, counted by the view and readable as messages."""
+    """Finding 6: a prompt result holds messages, as JSON objects, counted by the view and readable as messages."""
     inner = Message.user("Hi", session_id="s").model_dump(mode="json")
     part = any_block.validate_python({"type": "prompt_result", **BLOCKS["prompt_result"], "messages": [inner, inner]})
     assert MessageView(part, Role.USER).get_property("message_count") == 2
@@ -189,7 +189,7 @@ def test_finding_12_the_table_of_actions_is_made_once() -> None:
 
 
 def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For all attributes together, not only within to_dict."""
+    """Finding 13: content is computed once, for all attributes together, not only within to_dict."""
     read: list[ContentBlock] = []
 
     def count_content(part: ContentBlock) -> str | None:
@@ -204,7 +204,9 @@ def test_finding_13_content_is_computed_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_finding_14_headers_and_all_else_are_read_only() -> None:
-    """Through the view, in the extensions themselves, and in arguments and annotations at every depth."""
+    """Finding 14: headers and all else are read only through the view, in the extensions themselves, and in arguments
+    and annotations at every depth.
+    """
     http = HttpExtension(headers={"Authorization": "Bearer x"})
     view = MessageView(TextBlock(text="Hi"), Role.USER, extensions=Extensions(http=http))
     for headers in (view.headers, http.headers):
@@ -327,7 +329,6 @@ class TestFaultsOfTheReference:
         assert not call("f").matches_uri_pattern("tool://_/f\n")
 
     def test_a5_arguments_can_be_left_out(self) -> None:
-        """There they leak without content."""
         view = call(password="hunter2")
         assert "hunter2" in json.dumps(view.to_dict(include_content=False))
         left = view.to_dict(include_content=False, include_arguments=False)

@@ -73,7 +73,7 @@ def test_subsets_replace_the_rate_of_their_bucket(table: PriceTable) -> None:
 
 
 def test_a_missing_rate_is_that_of_its_kind(table: PriceTable) -> None:
-    """Without cache, audio or reasoning rates all prompt tokens cost the input rate, all output the output rate."""
+    """All prompt tokens cost the input rate, and all output the output rate, if the finer rates are missing."""
     usage = TokenUsage(
         input_tokens=10,
         cached_input_tokens=10,
@@ -246,7 +246,7 @@ def test_an_unknown_place_is_no_standard_place(table: PriceTable) -> None:
 
 
 def test_no_usage_costs_nothing(table: PriceTable) -> None:
-    """For a priced model."""
+    """No usage costs nothing, except for the fee that some models charge per request."""
     priced = table.price("acme:plain", TokenUsage(), NOW)
     assert priced.cost_usd == 0
     assert priced.cost_status is CostStatus.PRICED
@@ -276,7 +276,7 @@ def test_pricing_changes_only_the_cost_fields(table: PriceTable, usage: TokenUsa
 
 @given(first=COUNTS, second=COUNTS, out=COUNTS)
 def test_costs_add_up_and_never_fall(table: PriceTable, first: int, second: int, out: int) -> None:
-    """Without tiers, two replies cost as much as one with the tokens of both, and more tokens cost more."""
+    """Two replies cost as much as one with the tokens of both, and more tokens cost more, except for tiers."""
 
     def price(tokens: int, output: int) -> Decimal:
         amount = table.price("acme:plain", TokenUsage(input_tokens=tokens, output_tokens=output), NOW).cost_usd

@@ -113,7 +113,7 @@ def test_each_threshold_is_exact(edges: PriceTable, model: str, rates: tuple[int
 
 @pytest.mark.parametrize(("tier", "usd"), [("standard", "0.016"), ("flex", "0.004"), ("slow", "0.016")])
 def test_a_variant_may_have_its_own_fees(edges: PriceTable, tier: str, usd: str) -> None:
-    """Of a request and of a tool; those that it does not name stay."""
+    """Fees that the variant does not name stay."""
     usage = TokenUsage(server_tools={"search": 1, "fetch": 1}, service_tier=tier)
     assert edges.price("acme:own-fees", usage, NOW).cost_usd == Decimal(usd)
 
@@ -136,7 +136,7 @@ def test_cached_audio_falls_back_to_the_nearest_rate(tmp_path: Path, rates: str,
 
 
 def test_many_digits_stay_exact(tmp_path: Path) -> None:
-    """More than the 28 of an ordinary decimal context."""
+    """Many digits stay exact: more than the 28 of an ordinary decimal context."""
     table = write_table(tmp_path, acme('prices = [{ input = "1.2345678901234567891", output = "1" }]'))
     usage = TokenUsage(input_tokens=10**12 + 1, output_tokens=1)
     assert str(table.price("acme:m", usage, NOW).cost_usd) == "1234567.8901256913569901234567891"

@@ -157,7 +157,7 @@ def test_every_name_means_the_same_model(provider_id: str) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("provider_id", PROVIDERS)
 def test_every_model_costs_the_same(provider_id: str, exhaustive: bool) -> None:
-    """All models of all providers, each with random usages, times and variants."""
+    """Every model costs the same: all models of all providers, each with random usages, times and variants."""
     rounds = 8 if provider_id == "openrouter" else 12
 
     @seed(20261110)
@@ -174,14 +174,14 @@ def test_every_model_costs_the_same(provider_id: str, exhaustive: bool) -> None:
 @examples(400, deadline=None, database=None)
 @given(spending=spendings(), drawn=st.data())
 def test_the_models_of_the_first_adapters_cost_the_same(spending: Spending, drawn: st.DataObject) -> None:
-    """The same with many more usages, for the providers of the first adapters."""
+    """There are many more usages for the providers of the first adapters."""
     provider_id = drawn.draw(st.sampled_from(["anthropic", "openai", "openrouter"]))
     _compare(provider_id, *drawn.draw(st.sampled_from(_models_by_name(provider_id))), spending)
 
 
 @pytest.mark.exhaustive
 def test_ten_thousand_random_usages_cost_the_same(exhaustive: bool) -> None:
-    """Any model with any usage, each drawn independently."""
+    """Ten thousand random usages cost the same: any model with any usage, each drawn independently."""
     drawn = Random(20261121)
     models = [(provider_id, *named) for provider_id in PROVIDERS for named in _models_by_name(provider_id)]
     for _ in range(PAIRS if exhaustive else PAIRS // 10):
@@ -220,7 +220,7 @@ def _random_spending(drawn: Random) -> Spending:
 
 
 def test_every_difference_is_listed_with_its_reason() -> None:
-    """Models outside of the comparison: corrected by the overlay, or under a rule of the source only."""
+    """The reasons are: outside of the comparison, corrected by the overlay, or a rule of the source only."""
     left_out = {}
     for provider_id, provider in PROVIDERS.items():
         ours = NAMES.get(provider_id, provider_id)

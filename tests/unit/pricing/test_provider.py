@@ -28,7 +28,6 @@ def test_a_provider_has_prices_or_a_reason_for_none(provider: str) -> None:
     "provider", ["llamacpp", "lmstudio", "vllm", "mistralrs", "gpustack", "local", "ollama-openai"]
 )
 def test_local_models_are_free(provider: str) -> None:
-    """On any server of the user's own."""
     priced = price_table().price(f"{provider}:qwen3:4b", USAGE, NOW)
     assert (priced.cost_usd, priced.cost_status) == (Decimal(0), CostStatus.FREE)
 
@@ -50,7 +49,7 @@ def test_a_router_charges_the_price_of_the_named_provider() -> None:
 
 
 def test_the_whole_data_set_is_there() -> None:
-    """47 providers of the source, and the two written by hand."""
+    """The whole data set is there: 47 providers of the source, and the two written by hand."""
     table = price_table()
     files = {name for name in table.providers() if (prices := table.provider(name)) and prices.name == name}
     assert len(files) == 49

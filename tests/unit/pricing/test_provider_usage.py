@@ -86,7 +86,6 @@ def test_cached_audio_has_its_own_rate() -> None:
 
 
 def test_an_interaction_counts_its_media_alike() -> None:
-    """Under other names."""
     counts = {
         "total_input_tokens": 200, "total_cached_tokens": 100, "total_output_tokens": 10, "total_tokens": 210,
         "input_tokens_by_modality": [{"modality": "text", "tokens": 130}, {"modality": "audio", "tokens": 70}],

@@ -59,7 +59,6 @@ def test_usages_are_repriced_too(table: PriceTable) -> None:
 
 
 def test_the_bundled_table_is_the_default() -> None:
-    """That of this version of the library."""
     (usage,) = reprice([UsageRecord("anthropic:claude-sonnet-4-6", TokenUsage(input_tokens=8, output_tokens=42), NOW)])
     assert usage.cost_usd == Decimal("0.000654")
     assert usage.pricing_version == price_table().version
@@ -112,7 +111,6 @@ def test_messages_keep_the_model_that_replied(table: PriceTable) -> None:
 
 
 def test_a_batch_stays_a_batch(table: PriceTable) -> None:
-    """Also in a message."""
     (spent,) = reprice([UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True)], table)
     (message,) = reprice([_reply("acme:full", spent)], table)
     assert message.usage == spent

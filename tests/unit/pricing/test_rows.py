@@ -129,7 +129,7 @@ def test_a_past_price_is_charged_for_the_past() -> None:
     ],
 )
 def test_peak_hours_start_with_their_announcement(at: str, dollars: str) -> None:
-    """DeepSeek's peak hours: since 17 August 2026, since 23 August not on weekends."""
+    """DeepSeek's peak hours apply since 17 August 2026, and since 23 August not on weekends."""
     moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
     assert price_table().price("deepseek:deepseek-v4-pro", USAGE, moment).cost_usd == Decimal(dollars)
 

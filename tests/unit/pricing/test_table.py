@@ -68,7 +68,7 @@ def test_the_version_names_the_content(tmp_path: Path) -> None:
 
 
 def test_every_cost_carries_the_version(tmp_path: Path) -> None:
-    """Also if the table has no price: it names the table."""
+    """A cost without a price names the table, too."""
     table = write_table(tmp_path)
     assert table.price("acme:plain", USAGE, NOW).pricing_version == table.version
     assert table.price("acme:nobody", USAGE, NOW).pricing_version == table.version
@@ -194,7 +194,6 @@ def test_an_invalid_file_is_named(tmp_path: Path, text: str, fault: str) -> None
     ],
 )
 def test_an_invalid_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], fault: str) -> None:
-    """Rather than ignored."""
     with pytest.raises(ConfigurationError, match=re.escape(fault)):
         write_table(tmp_path).with_overlay(overlay).price("acme:plain", USAGE, NOW)
 
@@ -226,7 +225,7 @@ def test_an_overlay_is_read_at_once(tmp_path: Path, overlay: Any, fault: str) ->
 
 
 def test_an_overlay_may_be_a_string_path(tmp_path: Path) -> None:
-    """As `--overlay` of the command line is."""
+    """An overlay may be a string path, as `--overlay` of the command line is."""
     path = tmp_path / "ours.toml"
     path.write_text("", encoding="utf-8")
     table = write_table(tmp_path)
@@ -270,7 +269,9 @@ def test_a_text_that_moves_to_another_file_changes_the_version(tmp_path: Path) -
 
 
 def test_a_router_may_have_prices_of_its_own(tmp_path: Path) -> None:
-    """For names without a serving provider; with one, that provider's prices count."""
+    """A router may have prices of its own for names without a serving provider; with one, that provider's
+    prices count.
+    """
     hub = ACME.replace('"acme"', '"hub"').replace('input = "3"', 'input = "9"')
     index = 'date = 2026-11-10\nrouters = { hub = "{}" }\n'
     table = write_table(tmp_path, {"acme": ACME, "hub": hub}, index=index)
@@ -280,14 +281,14 @@ def test_a_router_may_have_prices_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_empty_name_matches_no_rule(tmp_path: Path) -> None:
-    """Not even one that matches every name."""
+    """An empty name matches no rule, not even one that matches every name."""
     table = write_table(tmp_path, acme('prices = [{ input = "1" }]') | {"all": ALL})
     assert table.price("all:anything", USAGE, NOW).cost_usd == 1
     assert table.price("all:", USAGE, NOW).cost_usd is None
 
 
 def test_overlays_accept_odd_figures(tmp_path: Path) -> None:
-    """Those of the caller and the bundled ones together."""
+    """Overlays accept odd figures: those of the caller and the bundled ones together."""
     table = write_table(tmp_path, overlay='accepted = ["acme:full"]\n')
     assert table.accepted == {"acme:full"}
     assert table.with_overlay({"accepted": ["acme:plain"]}).accepted == {"acme:full", "acme:plain"}

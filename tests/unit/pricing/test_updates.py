@@ -93,7 +93,7 @@ def test_newer_rows_win_and_older_ones_do_not(folder: Path) -> None:
 
 
 def test_the_version_stands_on_every_cost_and_can_be_loaded_again(folder: Path, tmp_path: Path) -> None:
-    """With the update, without it, and later from an archive."""
+    """The version can be loaded with the update, without it, and later from an archive."""
     plain = price_table().version
     install_update(UPDATE, "a test", folder=folder)
     use_update(folder)
@@ -129,7 +129,6 @@ def test_an_overlay_stays_above_the_update(folder: Path) -> None:
 
 
 def test_revert_restores_the_one_before(folder: Path) -> None:
-    """And then none."""
     plain = price_table().version
     first = install_update(UPDATE, "the first", folder=folder)
     second = install_update(UPDATE.replace(b"2027-01-02", b"2027-02-02"), "the second", folder=folder)

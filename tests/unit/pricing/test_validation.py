@@ -10,7 +10,6 @@ from tests.unit.pricing.tables import ACME, INDEX, acme, write_table
 
 
 def test_the_bundled_table_is_valid() -> None:
-    """Every row of every provider."""
     assert find_faults(price_table()) == []
 
 

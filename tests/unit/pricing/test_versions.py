@@ -45,7 +45,6 @@ def test_archives_are_reproducible(tmp_path: Path) -> None:
 
 
 def test_the_bundled_table_can_be_archived_and_loaded(tmp_path: Path) -> None:
-    """The same version, the same prices."""
     path = save_table(price_table(), tmp_path)
     again = PriceTable(path)
     assert again.version == price_table().version
@@ -56,7 +55,7 @@ def test_the_bundled_table_can_be_archived_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_version_can_be_a_folder_too(tmp_path: Path) -> None:
-    """Named by its version among others, or on its own."""
+    """A version can be a folder too: named by its version among others, or on its own."""
     table = write_table(tmp_path / "new")
     named = tmp_path / "kept" / table.version
     named.parent.mkdir()
@@ -74,7 +73,7 @@ def test_the_bundled_version_needs_no_folder() -> None:
 
 
 def test_available_versions_are_listed(archive: tuple[Path, str, str]) -> None:
-    """Those of the folder and the bundled one."""
+    """Available versions are listed: those of the folder and the bundled one."""
     folder, older, newer = archive
     assert {older, newer, price_table().version} <= set(list_versions(folder))
 
@@ -83,7 +82,7 @@ def test_available_versions_are_listed(archive: tuple[Path, str, str]) -> None:
     "version", ["2020-01-01+00000000", "", "nonsense", "../secret", "2020-01-01+00000000+11111111", "a\0b", "x" * 9000]
 )
 def test_a_missing_version_is_refused(archive: tuple[Path, str, str], version: str) -> None:
-    """With a typed error that lists the available ones."""
+    """A missing version is refused with a typed error that lists the available ones."""
     with pytest.raises(ConfigurationError, match=f"is not found: known are .*{price_table().version[:10]}"):
         price_table(version, archive[0])
 
@@ -116,7 +115,6 @@ def _archive(**files: bytes) -> bytes:
     ],
 )
 def test_a_damaged_archive_is_a_typed_error(tmp_path: Path, data: bytes, fault: str) -> None:
-    """Whatever the damage."""
     path = tmp_path / "prices.zip"
     path.write_bytes(data)
     with pytest.raises(ConfigurationError, match=fault):

@@ -143,7 +143,6 @@ CASES: list[tuple[str, Reports, str, float, str | None]] = [
 
 @each_row(("what", "reports", "model", "second", "expected"), CASES)
 def test_thresholds_of_outages(what: str, reports: Reports, model: str, second: float, expected: str | None) -> None:
-    """The numbers of the specification, at their edges."""
     assert outage_reason(availability_after(reports), model, second) == expected, what
 
 
@@ -189,7 +188,6 @@ def test_a_call_counts_once_with_all_its_retries() -> None:
 
 
 def test_an_outage_reports_what_why_and_since_when(caplog: pytest.LogCaptureFixture) -> None:
-    """Once in the log, too."""
     availability = availability_after(failing("a:x", *FIVE, 5, 6))
     outage = availability.outage("a:x", START + timedelta(seconds=7))
     assert str(outage) == "a:x down: 5 failures in a row, the last one server_error"
@@ -201,7 +199,6 @@ def test_an_outage_reports_what_why_and_since_when(caplog: pytest.LogCaptureFixt
 
 
 def test_the_thresholds_can_be_set() -> None:
-    """Higher or lower."""
     thresholds = OutageThresholds(failures=1, idle=timedelta(seconds=10))
     availability = availability_after(failing("a:x", 0), thresholds)
     assert (outage_reason(availability, "a:x", 9), outage_reason(availability, "a:x", 10)) == ("model", None)

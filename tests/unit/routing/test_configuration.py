@@ -61,7 +61,6 @@ def test_arguments_outrank_the_file() -> None:
     ],
 )
 def test_every_fault_is_named(text: str, message: str) -> None:
-    """With its place."""
     with pytest.raises(ConfigurationError, match=message):
         Router.from_toml(text)
 
@@ -93,7 +92,6 @@ def test_own_aliases_override_the_bundled_ones() -> None:
 
 
 def test_conditions_can_be_written_in_python() -> None:
-    """The same closed set, with types."""
     when = When(tokens_over=80_000, has_tools=True, cost_under_usd=Decimal("0.10"), labels=frozenset({"pii"}))
     assert When.model_validate_json(when.model_dump_json()) == when
 

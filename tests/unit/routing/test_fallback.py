@@ -116,7 +116,6 @@ def test_the_error_names_the_remaining_candidates() -> None:
 
 
 def test_a_failed_model_is_not_tried_again() -> None:
-    """However many policies propose it."""
     routed = router(workspace_default="north:able", global_default="south:able")
     second = routed.choose_fallback(routed.choose(RouteRequest(sticky="north:able")), ServerError("it broke"))
     assert second is not None

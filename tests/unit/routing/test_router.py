@@ -56,7 +56,7 @@ def test_each_policy_alone_chooses_its_model(policy: RoutingPolicy) -> None:
 
 @each_row(("first", "second"), PAIRS)
 def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: RoutingPolicy) -> None:
-    """For every pair in the order of the specification; the record names the outranked one."""
+    """The earlier one wins for every pair in the order of the specification; the record names the outranked one."""
     routed, request = proposing({first: "north:able", second: "south:able"})
     decision = routed.choose(request)
     assert decision.model == "north:able"
@@ -150,7 +150,6 @@ def test_an_unknown_mention_does_not_start_the_turn(text: str) -> None:
 
 
 def test_an_unknown_argument_does_not_start_the_turn() -> None:
-    """For the same reason."""
     routed = router(global_default="north:able")
     with pytest.raises(UnknownProviderError, match="did you mean 'sonnet'"):
         routed.choose(RouteRequest(override="sonet"))
@@ -218,7 +217,7 @@ def test_a_failing_recommender_stops_no_turn(caplog: pytest.LogCaptureFixture) -
 
 
 def test_a_recommendation_is_recorded() -> None:
-    """With its confidence, its reason made printable, and the next choice."""
+    """A recommendation is recorded with its confidence, its reason made printable, and the next choice."""
     routed = router(
         recommender=lambda _: Recommendation("north:able", 0.75, "14 turns\nlike this \ud800", ("south:able",)),
         global_default="south:able",
@@ -259,7 +258,7 @@ def test_an_invalid_router_is_refused(settings: dict[str, object], message: str)
 
 
 def test_the_chain_is_printable() -> None:
-    """One line per link: policy, result and reason."""
+    """The chain is printable: one line per link, policy, result and reason."""
     routed = router(rules=[Rule(model="east:blind", name="cheap")], global_default="north:able")
     assert str(routed.choose(RouteRequest(images=True))).splitlines()[2:] == [
         "rule: rejected east:blind (the rule 'cheap' matches; no_vision_support: the turn holds images)",

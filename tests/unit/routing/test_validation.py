@@ -58,7 +58,7 @@ def test_a_context_window_of_exactly_the_size_is_enough() -> None:
 
 
 def test_every_refusal_is_reported() -> None:
-    """All at once, in the order of the specification."""
+    """All refusals are reported at once, in the order of the specification."""
     availability = Availability()
     availability.report("west:nothing", AuthenticationError("no"), START)
     everything = RouteRequest(
@@ -107,7 +107,7 @@ def test_facts_are_read_from_messages(history: list[Message], message: list[Mess
 
 
 def test_facts_are_read_from_tools_and_options() -> None:
-    """Those of the session, and those of the caller."""
+    """Facts are read from tools and options: those of the session, and those of the caller."""
     nested = Message.tool("tu_1", [ToolResultBlock(tool_use_id="tu_2", content=(IMAGE,))])
     request = RouteRequest.of(
         [nested],

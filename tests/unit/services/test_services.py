@@ -174,7 +174,7 @@ def test_endpoints_list_their_models(provider: Provider, calls: Calls) -> None:
 
 
 def test_cohere_and_interactions_list_their_models(provider: Provider, calls: Calls) -> None:
-    """To the last page. An interaction is not counted beforehand."""
+    """An interaction is not counted beforehand."""
     for model in ("cohere:command-a", INTERACTIONS):
         models = calls(provider, model, lambda api: api.models())
         assert [each.id for each in models] == [f"{model.partition(':')[0]}:models-{n}" for n in range(1, 7)]
@@ -240,7 +240,7 @@ def test_services_count_under_the_limits_of_a_client(provider: Provider, calls: 
 
 
 def test_labels_of_a_prompt_need_a_reader(provider: Provider, calls: Calls) -> None:
-    """As everywhere: a client without a policy and a router would forget them."""
+    """A client without a policy and a router would forget them."""
     labelled = with_message_labels(Message.user("Hello"), frozenset({"secret"}))
     with pytest.raises(ConfigurationError, match="labels are for a policy or a router"):
         calls(provider, CLAUDE, lambda api: api.count_tokens(labelled))

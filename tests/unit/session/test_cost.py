@@ -74,7 +74,7 @@ def test_a_reply_without_a_model_is_listed_under_an_empty_name() -> None:
     ],
 )
 def test_the_average_output_is_that_of_replies_with_counts(history: list[Message], average: int | None) -> None:
-    """Rounded up. A summary is billed, but is not a reply; None and never 0 if nothing is known."""
+    """A summary is billed, but is not a reply; None and never 0 if nothing is known."""
     assert average_output(history) == average
 
 

@@ -11,7 +11,7 @@ def reply(text: str) -> Message:
 
 
 def test_what_was_billed_since_a_mark_has_both_messages_and_attempts() -> None:
-    """In this order, and nothing from before the mark."""
+    """What was billed since a mark has both messages and attempts in this order, and nothing from before the mark."""
     history = History([Message.user("1"), reply("One.")])
     history.attempts.record(reply("Old."))
     mark = history.mark()

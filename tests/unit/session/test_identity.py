@@ -117,7 +117,7 @@ def test_a_team_shares_a_budget(driver: Driver) -> None:
 
 
 def test_a_stored_session_keeps_its_user(driver: Driver) -> None:
-    """Also if an older version stored the user in another form."""
+    """A stored session keeps its user, also if an older version stored the user in another form."""
     with Store("sqlite://") as store:
         store.create(ANTHROPIC, session_id="sess_old", user_id="ann@example.org", team_id="blue")
         old = Session.resume("sess_old", store)

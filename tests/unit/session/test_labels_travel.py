@@ -51,7 +51,9 @@ def settings(**more: Any) -> dict[str, Any]:
 
 
 def test_a_session_takes_labels_from_its_messages_and_its_arguments(driver: Driver) -> None:
-    """And its new messages carry them, in the history, in the reply and in what another session starts from."""
+    """A session takes labels from its messages and its arguments, and its new messages carry them, in the history, in
+    the reply and in what another session starts from.
+    """
     wire = Wire([handwritten_anthropic("Well."), handwritten_anthropic("Again.")])
     session = driver.session({"anthropic": wire}, messages=HISTORY[:2], labels=["EU"], **settings())
     assert session.labels == ALL

@@ -149,7 +149,7 @@ def test_a_wrong_file_size_is_noticed() -> None:
 
 
 def test_an_unreadable_file_has_a_reason(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's own reason, without the path of the workspace."""
+    """An unreadable file has a reason: the system's own reason, without the path of the workspace."""
 
     def deny(*_: Any, **__: Any) -> int:
         raise PermissionError(13, "Permission denied", str(workspace))
@@ -230,7 +230,7 @@ def open_descriptors() -> int:
 
 
 def test_no_descriptor_is_left_open(workspace: Path) -> None:
-    """Neither after a read nor after a refusal."""
+    """No descriptor is left open, neither after a read nor after a refusal."""
     before = open_descriptors()
     for path in ("a.png", "docs/deep/c.png", "docs/nowhere/c.png", "link.png", "pipe.png", "folder_link/x", ".."):
         for _ in range(20):

@@ -69,7 +69,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("model", [SEES, ANTHROPIC, "openai-chat:gpt-5", "bedrock:anthropic.claude-opus-5-5-v1:0"])
 def test_nothing_is_fetched_by_default(model: str, no_network: list[str]) -> None:
-    """By no adapter and by no preview; a wire without URLs loses the picture."""
+    """A wire without URLs loses the picture."""
     session = Session(ANTHROPIC)
     session = Session.load(session.dump())
     session._history.messages.append(session._factory.user_message(IMAGE))

@@ -31,7 +31,7 @@ def look(at: str) -> str:
 
 
 def test_both_sizes_are_those_of_each_models_own_request() -> None:
-    """The same history and tools, counted for the present model and for the other one."""
+    """The same history and tools are counted for the present model and for the other one."""
     history = [Message.user("word " * 4000)]
     session = Session(ANTHROPIC, messages=history, tools=[look])
     seen = session.preview(OLLAMA)

@@ -232,7 +232,7 @@ def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
 
 
 def test_a_fallback_keeps_the_rest_of_the_turn(driver: Driver) -> None:
-    """All later rounds, each with its routing record."""
+    """A fallback keeps the rest of the turn: all later rounds, each with its routing record."""
     provider = wires(failing_responses(500), [handwritten_ollama(Call("c1", "look", {"at": "it"})), QWEN])
     session = driver.session(provider, tools=[look], router=router(global_default="house"))
     driver.ask(session, "Look.")
@@ -334,7 +334,6 @@ def test_budgets_apply_to_the_model_that_is_asked(driver: Driver) -> None:
 
 
 def test_a_broken_reply_stays_billed(driver: Driver) -> None:
-    """Although another model answered."""
     broken = [OPUS.frames[0], handwritten_overloaded()]
     session = driver.session(wires([broken] * 3), router=router(global_default="house"))
     driver.stream(session, "Hi")

@@ -93,7 +93,7 @@ def test_help_shows_every_setting(thing: Any, settings: list[Any]) -> None:
     ],
 )
 def test_a_misspelt_argument_is_answered_with_the_nearest_name(call: Any) -> None:
-    """At once, by name; type checkers report it too, as the comments of this table show."""
+    """Type checkers report it too, as the comments of this table show."""
     expected = r"'tool'; did you mean 'tools'|'max_tokens'; write max_output_tokens=3"
     with pytest.raises(ConfigurationError, match=expected):
         call()

@@ -49,7 +49,6 @@ def look(path: str) -> str:
     ],
 )
 def test_an_argument_of_a_wrong_type_is_refused(kind: Any, name: str, value: Any, message_pattern: str) -> None:
-    """With its name and the expected type."""
     with pytest.raises(ConfigurationError, match=message_pattern) as refused:
         kind(MODEL, **{name: value})
     assert name in str(refused.value) or "a tool" in message_pattern
@@ -64,7 +63,7 @@ def test_an_async_store_is_refused() -> None:
 
 @pytest.mark.parametrize("store", ["sqlite:///my secret.db", Path("my secret.db"), None, 5])
 def test_resuming_needs_a_store(store: Any) -> None:
-    """As a session does: who opens it closes it."""
+    """Whoever opens a store closes it."""
     expected = r"store must be a Store, not .*: create one with Store\('sqlite:///chats.db'\)"
     with pytest.raises(ConfigurationError, match=expected) as refused:
         Session.resume("sess_1", store)
@@ -74,7 +73,6 @@ def test_resuming_needs_a_store(store: Any) -> None:
 
 
 def test_valid_arguments_are_accepted() -> None:
-    """Iterables of any kind, and None."""
     with Session(
         MODEL,
         tools=(each for each in (look,)),

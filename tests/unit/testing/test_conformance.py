@@ -56,7 +56,6 @@ class FaultySuite(Suite):
 
 @pytest.mark.parametrize("name", sorted({law for _, law in FAULTY_ADAPTERS}))
 def test_a_correct_adapter_breaks_no_law(name: str) -> None:
-    """The base class of the faulty ones."""
     card = conform(CorrectAdapter("actor"), WIRE, SMALL_EFFORT, [BY_NAME[name]])
     assert card.count(Mark.HOLDS) == 1, card.results[0].verdict.faults
 

@@ -20,7 +20,7 @@ def run_conversation() -> list[Message]:
 
 
 def test_two_runs_make_equal_messages() -> None:
-    """With equal ids of messages, calls and sessions, and equal times."""
+    """Two runs make equal messages with equal ids of messages, calls and sessions, and equal times."""
     with deterministic():
         first = run_conversation()
     with deterministic():
@@ -60,7 +60,6 @@ def test_explicit_ids_and_clocks_are_kept() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """Not even after an error."""
     with pytest.raises(ZeroDivisionError), deterministic():
         _ = 1 / 0
     assert abs(Message.user("Hi").created_at - datetime.now(UTC)) < timedelta(minutes=1)
@@ -68,7 +67,6 @@ def test_nothing_is_left_behind() -> None:
 
 
 def test_invalid_uses_are_refused() -> None:
-    """Nested, or without a time zone."""
     with deterministic(), pytest.raises(ConfigurationError, match="cannot be nested"), deterministic():
         pass
     with pytest.raises(ConfigurationError, match="time zone"), deterministic(datetime(2026, 1, 1)):  # noqa: DTZ001

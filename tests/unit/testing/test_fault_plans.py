@@ -110,7 +110,6 @@ def test_a_plan_does_what_it_promises(framing: Framing, plan: faults.Plan) -> No
 
 @every_case
 def test_a_plan_is_deterministic(framing: Framing, plan: faults.Plan) -> None:
-    """To the byte and to the chunk."""
     body = BODIES[framing]
     assert read_chunks(plan.apply(body)) == read_chunks(plan.apply(body))
 
@@ -152,7 +151,9 @@ async def read_with_async_httpx(plan: faults.Plan, cassette: Cassette) -> Arrive
 
 @every_case
 def test_sync_and_async_clients_see_the_plan(framing: Framing, plan: faults.Plan) -> None:
-    """The same chunks, and the HTTP library's own errors for a reset and for silence."""
+    """Sync and async clients see the plan: the same chunks, and the HTTP library's own errors for a reset and for
+    silence.
+    """
     chunks, broken = read_chunks(plan.apply(BODIES[framing]))
     error = {ConnectionResetError: httpx.ReadError, TimeoutError: httpx.ReadTimeout, None: None}[broken]  # type: ignore[index]
     assert read_with_httpx(plan, cassette_of(BODIES[framing])) == (chunks, error)

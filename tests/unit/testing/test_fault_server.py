@@ -141,7 +141,7 @@ def test_a_pause_and_raw_bytes() -> None:
 
 
 def test_requests_are_recorded_as_they_came() -> None:
-    """Head and body to the byte, on which connection, and on 127.0.0.1 only."""
+    """Requests are recorded as they came: head and body to the byte, on which connection, and on 127.0.0.1 only."""
     with FaultyServer(HttpReply(body=b"yes")) as server:
         assert server.url == f"http://127.0.0.1:{server.port}"
         pieces = send_raw(server, REQUEST + REQUEST)
@@ -255,7 +255,7 @@ def test_a_session_over_real_sockets(plan: faults.Plan, kind: type[Exception] | 
 
 @pytest.mark.parametrize("script", [[], (), {}, None, b"body", "body", [b"body"], faults.Cut(1), [faults.Cut(1)]])
 def test_a_script_without_answers_is_refused(script: object) -> None:
-    """At once, not in a thread of the server."""
+    """A script without answers is refused at once, not in a thread of the server."""
     with pytest.raises(ConfigurationError):
         FaultyServer(script)  # type: ignore[arg-type]
 

@@ -49,7 +49,6 @@ def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: in
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=repr)
 @pytest.mark.parametrize("body", [SSE, LINES], ids=["sse", "lines"])
 def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
-    """In any of the three spellings."""
     assert faults.split_events(body.replace(b"\n", end)) == [
         event.replace(b"\n", end) for event in faults.split_events(body)
     ]
@@ -57,7 +56,7 @@ def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: x", b"{", b"\0", b":"]), max_size=20).map(b"".join))
 def test_any_bytes_are_the_join_of_their_events(body: bytes) -> None:
-    """Also those that are not a stream."""
+    """Any bytes are the join of their events, also those that are not a stream."""
     assert b"".join(faults.split_events(body)) == body
 
 
@@ -98,7 +97,7 @@ def test_a_plan_adds_exactly_its_fault(plan: faults.Plan, result: bytes) -> None
 
 
 def test_chunks_have_the_requested_sizes() -> None:
-    """In rotation; the same for the same seed."""
+    """Chunks have the requested sizes in rotation; the same for the same seed."""
     assert [len(chunk) for chunk in faults.Rechunk((1, 40)).apply(SSE)] == [1, 40, 1, len(SSE) - 42]
     first, second = (list(faults.Rechunk(seed=3).apply(SSE)) for _ in range(2))
     assert first == second
@@ -115,7 +114,6 @@ def test_a_break_is_reported_after_its_chunks() -> None:
 
 
 def test_corrupting_changes_one_byte() -> None:
-    """Always to another one."""
     for seed in range(50):
         changed = apply_plan(faults.Corrupt(5, seed), SSE)
         assert [at for at, pair in enumerate(zip(changed, SSE, strict=True)) if pair[0] != pair[1]] == [5]
@@ -218,7 +216,7 @@ def test_a_cassette_offers_its_next_reply() -> None:
     ids=str,
 )
 def test_a_client_sees_the_faults_as_errors_of_its_library(plan: faults.Plan, kind: type[Exception] | None) -> None:
-    """Sync and async: the chunks, then the library's own error, and no wrong length."""
+    """Sync and async clients see the chunks, and then the library's own error."""
 
     def sync() -> list[bytes]:
         faulty = faults.FaultyTransport(CassetteTransport(cassette_of(SSE)), plan)

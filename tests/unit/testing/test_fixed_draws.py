@@ -21,7 +21,6 @@ def test_examples_do_not_depend_on_what_is_imported(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_constants_of_modules_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after an error."""
     found = Constants(strings={"quince"})
     monkeypatch.setattr(providers, "_get_local_constants", lambda: found)
     with fixed_draws():

@@ -92,7 +92,7 @@ def test_blocks_nest_and_leave_nothing_behind() -> None:
 
 
 def test_local_sockets_are_left_alone() -> None:
-    """Socket pairs and Unix sockets of other programs."""
+    """Local sockets are left alone: socket pairs and Unix sockets of other programs."""
     with block_network(allow=()):
         one, two = socket.socketpair()
         one.sendall(b"x")

@@ -104,7 +104,6 @@ def test_a_whole_reply_that_breaks_fails() -> None:
 
 
 def test_a_delay_over_the_time_limit_is_a_timeout() -> None:
-    """Without waiting for it."""
     with ScriptedProvider(scripted_reply("Late.", delay=3600.0)) as provider:
         session = Session(provider.model, providers={"scripted": {"timeout": 5.0}})
         with pytest.raises(RequestTimeoutError, match="no reply in 5 s"):

@@ -64,7 +64,6 @@ REST = """Read a file.
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
 def test_three_styles_give_the_same(text: str) -> None:
-    """The summary, and one line per parameter."""
     assert docstring.summary(text) == "Read a file.\n\nSlowly."
     assert docstring.parameters(text, NAMES) == {
         "path": "Where it is: a path, and nothing else. Not a URL.",

@@ -166,8 +166,6 @@ def deny_all(step: Step) -> Violation | None:
 
 
 def test_a_denied_request_is_not_sent(server_log: list[str]) -> None:
-    """Neither tool nor prompt nor resource."""
-
     async def main(server: McpConnection) -> None:
         reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
         chat = session(reply, tools=await server.tools(), policy=Pipeline([deny_all]))
@@ -360,7 +358,9 @@ def _endless_server(behaviour: str) -> Server:
     ],
 )
 def test_a_list_without_an_end_is_refused(behaviour: str, error: str | None) -> None:
-    """With an error that says what to do. A hundred tools of one name get names of their own."""
+    """A list without an end is refused with an error that says what to do. A hundred tools of one name get names of
+    their own.
+    """
 
     async def run() -> None:
         async with Client(_endless_server(behaviour)) as client:
@@ -377,7 +377,7 @@ def test_a_list_without_an_end_is_refused(behaviour: str, error: str | None) -> 
 
 @pytest.mark.exhaustive
 def test_a_server_over_pipes_works_as_well() -> None:
-    """As a program of its own, through the client's older session object."""
+    """A server over pipes works as well, as a program of its own, through the client's older session object."""
 
     async def main() -> None:
         parameters = StdioServerParameters(command=sys.executable, args=["-m", "tests.unit.tools.mcp_server"])

@@ -137,7 +137,6 @@ def test_types_become_schemas_of_the_subset(hint: Any, schema: dict[str, Any]) -
     ],
 )
 def test_unsupported_types_are_refused_with_a_path(hint: Any, problem: str) -> None:
-    """Never guessed, and with no other exception."""
     with pytest.raises(ToolSchemaError) as caught:
         tool(function_with(hint))
     assert any(problem in found for found in caught.value.problems)
@@ -291,7 +290,7 @@ def test_any_callable_can_be_a_tool(
 
 
 def test_string_annotations_are_resolved() -> None:
-    """As under ``from __future__ import annotations``, also inside other types."""
+    """String annotations are resolved, as under ``from __future__ import annotations``, also inside other types."""
 
     def act(point: "Point", many: "list['Span']") -> None:
         """Act."""

@@ -221,7 +221,7 @@ def test_a_tool_without_types_receives_json() -> None:
     ids=["type", "keyword", "several", "pattern", "minimum", "twice"],
 )  # fmt: skip
 def test_a_session_refuses_invalid_definitions_at_construction(tools: list[Any], problems: list[str]) -> None:
-    """With all problems of a tool, before a single request."""
+    """A session refuses invalid definitions at construction with all problems of a tool, before a single request."""
     with pytest.raises(ToolSchemaError) as caught:
         Session(ANTHROPIC, tools=tools)
     assert list(caught.value.problems) == problems
@@ -267,7 +267,7 @@ def test_a_tool_that_was_read_from_a_request_is_taken_as_it_is() -> None:
 
 
 def test_a_field_as_the_default_is_metadata_and_a_default() -> None:
-    """As in a pydantic model: the function receives the default of the field and never the field."""
+    """The function receives the default of the field and never the field."""
 
     @tool
     def find(

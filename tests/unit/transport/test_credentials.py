@@ -55,7 +55,6 @@ def test_the_first_key_found_is_used(given_key: str | None, environ: dict[str, s
 
 
 def test_a_missing_key_names_what_to_set() -> None:
-    """The variables and the argument."""
     hints = "set PLAIN_KEY or PLAIN_TOKEN, or pass api_key=, or store one with: dragoman keys set plain"
     with pytest.raises(MissingKeyError, match=f"^no API key for plain: {hints}$"):
         TargetFinder(environ={"OTHER_KEY": "k"}).target(ADAPTER)
@@ -111,7 +110,7 @@ def test_each_service_has_its_own_key_by_default() -> None:
 
 
 def test_base_urls_are_found_in_order() -> None:
-    """Argument, then the endpoint's variable, then the endpoint."""
+    """Base URLs are found in order: argument, then the endpoint's variable, then the endpoint."""
     environ = {"PLAIN_KEY": "k", "PLAIN_URL": "https://env.test/"}
     assert (
         TargetFinder(base_url="https://arg.test/x/", environ=environ).target(ADAPTER).base_url == "https://arg.test/x"

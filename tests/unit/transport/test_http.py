@@ -118,7 +118,7 @@ def test_a_transient_failure_is_retried(driver: Driver) -> None:
 
 
 def test_real_waits_without_a_given_clock(driver: Driver) -> None:
-    """With the transport's own clock and sleep a transient failure is retried too."""
+    """A transient failure is retried with the transport's own clock and sleep, too."""
     with FaultyServer([json_reply({}, status=429, retry_after_ms="1"), json_reply({})]) as server:
         result = driver.call(base_url=server.url)
     assert result.error is None
@@ -263,7 +263,6 @@ def test_a_decompression_bomb_stops_at_the_cap(driver: Driver) -> None:
 
 @pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 def test_gzip_replies_are_decompressed(driver: Driver, request_: WireRequest) -> None:
-    """Streamed ones in pieces."""
     packed = gzip.compress(BODY * 50)
     pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
     with FaultyServer(HttpReply(headers={"content-encoding": "gzip"}, steps=pieces)) as server:

@@ -100,7 +100,6 @@ def test_a_valid_path_arrives_as_written(driver: Driver, path: str) -> None:
 @pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("host", ["xn--0", "xn--a", "xn--", "xn--zz-"])
 def test_an_invalid_international_host_is_refused(driver: Driver, host: str) -> None:
-    """As a ConfigurationError."""
     assert type(driver.call(base_url=f"https://{host}").error) is ConfigurationError
 
 

@@ -36,7 +36,7 @@ def wait(
 
 @given(st.integers(1, 5000), st.floats(0, 1, exclude_max=True))
 def test_waits_double_within_bounds(retry: int, roll: float) -> None:
-    """1, 2, 4 ... seconds with a jitter of at most a quarter, and never over 30."""
+    """Waits double within bounds: 1, 2, 4 ... seconds with a jitter of at most a quarter, and never over 30."""
     plain = min(2.0 ** min(retry - 1, 40), 1e9)
     seconds = POLICY.backoff(retry, roll)
     assert min(30.0, plain * 0.75) <= seconds <= min(30.0, plain * 1.25)
@@ -69,7 +69,6 @@ def test_any_retry_after_is_kept_refused_or_ignored(requested: float) -> None:
 
 @given(st.integers(-100_000, 100_000))
 def test_an_http_date_is_its_distance(offset: int) -> None:
-    """The seconds until it."""
     seconds = wait({"retry-after": format_datetime(NOW + timedelta(seconds=offset), usegmt=True)})
     assert seconds == (1.0 if offset <= 0 or offset > 86_400 else offset if offset <= 60 else None)
 

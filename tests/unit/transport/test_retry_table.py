@@ -167,7 +167,7 @@ def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> t
 
 
 def test_the_table_is_large_enough() -> None:
-    """At least 120 rows, each with its own name."""
+    """The table has at least 120 rows, each with its own name."""
     assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 
@@ -212,7 +212,7 @@ def test_no_row_waits_beyond_the_limit(seconds: float, driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 def test_a_time_limit_ends_the_retries(driver: Driver) -> None:
-    """With two and a half seconds the second wait would end too late."""
+    """The second wait would end too late with two and a half seconds."""
     time = VirtualClock()
     client = driver.client(lambda _: httpx.Response(503))
     result = driver.call(client=client, timing=time.timing, timeout=2.5)

@@ -80,7 +80,7 @@ def test_only_the_provider_sees_a_key(name: str, request_: WireRequest, driver: 
 
 
 def test_a_transport_shows_no_key() -> None:
-    """Neither in its repr nor in those of its attributes."""
+    """A transport shows no key, neither in its repr nor in those of its attributes."""
     for transport in (HttpTransport(api_key=KEY), AsyncHttpTransport(api_key=KEY)):
         assert KEY not in repr(transport) + repr(vars(transport))
         assert KEY not in repr([vars(value) for value in vars(transport).values() if hasattr(value, "__dict__")])

@@ -143,7 +143,7 @@ def test_a_malformed_file_is_refused_without_its_content(keys_file: Path, conten
 
 
 def test_what_is_no_file_is_refused(keys_file: Path, tmp_path: Path) -> None:
-    """A folder or a pipe in place of the file; a file in place of the folder."""
+    """A folder or a pipe is refused in place of the file, and a file in place of the folder."""
     keys_file.mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="is not a file"):
         StoredKeys().get("plain")
@@ -157,14 +157,13 @@ def test_what_is_no_file_is_refused(keys_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ["", " ", "two words", "line\nend", "schlüssel"])
 def test_an_impossible_key_is_not_stored(keys_file: Path, bad: str) -> None:
-    """An empty line, or more than one."""
     with pytest.raises(ConfigurationError, match="characters that no key can have"):
         StoredKeys().set("plain", ApiKey(bad))
     assert not keys_file.exists()
 
 
 def test_a_key_is_never_shown() -> None:
-    """Neither in a repr nor in a pickle."""
+    """A key is never shown, neither in a repr nor in a pickle."""
     StoredKeys().set("plain", ApiKey(SECRET))
     key = StoredKeys().get("plain")
     shown = (key, StoredKeys(), StoredKeys().places(), StoredKeys()._read())
@@ -220,7 +219,6 @@ class TestKeyring:
     def test_a_failing_keyring_shows_no_key(
         self, passwords: dict[tuple[str, str], str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Locked, or cancelled by the user."""
         StoredKeys().set("plain", ApiKey(SECRET))
         passwords.clear()
         with pytest.raises(ConfigurationError, match="no longer has the API key"):
@@ -237,6 +235,6 @@ class TestKeyring:
                 use()
 
     def test_a_keyring_without_a_backend_is_none(self, keys_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As on a server: the file is used."""
+        """The file is used."""
         monkeypatch.setattr("keyring.get_keyring", lambda: SimpleNamespace(priority=0))
         assert StoredKeys().set("plain", ApiKey(SECRET)) == str(keys_file)

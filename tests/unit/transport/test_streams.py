@@ -209,8 +209,6 @@ ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
 def test_many_streams_abandoned_by_an_async_caller(
     leave: Callable[[AsyncHttpTransport], Awaitable[None]], driver: AsyncDriver, exhaustive: bool
 ) -> None:
-    """The same with await, and with cancellation in every place."""
-
     async def main() -> None:
         async with driver.transport(base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport:
             for _ in range(ROUNDS if exhaustive else SAMPLED_ROUNDS):

@@ -44,7 +44,9 @@ def test_sizes_have_fitting_units(count: int | None, text: str) -> None:
 
 @given(st.decimals(min_value="0.000001", max_value=10**9, allow_nan=False, places=6))
 def test_the_top_of_an_axis_is_round_and_close(largest: Decimal) -> None:
-    """1, 2 or 5 times a power of ten, and less than two and a half times the largest value."""
+    """The top of an axis is round and close: 1, 2 or 5 times a power of ten, and less than two and a half times the
+    largest value.
+    """
     top = figures.axis_top(largest)
     assert largest <= top < largest * Decimal("2.5") + Decimal("1e-12")
     assert top.normalize().as_tuple().digits in ((1,), (2,), (5,))
@@ -52,7 +54,7 @@ def test_the_top_of_an_axis_is_round_and_close(largest: Decimal) -> None:
 
 @given(st.lists(st.tuples(*[st.integers(0, 10**6)] * 4), min_size=1, max_size=80))
 def test_every_column_is_inside_the_picture(counts: list[tuple[int, int, int, int]]) -> None:
-    """From left to right, no higher than the axis, and in proportion."""
+    """Every column is inside the picture from left to right, no higher than the axis, and in proportion."""
     replies = [
         ChartReply(
             number, "ollama:any", 0,

@@ -84,7 +84,9 @@ def test_code_has_the_classes_of_pygments(answer: Element) -> None:
 
 
 def test_the_source_is_one_click_away(answer: Element) -> None:
-    """Character by character, on the page and in a notebook. A text without markup is its own source."""
+    """The source is one click away: character by character, on the page and in a notebook. A text without markup is its
+    own source.
+    """
     assert answer.one("details.source").one("pre").text.lstrip("\n") == ANSWER
     cell = read(notebook.render([Message.assistant(ANSWER)]) or "")
     assert cell.one("strong").text == "8080"

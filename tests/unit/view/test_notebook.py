@@ -30,7 +30,7 @@ def test_a_reply_shows_the_turn() -> None:
 
 
 def test_a_message_shows_itself() -> None:
-    """One message, without styles or scripts of its own."""
+    """A message shows itself: one message, without styles or scripts of its own."""
     shown = TALK[0]._repr_html_()
     assert shown is not None
     assert shown.count("<p><b>") == 1

@@ -67,7 +67,7 @@ def test_every_word_is_there(document: Element) -> None:
 
 
 def test_thinking_is_folded(document: Element) -> None:
-    """With its length; thinking that a provider hides is marked as hidden."""
+    """Thinking that a provider hides is marked as hidden."""
     first, hidden, short = document.all("details.thinking")
     assert [each.one("summary").words for each in (first, hidden, short)] == [
         "Thinking 40 words, signed", "Thinking encrypted", "Thinking 13 words",
@@ -154,7 +154,7 @@ def test_a_model_that_has_not_answered_yet_is_a_pending_swap() -> None:
 
 
 def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
-    """With a title and a description for screen readers; each model has its colour."""
+    """Each model has its colour."""
     svg = document.one("svg")
     assert svg.attributes["role"] == "img"
     named = [svg.one(f"#{each}").words for each in svg.attributes["aria-labelledby"].split()]
@@ -244,13 +244,11 @@ def test_the_raw_wire_can_be_left_out() -> None:
 
 
 def test_provider_raw_of_a_reply_is_shown(document: Element) -> None:
-    """With the provider's own usage object."""
     kept = turn(document, 10).one(".raw").all("pre")[1]
     assert json.loads(kept.text)["provider_raw"] == {"by": "openai", "id": "reply_2"}
 
 
 def test_every_kind_of_block_is_shown() -> None:
-    """With all its fields."""
     text = check_page(page(everything())).one("main").words
     for word in ("server_tool_use", "Thinking", "encrypted", "read_file", "README.md", "https://example.org"):
         assert word in text
@@ -306,7 +304,7 @@ def test_broken_attempts_count() -> None:
 
 
 def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a remark; the page is complete otherwise."""
+    """The page is complete otherwise."""
     monkeypatch.setattr(raw_requests, "MAX_BYTES", 4_000)
     document = check_page(page(conversation()))
     notes = [each.words for each in document.all(".shared") if "left out" in each.words]

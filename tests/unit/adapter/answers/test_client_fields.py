@@ -101,7 +101,7 @@ MODELS = {"openai-chat": "gpt-4.1", "openai": "gpt-4.1", "google": "gemini-2.5-p
 @pytest.mark.parametrize("behind", [*JSON_MODES, "anthropic", "mistral"])
 @pytest.mark.parametrize("client", JSON_MODES)
 def test_json_without_a_schema_is_asked_for_on_every_wire(client: str, behind: str) -> None:
-    """By its JSON mode. A wire that has none, as Messages, is asked in the prompt, with a loss."""
+    """A wire without a JSON mode, such as Messages, is asked in the prompt, with a loss."""
     body, path, own = JSON_MODES[client]
     model = get_adapter(f"{behind}:{MODELS.get(behind, 'm')}")
     context = RequestContext.for_model(str(model.model_id), tool_ids=ClientToolIds(), prices=None)

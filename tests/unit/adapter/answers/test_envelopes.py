@@ -49,7 +49,6 @@ def test_a_store_keeps_the_state_for_wires_without_a_field(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", STORING_WIRES)
 def test_without_a_store_the_state_is_a_loss(wire: str) -> None:
-    """One for each block."""
     first = context(wire)
     sent = echo(wire, first)
     assert [loss.block_type for loss in first.losses if loss.kind is LossKind.STATE] == [
@@ -76,7 +75,7 @@ def test_without_a_key_the_state_is_a_loss(wire: str) -> None:
 @pytest.mark.parametrize("wire", SEALING_WIRES)
 @pytest.mark.parametrize("other", ["team", "key", "version"])
 def test_state_opens_in_its_own_place_only(wire: str, other: str) -> None:
-    """Not for another team, with another key, and not of another version."""
+    """State opens in its own place only, not for another team, with another key, and not of another version."""
     second, sent = context(wire), echo(wire, context(wire))
     match other:
         case "team":

@@ -86,7 +86,7 @@ def test_the_client_reads_the_same_class(wire: str, kind: type[ProviderError]) -
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_the_wait_is_passed_on(wire: str) -> None:
-    """In whole seconds: some clients read nothing else."""
+    """The wait is passed on, in whole seconds: some clients read nothing else."""
     _, _, headers = answer(wire, RateLimitError("slow down", retry_after=1.2))
     assert headers["retry-after"] == "2"
 
@@ -126,7 +126,6 @@ def test_claude_code_recognises_an_overflow(message: str, expected: str) -> None
 
 
 def test_codex_reads_the_code() -> None:
-    """And the SDKs of OpenAI."""
     _, body, headers = answer("openai", ContextOverflowError("too much"))
     assert body["error"]["code"] == "context_length_exceeded"
     assert body["error"].keys() == {"message", "type", "param", "code"}

@@ -94,7 +94,6 @@ def read(wire: str, body: bytes) -> StreamEvent:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_complete_reply_ends_completely(wire: str) -> None:
-    """With all that it says."""
     body = write(wire, whole_reply())
     assert list(GRAMMARS[wire](body)) == []
     last = read(wire, body)
@@ -215,7 +214,6 @@ def test_the_source_is_closed_with_the_stream(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_both_twins_write_the_same(wire: str) -> None:
-    """Chunk by chunk."""
     moment = datetime(2026, 11, 22, tzinfo=UTC)
     adapter = get_adapter(f"{wire}:client")
 
@@ -367,7 +365,7 @@ def test_chat_sends_counts_only_if_they_were_asked_for() -> None:
 
 
 def test_google_streams_an_array_to_a_client_that_asked_for_one() -> None:
-    """Without ``alt=sse``. A broken one is not JSON."""
+    """A broken array is not JSON."""
     given = context(client_query={"alt": "json"})
     body = write("google", whole_reply(), given)
     assert len(json.loads(body)) == 8

@@ -64,7 +64,9 @@ def test_a_tool_of_free_text_is_called_with_free_text() -> None:
 
 @pytest.mark.parametrize("tool", ["function", "custom"])
 def test_a_call_that_was_cut_is_an_incomplete_item(tool: str) -> None:
-    """In a stream from the end of the item on: agents act on items, and not on the response."""
+    """A call that was cut is an incomplete item in a stream from the end of the item on: agents act on items, and not
+    on the response.
+    """
     fields = {"tools": [{"type": tool, "name": "rm"}]}
     reply = message(ToolUseBlock(id="tu_1", name="rm", input={}, raw_input='{"path": "/tm'), stop_reason="max_tokens")
     events = [

@@ -60,7 +60,6 @@ def test_facts_of_models_that_clients_make_up_are_not_kept() -> None:
 
 
 def test_a_table_lists_the_models_that_it_names() -> None:
-    """In the order of the table."""
     assert TABLE.listed == ("big-1", "old")
 
 

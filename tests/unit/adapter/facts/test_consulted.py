@@ -165,7 +165,7 @@ def _targets() -> Sequence[tuple[type[Adapter], str, AdapterCapabilities]]:
 
 @pytest.mark.parametrize("field", sorted(set(AdapterCapabilities.model_fields) - _READ_ELSEWHERE.keys()))
 def test_a_capability_that_is_flipped_alone_changes_something(field: str) -> None:
-    """Another request, another loss, a refusal or another size, on one wire at least."""
+    """It changes a request, a loss, a refusal or a size, on one wire at least."""
     for kind, model, capabilities in _targets():
         value = getattr(capabilities, field)
         others = [_FLIPS[field]] if field in _FLIPS else [each for each in (NATIVE, EMULATED, ABSENT) if each != value]

@@ -178,7 +178,9 @@ def test_the_size_of_an_image_is_read_from_its_header(data: bytes, size: Size | 
 
 
 def test_documents_and_recordings_have_a_length() -> None:
-    """Pages as listed, or guessed by the size; seconds by the rate that a WAV states."""
+    """Documents and recordings have a length: pages as listed, or guessed by the size; seconds by the rate that a WAV
+    states.
+    """
     assert pdf_pages(encoded(b"%PDF /Type /Page /Type /Pages /Type/Page ").data) == 2
     assert pdf_pages(encoded(bytes(130_000)).data) == 3
     wav = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0" + struct.pack("<II", 8000, 16000) + bytes(32_000 - 32)

@@ -31,7 +31,7 @@ def decode(body: bytes, size: int = 1, **caps: int) -> list[Frame]:
 
 @given(size=st.integers(1, len(BODY)))
 def test_chunks_of_any_size_give_the_same_frames(size: int) -> None:
-    """A byte at a time, or all at once."""
+    """Chunks of any size give the same frames: a byte at a time, or all at once."""
     assert decode(BODY, size) == FRAMES
 
 
@@ -110,7 +110,6 @@ BROKEN_HEADERS = [b"\1x", b"\1x\x63", b"\1x\7\0\xffshort", b"\1x\5abc", b"\1\xff
 
 @pytest.mark.parametrize("headers", BROKEN_HEADERS)
 def test_unreadable_headers_are_malformed(headers: bytes) -> None:
-    """Truncated headers, unknown types, invalid UTF-8."""
     with pytest.raises(MalformedReplyError, match="headers"):
         decode(_raw(headers))
 
@@ -122,7 +121,7 @@ def test_headers_of_a_wrong_length_are_malformed() -> None:
 
 
 def test_caps_apply() -> None:
-    """One cap for a message, by the length in its prelude, and one for the whole body."""
+    """Caps apply: one cap for a message, by the length in its prelude, and one for the whole body."""
     with pytest.raises(FrameTooLargeError, match="message"):
         decode(BODY[:12], frame_cap=20)
     decoder = AwsEventStreamDecoder(body_cap=len(MESSAGES[0]) + 3)

@@ -26,7 +26,6 @@ from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
     ],
 )
 def test_server_sent_events(data: bytes, frames: list[Frame]) -> None:
-    """By the WHATWG grammar."""
     assert SseDecoder().feed(data) == frames
 
 

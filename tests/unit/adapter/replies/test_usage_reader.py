@@ -116,7 +116,7 @@ def test_several_counts_are_read_at_once() -> None:
     ],
 )
 def test_a_usage_is_the_one_that_validation_gives(native: dict[str, Any], fields: dict[str, Any]) -> None:
-    """With the same fields in the same order, and a copy of the object."""
+    """A usage is the one that validation gives with the same fields in the same order, and a copy of the object."""
     usage, validated = UsageReader(native).usage(**fields), TokenUsage(**fields, raw=native)
     assert usage == validated
     assert usage.model_dump_json() == validated.model_dump_json()

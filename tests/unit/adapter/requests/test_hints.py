@@ -43,7 +43,6 @@ def test_anthropic_gets_a_marker_on_the_block() -> None:
 
 
 def test_bedrock_gets_a_marker_after_the_block() -> None:
-    """An item of its own."""
     body, losses = send(BEDROCK, RULES, LONG)
     assert body["system"] == [{"text": "Be short."}, POINT]
     assert body["messages"][0]["content"] == [{"text": "A long text."}, POINT, {"text": "A question."}]
@@ -66,7 +65,9 @@ def test_no_more_markers_than_a_request_may_have() -> None:
 
 
 def test_the_number_of_markers_is_that_of_the_whole_history() -> None:
-    """Also if the beginning of the history comes from the cache of encoded messages."""
+    """The number of markers is that of the whole history, also if the beginning of the history comes from the cache of
+    encoded messages.
+    """
     adapter, options = get_adapter(CLAUDE), AdapterOptions()
     history = [RULES]
     for number in range(6):
@@ -96,7 +97,7 @@ def test_blocks_that_take_no_marker_are_losses() -> None:
      "ollama:qwen3:4b", "bedrock:us.meta.llama3-3-70b-instruct-v1:0", "google-interactions:gemini-3-flash-preview"],
 )  # fmt: skip
 def test_elsewhere_markers_are_a_loss(model: str) -> None:
-    """Of the severity info: the answer does not depend on it. The text is the same."""
+    """The severity is info: the answer does not depend on it. The text is the same."""
     plain = Message.user([TextBlock(text="A long text."), TextBlock(text="A question.")])
     wire = get_adapter(model).to_wire([LONG], [], AdapterOptions())
     assert wire.body == get_adapter(model).to_wire([plain], [], AdapterOptions()).body
@@ -142,6 +143,5 @@ def test_both_are_read_from_requests() -> None:
 
 
 def test_both_are_stored_with_the_message() -> None:
-    """As JSON."""
     message = marked(PAPER)
     assert read_message(write_message(message)) == message

@@ -75,7 +75,6 @@ class TestThinking:
     reply = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
 
     def test_its_issuer_gets_thinking_back(self) -> None:
-        """Signed and redacted, unchanged."""
         assert to(self.reply, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
 
     def test_other_models_do_not_get_thinking(self) -> None:
@@ -91,7 +90,6 @@ class TestThinking:
 
     @pytest.mark.parametrize(("accepts", "lost"), [(True, []), (False, ["thinking"])])
     def test_unsigned_thinking_is_sent_if_no_signature_is_required(self, accepts: bool, lost: list[str]) -> None:
-        """Thinking of any model."""
         unsigned = Message.assistant([ThinkingBlock(text="Hm."), TextBlock(text="4")])
         assert kinds(to(unsigned, thinking_policy=ThinkingPolicy(accepts_unsigned=accepts))) == lost
 
@@ -165,7 +163,7 @@ class TestMedia:
         "abilities", [{}, {"supports_documents": "native", "accepted_media_types": {"document": ()}}]
     )
     def test_a_text_document_becomes_text_for_every_model(self, abilities: dict[str, Any]) -> None:
-        """As text, under its title and with its note."""
+        """The text is sent under its title and with its note."""
         source = MediaSource(kind="text", data="Terms")
         document = DocumentBlock(source=source, media_type="text/markdown", title="Deal", context="A draft.")
         projection = to(Message.user([document]), **abilities, media_sources={"document": ["base64"]})
@@ -179,7 +177,6 @@ class TestAnswers:
         return [asking, Message.tool("a", content), Message.tool("b", "ok"), Message.user("And?")]
 
     def test_media_in_an_answer_stay_if_the_wire_allows(self) -> None:
-        """Untouched."""
         assert to(*self.history(picture()), supports_images="native", supports_tool_result_media="native").losses == ()
 
     def test_media_in_an_answer_follow_after_all_answers(self) -> None:
@@ -197,13 +194,13 @@ class TestAnswers:
         assert kinds(projection) == ["flattened"]
 
     def test_media_at_the_end_follow_too(self) -> None:
-        """Also if the history ends with the answer."""
+        """Media at the end follow too, also if the history ends with the answer."""
         history = [Message.assistant([ToolUseBlock(id="a", name="f")]), Message.tool("a", [picture()])]
         projection = to(*history, supports_images="native", supports_tool_result_media="emulated")
         assert roles(projection) == ["assistant", "tool", "user"]
 
     def test_unsupported_media_in_an_answer_are_left_out(self) -> None:
-        """With a note, and as a loss of content."""
+        """Unsupported media in an answer are left out with a note, and as a loss of content."""
         projection = to(*self.history(picture()), supports_images="native")
         assert kinds(projection) == ["media"]
         assert projection.losses[0].block_type == "tool_result"
@@ -223,7 +220,6 @@ class TestAnswers:
     def test_other_blocks_in_an_answer_are_treated_as_outside_it(
         self, part: ContentBlock, left: tuple[ContentBlock, ...], kind: str
     ) -> None:
-        """Flattened, or left out with a loss."""
         projection = to(*self.history(part))
         answer = projection.turns[1].blocks[0]
         assert isinstance(answer, ToolResultBlock)
@@ -231,7 +227,6 @@ class TestAnswers:
         assert kinds(projection) == [kind]
 
     def test_native_blocks_in_an_answer_go_back_to_their_issuer(self) -> None:
-        """As they were."""
         assert to(*self.history(ProviderBlock(provider="p", kind="tool_reference", data={}))).losses == ()
 
 
@@ -326,7 +321,6 @@ class TestRoles:
         assert texts(projection) == ["S", "D", "Hi", "Late"]
 
     def test_a_block_that_a_role_may_not_hold_is_left_out(self) -> None:
-        """On every wire."""
         projection = to(Message.user([ToolUseBlock(id="a", name="f"), TextBlock(text="Hi")]))
         assert [(loss.kind, loss.reason) for loss in projection.losses] == [
             (LossKind.MISPLACED_BLOCK, "a user message holds no tool_use")
@@ -367,7 +361,7 @@ class TestEmptiness:
         assert kinds(projection) == lost
 
     def test_a_message_that_lost_all_its_blocks_is_not_sent(self) -> None:
-        """Even if empty messages are accepted."""
+        """A message that lost all its blocks is not sent, even if empty messages are accepted."""
         projection = to(Message.assistant([TestThinking.signed]), Message.user("Hi"))
         assert roles(projection) == ["user"]
         assert kinds(projection) == ["thinking", "empty_message"]

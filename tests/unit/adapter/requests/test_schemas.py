@@ -193,7 +193,7 @@ def test_the_schema_of_a_usual_tool_passes_the_check() -> None:
 
 @pytest.mark.parametrize("model", ["ollama:qwen3:4b", "google:gemini-3.6-flash"])
 def test_loosened_arguments_of_a_tool_are_a_loss(model: str) -> None:
-    """With the path of the keyword, and never the tool itself."""
+    """Loosened arguments of a tool are a loss with the path of the keyword, and never the tool itself."""
     wire = _sent_schema(model, [TOOL])
     assert b"count" in wire.body
     assert b"exclusiveMinimum: 0" in wire.body

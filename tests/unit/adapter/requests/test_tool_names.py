@@ -35,7 +35,6 @@ def test_every_name_becomes_a_unique_legal_one(provider: str, names: list[str]) 
 
 
 def test_a_generated_name_depends_on_the_name_only() -> None:
-    """The same in every process, and readable."""
     assert ToolNameRule().make_legal(ODD) == "repo_read_file_5b37f167"
     assert ToolNameRule().make_legal("9 lives").startswith("t_9_lives_")
     assert len(ToolNameRule().make_legal("x" * 300)) <= 64
@@ -73,7 +72,6 @@ def test_a_tool_keeps_its_canonical_name() -> None:
 
 
 def test_a_stream_reports_the_canonical_name() -> None:
-    """In its events as in its message."""
     context = RequestContext(model=MODEL, session_id="s")
     adapter = get_adapter(MODEL)
     wire = adapter.to_wire([Message.user("Read")], [ToolDefinition(name=ODD)], AdapterOptions(context=context))
@@ -97,7 +95,7 @@ def test_a_stream_reports_the_canonical_name() -> None:
     "model", ["openai:gpt-6.1-sol", "mistral:mistral-large-latest", "bedrock:us.amazon.nova-lite-v1:0"]
 )
 def test_calls_of_another_provider_get_legal_names(model: str) -> None:
-    """Also in a history whose tools no longer exist."""
+    """Calls of another provider get legal names, also in a history whose tools no longer exist."""
     call = ToolUseBlock(id="tu_1", name=ODD, input={})
     history = [Message.user("Go"), Message.assistant([call]), Message.tool("tu_1", "done"), Message.user("And?")]
     wire = get_adapter(model).to_wire(history, [], AdapterOptions())

@@ -120,7 +120,6 @@ def test_named_options_are_written_first_and_the_others_later() -> None:
 
 
 def test_a_table_reads_what_it_wrote() -> None:
-    """The same table in the other direction."""
     options = AdapterOptions(max_output_tokens=5, temperature=0.5, top_p=0.1, stop_sequences=("a", "b"))
     body, _ = encode(options)
     assert AdapterOptions(**TABLE.decode(body)) == options

@@ -250,7 +250,7 @@ def interaction() -> bytes:
 
 @pytest.mark.parametrize("state", [None, True])
 def test_actions_of_an_interaction_are_calls_of_the_tool(state: bool | None) -> None:
-    """As with generateContent; results are lists of an object as text and the screenshot. Also after a stored reply."""
+    """Results are lists of an object as text and the screenshot, also after a stored reply."""
     adapter, context = get_adapter(INTERACTIONS), RequestContext.for_model(INTERACTIONS)
     options = AdapterOptions(context=context, server_state=state)
     adapter.to_wire([Message.user("Go.")], [COMPUTER, FUNCTION], options)

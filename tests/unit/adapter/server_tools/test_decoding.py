@@ -52,7 +52,6 @@ def test_a_native_tool_is_read_as_a_value(model: str, native: dict[str, Any], va
 
 
 def test_googles_tools_are_read_by_their_field() -> None:
-    """In either spelling."""
     found = read(GEMINI_2, {"contents": [], "tools": [{"google_search": {}}, {"codeExecution": {}, "urlContext": {}}]})
     assert list(map(type, found)) == [WebSearch, CodeExecution, WebFetch]
     assert entries(CLAUDE, *found)[0] == {"type": "web_search_20250305", "name": "web_search"}

@@ -134,7 +134,7 @@ def test_the_list_of_tools_has_the_providers_own_object(
 
 @each_row(("model", "tool", "fields"), BODIES)
 def test_what_is_outside_of_the_list_is_in_the_body(model: str, tool: ToolDefinition, fields: dict[str, Any]) -> None:
-    """Servers, containers and settings of the whole request."""
+    """What is outside of the list is in the body: servers, containers and settings of the whole request."""
     body, _ = write(model, tool)
     assert {name: body.get(name) for name in fields} == fields
 
@@ -158,7 +158,6 @@ def test_beta_headers_are_added_to_the_programs_own() -> None:
 
 
 def test_lists_of_several_tools_are_added_to_each_other() -> None:
-    """Two servers, two tools of compound."""
     other = McpServer(name="other", url="https://other.example")
     assert [server["name"] for server in write(CLAUDE, MCP, other)[0]["mcp_servers"]] == ["docs", "other"]
     body, _ = write(COMPOUND, WebSearch(), CodeExecution())

@@ -76,7 +76,7 @@ def test_instructions_alone_are_followed_by_a_user_turn() -> None:
 
 
 def test_a_document_gets_its_text_in_place() -> None:
-    """So that the document stays unchanged when the user continues."""
+    """A document gets its text in place so that the document stays unchanged when the user continues."""
     pdf = Message.user((DocumentBlock(source=BYTES),))
     body, _ = body_of([pdf])
     longer, _ = body_of([pdf, HI])
@@ -117,7 +117,6 @@ def test_a_history_of_calls_declares_their_tools() -> None:
 
 
 def test_calls_can_be_forbidden_only_without_earlier_ones() -> None:
-    """By not offering the tools."""
     options = AdapterOptions(tool_choice="none")
     body, losses = body_of([HI], [WEATHER], options)
     assert ("toolConfig" in body, losses) == (False, ())
@@ -228,7 +227,7 @@ def test_a_model_without_tools_or_instructions_gets_text() -> None:
 
 
 def test_cache_points_are_placed() -> None:
-    """After the instructions and the last message, but never directly after a document."""
+    """Cache points are placed after the instructions and the last message, but never directly after a document."""
     pdf = DocumentBlock(source=BYTES)
     history = [Message.system("Be brief."), Message.user((TextBlock(text="Look"), pdf))]
     body, _ = body_of(history, options=AdapterOptions(prompt_cache="1h"))

@@ -30,7 +30,7 @@ NAMED = [
 
 @pytest.mark.parametrize(("status", "name", "kind"), NAMED)
 def test_an_exception_is_classified_by_name(status: int, name: str, kind: type[errors.ProviderError]) -> None:
-    """In the header, with or without an address after it, or in the body."""
+    """An exception is classified by name, in the header, with or without an address after it, or in the body."""
     body = json.dumps({"message": "No."}).encode()
     headers = {"x-amzn-errortype": f"{name}:http://internal.amazon.com/coral/", "x-amzn-requestid": "r_1"}
     error = ADAPTER.error(status, body, headers)
@@ -53,7 +53,7 @@ UNNAMED = [
 
 @pytest.mark.parametrize(("status", "message", "kind"), UNNAMED)
 def test_without_a_name_status_and_message_decide(status: int, message: str, kind: type[errors.ProviderError]) -> None:
-    """As behind a proxy that drops the header."""
+    """The status and the message decide if a proxy drops the header."""
     assert type(ADAPTER.error(status, json.dumps({"message": message}).encode(), {})) is kind
 
 

@@ -42,7 +42,7 @@ RESPONSE = {
 
 @each_row(("model", "window", "output", "sees"), LIMITS)
 def test_limits_are_those_of_the_cloud(model: str, window: int, output: int, *, sees: bool) -> None:
-    """In every region, behind the vendor's name; all of them reason."""
+    """Limits are those of the cloud in every region, behind the vendor's name; all of them reason."""
     found = get_adapter(model).capabilities
     assert (found.max_context_tokens, found.max_output_tokens) == (window, output)
     assert (bool(found.supports_images), bool(found.supports_thinking)) == (sees, True)

@@ -18,7 +18,6 @@ QWEN = "qwen.qwen3-32b-v1:0"
 
 
 def test_common_options_go_into_inference_config() -> None:
-    """In inferenceConfig."""
     options = AdapterOptions(max_output_tokens=9, temperature=0.5, top_p=0.9, stop_sequences=("END",))
     body, losses = body_of([HI], options=options, model=NOVA)
     assert body["inferenceConfig"] == {"maxTokens": 9, "temperature": 0.5, "topP": 0.9, "stopSequences": ["END"]}

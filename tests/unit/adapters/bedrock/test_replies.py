@@ -218,6 +218,5 @@ def test_a_reply_in_anthropics_form_is_read_as_such() -> None:
 
 @pytest.mark.parametrize("body", [{}, {"results": [{"outputText": "Hi"}]}, {"output": {"message": {"content": [3]}}}])
 def test_a_reply_of_another_shape_is_malformed(body: Native) -> None:
-    """The bodies of other families included."""
     with pytest.raises(MalformedReplyError):
         read(body)

@@ -252,6 +252,5 @@ REFUSED: list[Any] = [b"[]", b"{", {}, {"messages": [{"role": "chatbot", "conten
 
 @pytest.mark.parametrize("body", [*REFUSED, {"messages": [HI], "toolConfig": {"tools": [{}]}}])
 def test_invalid_requests_are_refused(body: Any) -> None:
-    """With a typed error."""
     with pytest.raises(RequestError):
         BedrockAdapter(CLAUDE).from_wire_request(body, context())

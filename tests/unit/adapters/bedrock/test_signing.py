@@ -96,7 +96,7 @@ def test_requests_are_signed_as_botocore_signs_them(token: str | None) -> None:
 
 
 def test_the_signature_follows_the_specification() -> None:
-    """Worked out by hand: canonical request, string to sign, derived key."""
+    """Canonical request, string to sign and derived key were worked out by hand."""
     request = capture_request(SigV4Auth(REGION, session=session()))
     path = "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%253A0/converse"  # quoted once more
     host = f"bedrock-runtime.{REGION}.amazonaws.com"
@@ -113,7 +113,6 @@ def test_the_signature_follows_the_specification() -> None:
 
 
 def test_async_requests_are_signed_alike() -> None:
-    """By the same auth."""
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

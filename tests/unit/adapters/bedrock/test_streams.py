@@ -251,7 +251,6 @@ ANTHROPIC: list[Native] = [
 
 
 def test_anthropic_events_are_read_by_its_decoder() -> None:
-    """Under the name of the requested model."""
     events = stream(map(chunk, ANTHROPIC))
     assert isinstance(events[0], MessageStart)
     assert events[0].model == f"bedrock:{CLAUDE}"

@@ -49,7 +49,6 @@ def test_calls_are_written_with_their_arguments_as_text() -> None:
 
 
 def test_malformed_arguments_are_a_loss() -> None:
-    """And named as lost."""
     called = ToolUseBlock(id=CALL, name="weather", raw_input="{half")
     body, losses = body_of([HI, foreign(called), Message.tool(CALL, "x")])
     assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}"
@@ -85,7 +84,7 @@ MEDIA: list[tuple[ContentBlock, Native]] = [
 
 @pytest.mark.parametrize(("block", "part"), MEDIA)
 def test_media_become_parts(block: ImageBlock | DocumentBlock, part: Native) -> None:
-    """Images by data URL or address, text documents as text."""
+    """Media become parts: images by data URL or address, text documents as text."""
     body, losses = body_of([Message.user((TextBlock(text="Look"), block))])
     assert body["messages"][0]["content"] == [text("Look"), part]
     flat = isinstance(block, DocumentBlock)
@@ -105,7 +104,6 @@ def test_media_of_tools_follow_their_answer() -> None:
 
 
 def test_unsupported_media_are_left_out() -> None:
-    """Images on a model for text; a PDF on any."""
     pdf = DocumentBlock(source=IMAGE, media_type="application/pdf")
     body, losses = body_of([Message.user((ImageBlock(source=IMAGE), pdf))], model="command-a-03-2025")
     assert losses == (LossKind.MEDIA, LossKind.MEDIA)
@@ -167,7 +165,6 @@ def test_unsupported_options_are_losses() -> None:
 
 
 def test_a_schema_is_a_response_format() -> None:
-    """Of the kind json_object."""
     body, _ = body_of([HI], options=AdapterOptions(output_schema={"type": "object"}, stop_sequences=("END",)))
     assert body["response_format"] == {"type": "json_object", "json_schema": {"type": "object"}}
     assert body["stop_sequences"] == ["END"]

@@ -58,7 +58,7 @@ def test_every_finish_reason_has_a_meaning(native: str, reason: StopReason) -> N
 
 
 def test_a_reply_with_calls_ends_for_them() -> None:
-    """Even if the finish reason is COMPLETE."""
+    """A reply with calls ends for them, even if the finish reason is COMPLETE."""
     assert read(reply("COMPLETE", tool_calls=[call()])).stop_reason is StopReason.TOOL_USE
 
 
@@ -128,7 +128,6 @@ def test_truncated_arguments_run_nothing(arguments: str, given: Native, raw: str
 
 
 def test_no_arguments_are_an_empty_object() -> None:
-    """In a complete reply."""
     (called,) = read(reply("TOOL_CALL", tool_calls=[call("")])).content
     assert isinstance(called, ToolUseBlock)
     assert (called.input, called.raw_input) == ({}, None)
@@ -157,7 +156,6 @@ def test_unknown_content_is_kept_in_its_place(native: Native, block: ContentBloc
 
 
 def test_unknown_fields_survive_the_round_trip() -> None:
-    """Of parts, of calls and of the message."""
     native = {
         "content": [{**text("Hi"), "score": 1}],
         "tool_calls": [call(origin="x")],

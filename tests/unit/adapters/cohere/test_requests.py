@@ -121,7 +121,7 @@ def test_a_field_that_was_read_does_not_hide_an_option() -> None:
 
 
 def test_parts_become_blocks() -> None:
-    """Images by their sources, a document as the text of its data."""
+    """Parts become blocks: images by their sources, a document as the text of its data."""
     messages, _, _ = ADAPTER.from_wire_request({"messages": CONVERSATIONS[-1]}, context())
     _, inline, linked = messages[0].content
     assert isinstance(inline, ImageBlock)
@@ -135,7 +135,6 @@ def test_parts_become_blocks() -> None:
 
 
 def test_options_become_options() -> None:
-    """Under their canonical names."""
     native = {"messages": [USER], **OPTIONS[1], "tool_choice": "REQUIRED", **OPTIONS[5]}
     _, _, options = ADAPTER.from_wire_request(json.dumps(native).encode(), context())
     assert (options.max_output_tokens, options.top_p, options.top_k, options.stream) == (9, 0.9, 5, True)
@@ -144,7 +143,6 @@ def test_options_become_options() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"{", {}, {"messages": [{"role": "chatbot"}]}, {"messages": 3}])
 def test_invalid_requests_are_refused(body: Any) -> None:
-    """With a typed error."""
     with pytest.raises(RequestError):
         ADAPTER.from_wire_request(body, context())
 

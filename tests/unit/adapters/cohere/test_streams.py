@@ -124,7 +124,6 @@ ERRORS: list[Native] = [
 
 @pytest.mark.parametrize("native", ERRORS)
 def test_an_error_in_mid_stream_is_typed(native: Native) -> None:
-    """In each of its three shapes."""
     failed = failure(stream(*PARTS[6:8], native))
     assert isinstance(failed.error, ServerError)
     assert "internal server error" in str(failed.error)
@@ -146,12 +145,10 @@ BROKEN: list[list[Native]] = [
 
 @pytest.mark.parametrize("events", BROKEN)
 def test_events_that_do_not_fit_together_are_malformed(events: list[Native]) -> None:
-    """Repeated, lost or swapped events."""
     assert isinstance(failure(stream(*events, end())).error, MalformedReplyError)
 
 
 def test_events_before_the_start_are_malformed() -> None:
-    """Also the end event."""
     events = list(ADAPTER.iter_stream([sse([end()])], context()))
     assert isinstance(failure(events).error, MalformedReplyError)
 

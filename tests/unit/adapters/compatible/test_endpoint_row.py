@@ -43,7 +43,7 @@ def test_the_promised_endpoints_are_there() -> None:
 
 @each_row("name", NAMES)
 def test_every_table_makes_an_adapter(name: str) -> None:
-    """Under its own name, with readable capabilities for every model that it lists."""
+    """Every table makes an adapter under its own name, with readable capabilities for every model that it lists."""
     found = adapter(name)
     assert found.provider == name
     assert isinstance(found, (ChatAdapter, DualApiAdapter))

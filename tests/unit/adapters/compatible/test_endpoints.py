@@ -193,7 +193,7 @@ def test_a_custom_server_may_omit_fields() -> None:
 
 
 def test_writer_has_a_path_of_its_own() -> None:
-    """Under the same base URL as all other paths."""
+    """Writer has a path of its own under the same base URL as all other paths."""
     assert encode_request([Message.user("Hi")], adapter("writer"))[1].path == "/chat"
 
 

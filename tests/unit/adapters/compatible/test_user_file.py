@@ -79,7 +79,6 @@ def test_a_file_adds_an_endpoint(write: Write) -> None:
 
 
 def test_the_configuration_folder_is_searched(tmp_path: Path) -> None:
-    """If the environment names no file."""
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
     (folder / "endpoints.toml").write_text(TABLE)
@@ -138,7 +137,6 @@ def make_all() -> None:
     ],
 )
 def test_errors_in_a_file_are_named(write: Write, text: str, pattern: str) -> None:
-    """With the file and the field."""
     path = write(text)
     with pytest.raises(ConfigurationError) as caught:
         make_all()

@@ -38,7 +38,7 @@ def test_each_difference_from_the_second_data_set_has_a_reason() -> None:
 
 
 def test_the_second_data_set_names_its_source() -> None:
-    """So that its figures can be read there."""
+    """The second data set names its source so that its figures can be read there."""
     assert SECOND["origin"]["release"]
     assert len(SECOND["origin"]["sha256"]) == 64
     assert len(SECOND["models"]) > 100
@@ -239,7 +239,9 @@ def test_budgets_of_claude_are_held_between_its_least_and_the_output_limit(
 
 @pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0"])
 def test_a_budget_for_thinking_between_calls_may_exceed_the_output_limit(model: str) -> None:
-    """With the beta feature of interleaved thinking, by a header or by a field of the body."""
+    """A budget for thinking between calls may exceed the output limit with the beta feature of interleaved thinking, by
+    a header or by a field of the body.
+    """
     beta, provider = "interleaved-thinking-2025-05-14", model.partition(":")[0]
     given: dict[str, dict[str, Any]] = {"headers": {"anthropic-beta": beta}, "extra": {"anthropic_beta": [beta]}}
     for name, fields in given.items():
@@ -281,7 +283,9 @@ bedrock:us.amazon.nova-lite-v1:0  temperature=0.5,top_p=0.9    temperature=0.5,t
 """),
 )
 def test_sampling_of_claude_is_held_to_what_the_model_takes(model: str, options: str, sent: str, lost: str) -> None:
-    """One of two parameters from Claude 4.1 on, and no temperature above 1."""
+    """Sampling of Claude is held to what the model takes: one of two parameters from Claude 4.1 on, and no temperature
+    above 1.
+    """
     given = {name: float(value) for name, value in (each.split("=") for each in options.split(","))}
     whole = {name: int(given.pop(name)) for name in ("top_k", "thinking_budget") if name in given}
     request = get_adapter(model).to_wire([Message.user("Hi")], [], AdapterOptions(**given, **whole))
@@ -317,7 +321,9 @@ TABLES = sorted((Path(__file__).parents[4] / "adapters" / "dragoman_adapters").g
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda path: path.parent.name)
 def test_each_positive_declaration_names_its_evidence(table: Path) -> None:
-    """In its row or for all rows: a page of the provider, its own words, or a recording."""
+    """Each positive declaration names its evidence in its row or for all rows: a page of the provider, its own words,
+    or a recording.
+    """
     data = tomllib.loads(table.read_text(encoding="utf-8"))
     default = data.get("default", {})
     declared, missing = 0, []

@@ -95,7 +95,7 @@ def test_own_unsigned_calls_return_unsigned() -> None:
 
 
 def test_an_id_that_was_never_issued_is_not_sent() -> None:
-    """Neither with the call nor with its answer. An issued id is sent with both; calls of others get new ids."""
+    """An issued id is sent with both; calls of others get new ids."""
     bare, issued = reply_of({"functionCall": {"name": "add", "args": {}}}), reply_of(SIGNED_CALL)
     for message, expected in ((bare, [None, None]), (issued, ["g1", "g1"])):
         (made,) = message.tool_uses
@@ -227,7 +227,6 @@ def test_functions_share_one_entry_and_native_tools_stay_with_google() -> None:
 
 
 def test_foreign_thinking_is_left_out() -> None:
-    """With or without a signature."""
     thought = ThinkingBlock(text="hm", signature="sig")
     message = Message.assistant(
         (thought, TextBlock(text="Yes."), ProviderBlock(provider="anthropic", kind="x", data={})),

@@ -38,7 +38,7 @@ def handwritten_status(code: int, status: str, message: str, *details: dict[str,
     ],
 )  # fmt: skip
 def test_every_status_has_its_class(code: int, status: str, message: str, kind: type[errors.ProviderError]) -> None:
-    """By the status name, as an HTTP body and as a list with one element."""
+    """Every status has its class by the status name, as an HTTP body and as a list with one element."""
     body = handwritten_status(code, status, message)
     for form in (body, b"[" + body + b"]"):
         error = raise_error(code, form)
@@ -64,7 +64,7 @@ def test_the_retry_time_is_read_from_the_details() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>502</html>", b"[]", b'{"error": "no"}', b'{"error": {"details": "x"}}'])
 def test_any_body_gives_a_typed_error(body: bytes) -> None:
-    """Also the bodies that proxies send."""
+    """Any body gives a typed error, also the bodies that proxies send."""
     assert type(raise_error(502, body)) is errors.ServerError
 
 

@@ -51,7 +51,7 @@ WHOLE = b'\xef\xbb\xbf [ {"a": "\\"]}, \\\\"},\r\n{"b": [1, {"c": "\xc3\xa9"}]} 
 
 
 def test_every_two_way_split_gives_the_same_frames() -> None:
-    """One array, cut once, at each of its bytes."""
+    """One stream is cut once, at each of its bytes."""
     frames = decode_chunks(JsonArrayDecoder(), [WHOLE])
     expected = [b'{"a": "\\"]}, \\\\"}', b'{"b": [1, {"c": "\xc3\xa9"}]}', b'"x,]"', b"-1.5e3", b"null"]
     assert [frame.data for frame in frames] == expected

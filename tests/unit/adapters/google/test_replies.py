@@ -134,7 +134,7 @@ def test_missing_counts_are_unknown() -> None:
     [("ON_DEMAND", "ON_DEMAND"), (1, "ON_DEMAND"), ("ON_DEMAND_FLEX", "flex"), ("PROVISIONED_THROUGHPUT",) * 2],
 )
 def test_the_traffic_type_gives_the_tier(traffic: Any, tier: str) -> None:
-    """Under the names that requests use for tiers."""
+    """The traffic type gives the tier under the names that requests use for tiers."""
     assert usage_of(promptTokenCount=1, trafficType=traffic).service_tier == tier
 
 
@@ -211,7 +211,9 @@ def test_recited_passages_are_citations_too() -> None:
 
 @pytest.mark.parametrize(("adapter", "billed"), [(GEMINI_3, 2), (GEMINI_2, 1)])
 def test_searches_are_counted_as_the_model_bills_them(adapter: GoogleAdapter, billed: int) -> None:
-    """By distinct non-empty query, or once for the prompt; a reply without queries costs nothing."""
+    """Searches are counted as the model bills them by distinct non-empty query, or once for the prompt; a reply without
+    queries costs nothing.
+    """
     queries = {"webSearchQueries": ["a", "", "b", "a"]}
     for metadata, count in ((queries, {"web_search": billed}), ({"webSearchQueries": [""]}, {}), ({}, {})):
         message = read(handwritten_reply({"text": "Hm"}, groundingMetadata=metadata), adapter)

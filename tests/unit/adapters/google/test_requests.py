@@ -151,7 +151,7 @@ BODIES: dict[str, dict[str, Any]] = {
 @each_row("name", BODIES)
 @each_row("adapter", [GEMINI_2, GEMINI_3], ids=str)
 def test_a_request_is_rewritten_unchanged(adapter: Any, name: str) -> None:
-    """Spelling, order, flags, nulls and unknown fields."""
+    """Spelling, order, flags, nulls and unknown fields stay."""
     assert return_trip(BODIES[name], adapter) == BODIES[name]
 
 
@@ -280,6 +280,5 @@ def test_nulls_of_a_request_do_not_hide_additions() -> None:
 
 @pytest.mark.parametrize("body", [{}, {"contents": 5}, {"contents": ["x"]}, {"contents": [{"parts": 5}]}, b"[]", b"{"])
 def test_invalid_requests_are_refused(body: Any) -> None:
-    """With a typed error."""
     with pytest.raises(RequestError):
         GEMINI_3.from_wire_request(body, context(GEMINI_3))

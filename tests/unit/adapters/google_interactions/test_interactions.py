@@ -59,7 +59,7 @@ def test_recorded_replies_agree_with_the_oracle() -> None:
 
 @pytest.mark.exchanges
 def test_recorded_requests_are_rewritten_unchanged() -> None:
-    """The three forms of input, tools and settings."""
+    """Recorded requests are rewritten unchanged: the three forms of input, tools and settings."""
     requests = [exchange for exchange in recorded_exchanges() if exchange.request is not None]
     assert requests
     for exchange in requests:
@@ -304,7 +304,6 @@ def bodies() -> Iterator[Any]:
 
 @pytest.mark.parametrize("body", list(bodies()))
 def test_invalid_requests_are_refused(body: Any) -> None:
-    """With a typed error."""
     with pytest.raises(RequestError):
         GEMINI.from_wire_request(body, context(VERTEX))
 

@@ -152,7 +152,7 @@ BACKGROUND = AdapterOptions(background=True)
 
 
 def test_a_reply_in_the_background_is_followed_to_its_end(driver: Driver) -> None:
-    """Through failing polls. It costs what its end says, once."""
+    """The reply costs what its end says, once."""
     provider, budget = Worker("queued", 503, "in_progress", "completed"), Budget(usd=10)
     session = started(driver, provider, budgets=[budget], options=BACKGROUND)
     assert driver.ask(session, "Think.").text == "Done."

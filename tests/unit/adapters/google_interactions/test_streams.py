@@ -53,7 +53,7 @@ def message(*events: dict[str, Any]) -> Message:
 
 @pytest.mark.parametrize("given", [{}, {"x": 1}])
 def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
-    """Even if its arguments already are an object."""
+    """An unfinished call runs nothing, even if its arguments already are an object."""
     (call,) = partial(CREATED, start(0, type="function_call", id="c1", name="add", arguments=given)).tool_uses
     assert call.input == {}
     assert call.raw_input == ('{"x":1}' if given else "")
@@ -61,7 +61,7 @@ def test_an_unfinished_call_runs_nothing(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("opening", [[], [CREATED, CREATED]])
 def test_the_message_starts_once(opening: list[dict[str, Any]]) -> None:
-    """Even if the first event is lost or repeated."""
+    """The message starts once even if the first event is lost or repeated."""
     first, *others = stream_events(frames(*opening, CALL, stop(0), END))
     assert isinstance(first, MessageStart)
     assert not any(isinstance(event, MessageStart) for event in others)

@@ -93,7 +93,6 @@ def test_fields_of_a_later_version_survive_the_round_trip() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"{", {"messages": [{"role": "king"}]}, {"messages": 3}])
 def test_invalid_requests_are_refused(body: Any) -> None:
-    """A typed error, never a KeyError."""
     with pytest.raises(RequestError):
         ADAPTER.from_wire_request(body, context())
 
@@ -128,7 +127,9 @@ def whole_message(lines: list[dict[str, Any]]) -> Message:
 
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_stream_and_the_whole_reply_are_one_message(cuts: list[int]) -> None:
-    """For any cut of the bytes, and also when built from the deltas alone."""
+    """A stream and the whole reply are one message for any cut of the bytes, and also when built from the
+    deltas alone.
+    """
     data = stream(LINES)
     places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
     chunks = [data[start:end] for start, end in pairwise(places)]
@@ -229,7 +230,6 @@ def test_errors_have_their_class(status: int | None, body: Any, kind: type[Provi
 
 
 def test_a_reply_of_the_wrong_shape_is_malformed() -> None:
-    """A typed error, never a KeyError."""
     with pytest.raises(MalformedReplyError):
         ADAPTER.from_wire_response(WireResponse(200, b'{"content": [{}]}'), context())
 

@@ -88,7 +88,6 @@ def test_a_stream_and_its_whole_reply_agree() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"city": "Paris"}', {"city": "Paris"}])
 def test_arguments_are_text_or_an_object(arguments: Any) -> None:
-    """Whole and streamed."""
     call = {"id": "abcdefghi", "function": {"name": "weather", "arguments": arguments}, "index": 0}
     whole = read(handwritten_reply({"content": "", "tool_calls": [call]}, "tool_calls"), ADAPTER)
     piecemeal = stream_message(
@@ -132,7 +131,6 @@ def test_an_error_object_ends_a_stream() -> None:
 
 
 def test_a_stream_without_its_marker_is_truncated() -> None:
-    """Even after a finish reason."""
     last = stream([handwritten_chunk({"content": "Hi"}, "stop")], ADAPTER)[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, StreamTruncatedError)
@@ -170,7 +168,7 @@ FIELD_REQUIRED = {"type": "missing", "loc": ["body", "messages", 0], "msg": "Fie
     ],
 )
 def test_errors_of_all_shapes_are_read(status: int, body: Any, kind: type[ProviderError], expected: str) -> None:
-    """Its own shape, that of its web framework, and bodies without one."""
+    """Errors of all shapes are read: its own shape, that of its web framework, and bodies without one."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = ADAPTER.error(status, given, {"mistral-correlation-id": "id-1"})
     assert isinstance(error, kind)

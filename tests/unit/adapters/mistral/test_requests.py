@@ -81,7 +81,6 @@ def test_foreign_ids_become_nine_letters_or_digits() -> None:
 
 
 def test_own_ids_return_unchanged() -> None:
-    """Whatever they look like."""
     call = {"id": "call_abcdefghij", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     body = {
         "model": "mistral-small-latest",
@@ -209,7 +208,7 @@ def test_requests_only_grow() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_result_whose_image_follows_it_still_names_its_tool(named: bool) -> None:
-    """As in the request that was read."""
+    """A result whose image follows it still names its tool, as in the request that was read."""
     call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     image = {"type": "image_url", "image_url": "https://example.com/map.png"}
     name = {"name": "weather"} if named else {}

@@ -106,6 +106,5 @@ def test_any_body_gives_an_error(body: bytes) -> None:
 
 @pytest.mark.parametrize("code", get_args(ResponseError.model_fields["code"].annotation))
 def test_every_code_of_a_failed_response_has_a_class(code: str) -> None:
-    """Of those that the official package declares."""
     error = errors.decode_error({"error": {"code": code, "message": "x"}}, ErrorContext("openai", None))
     assert type(error) is not UnclassifiedError

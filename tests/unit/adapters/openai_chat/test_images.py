@@ -64,7 +64,7 @@ def test_the_next_request_shows_generated_images_to_the_model() -> None:
 
 @pytest.mark.parametrize("model", ["openai-chat:gpt-4.1", "google:gemini-2.5-flash-image"])
 def test_clients_get_generated_images(model: str) -> None:
-    """Whole and streamed, from this wire's provider and from others."""
+    """Clients get generated images: whole and streamed, from this wire's provider and from others."""
     message = reply_of(model, [TextBlock(text="A dot."), BLOCK])
     if model.startswith("openai-chat"):
         message = read(handwritten_reply({**MESSAGE, "images": [IMAGE]}))

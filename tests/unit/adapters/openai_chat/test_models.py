@@ -31,7 +31,6 @@ def facts(model: str) -> AdapterCapabilities:
     ],
 )
 def test_context_windows_of_models(model: str, window: int, output: int) -> None:
-    """Tokens of context and of output."""
     assert (facts(model).max_context_tokens, facts(model).max_output_tokens) == (window, output)
 
 

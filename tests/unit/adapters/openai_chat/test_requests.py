@@ -168,7 +168,7 @@ def test_malformed_arguments_of_another_model_are_replaced(free: bool) -> None:
 
 
 def test_a_tool_is_encoded() -> None:
-    """A function, with the further fields of the provider's own definition."""
+    """A tool is encoded: a function, with the further fields of the provider's own definition."""
     body, _ = encode_request([Message.user("Hi")], tools=[ToolDefinition(name="f", description="does f")])
     assert body["tools"] == [
         {
@@ -311,7 +311,7 @@ def test_a_request_is_rewritten_unchanged(body: dict[str, Any]) -> None:
 
 
 def test_a_request_of_a_reasoning_model_is_rewritten_unchanged() -> None:
-    """Even fields that the model would refuse: they are the caller's own."""
+    """They are the caller's own."""
     body = {"model": "gpt-5", "messages": [USER], "temperature": 0.5, "stop": ["x"], "reasoning_effort": "low"}
     assert round_trip(body) == body
 

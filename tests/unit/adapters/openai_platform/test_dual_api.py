@@ -86,7 +86,7 @@ def test_a_conversation_starts_in_the_first_api(both: Adapter, path: str) -> Non
 
 
 def test_streamed_replies_keep_their_api() -> None:
-    """Also the partial message of a broken one."""
+    """Streamed replies keep their API, also the partial message of a broken one."""
     for chunks, path in ((RESPONSE_STREAM, "/responses"), (CHAT_STREAM, "/chat/completions")):
         whole, cut = stream(chunks, DEEPSEEK)[-1], stream(chunks[:-1], DEEPSEEK)[-1]
         assert isinstance(whole, MessageComplete)
@@ -117,7 +117,6 @@ def test_native_items_of_the_other_api_are_losses() -> None:
 
 
 def test_requests_of_either_api_are_rewritten() -> None:
-    """Unchanged, under the path of their API."""
     chat = {"model": "grok-4.5", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
     responses = {"model": "grok-4.5", "input": [{"role": "user", "content": "Hi"}], "store": False}
     stored = {"model": "grok-4.5", "input": [], "previous_response_id": "resp_1"}
@@ -182,7 +181,7 @@ def test_stored_state_belongs_to_one_api() -> None:
 
 
 def test_errors_are_the_same_in_both_apis() -> None:
-    """By status, by the first frame of a stream, and with an empty body."""
+    """Errors are the same in both APIs by status, by the first frame of a stream, and with an empty body."""
     error = {"error": {"message": "The server had an error", "type": "server_error", "code": None}}
     last = stream([b"data: " + json.dumps(error).encode() + b"\n\n"], GROK)[-1]
     assert isinstance(last, ErrorEvent)
@@ -199,7 +198,6 @@ def test_errors_are_the_same_in_both_apis() -> None:
 
 
 def test_an_empty_stream_is_truncated() -> None:
-    """In both APIs."""
     last = stream([], GROK)[-1]
     assert isinstance(last, ErrorEvent)
     assert type(last.error).__name__ == "StreamTruncatedError"

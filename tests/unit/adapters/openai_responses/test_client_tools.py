@@ -59,7 +59,6 @@ def test_another_provider_gets_functions() -> None:
 
 
 def test_the_provider_itself_gets_the_request_as_it_came() -> None:
-    """Items, ids, namespaces and grammars."""
     _, _, _, body, losses = read("openai:gpt-5.4")
     assert body["input"] == BODY["input"]
     assert body["tools"] == BODY["tools"]

@@ -106,7 +106,7 @@ PARTS: list[tuple[ContentBlock, Item]] = [
 
 @pytest.mark.parametrize(("block", "part"), PARTS)
 def test_media_become_parts(block: ImageBlock | DocumentBlock, part: Item) -> None:
-    """In a user's message and in a tool's answer alike."""
+    """Media become parts in a user's message and in a tool's answer alike."""
     call = ToolUseBlock(id=CALL, name="look", input={})
     messages = [Message.user([block]), foreign(call), Message.tool(CALL, [block]), HI]
     body, losses = body_of(messages)

@@ -93,7 +93,7 @@ def test_options_are_fitted_to_the_model(
 
 
 def test_a_model_without_schemas_is_prompted() -> None:
-    """In its instructions, after those of the conversation."""
+    """A model without schemas is prompted in its instructions, after those of the conversation."""
     body, losses = body_of([Message.user("Hi")], options=AdapterOptions(output_schema=CLOSED), model="gpt-4")
     assert "text" not in body
     assert '"required":["a"]' in body["instructions"]

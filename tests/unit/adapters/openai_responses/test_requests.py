@@ -236,7 +236,6 @@ def test_an_orphan_output_is_kept_if_the_provider_stores_its_call() -> None:
     ],
 )
 def test_invalid_requests_are_refused(native: Any) -> None:
-    """A RequestError, never a bare KeyError."""
     with pytest.raises(RequestError):
         ADAPTER.from_wire_request(native, context())
 

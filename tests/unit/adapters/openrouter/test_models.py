@@ -23,7 +23,7 @@ def test_a_vendor_reads_its_own_thinking(model: str, reads: str) -> None:
 
 
 def test_upstreams_keep_their_rules() -> None:
-    """Mistral's rule for ids; no images for models without vision."""
+    """Upstreams keep their rules: Mistral's rule for ids; no images for models without vision."""
     mistral = OpenRouterAdapter("mistralai/mistral-medium-3.1").capabilities
     assert (mistral.tool_id_rule.min_length, mistral.tool_id_rule.max_length) == (9, 9)
     assert not OpenRouterAdapter("deepseek/deepseek-v4-pro").capabilities.supports_images

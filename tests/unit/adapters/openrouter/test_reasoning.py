@@ -39,7 +39,7 @@ def history(message: Message) -> list[Message]:
 
 @pytest.mark.parametrize("adapter", [CLAUDE, SONNET])
 def test_details_return_to_the_same_vendor(adapter: OpenRouterAdapter) -> None:
-    """Unchanged and in order, also to another model of its family."""
+    """Details return to the same vendor: unchanged and in order, also to another model of its family."""
     message = reply("anthropic/claude-haiku-4.5-20251001", SIGNED, SEALED)
     assert message.content == (
         ThinkingBlock(text="Hm", signature="s1"),

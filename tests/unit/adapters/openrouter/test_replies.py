@@ -65,7 +65,6 @@ def test_the_upstream_finish_reason_is_kept() -> None:
 
 
 def test_comments_keep_a_stream_alive() -> None:
-    """Between frames and before the first."""
     comment = b": OPENROUTER PROCESSING\n\n"
     chunks = [comment, handwritten_chunk({"content": "Hi"}), comment, handwritten_chunk({}, "stop"), comment, DONE]
     assert stream_message(chunks, ADAPTER).text == "Hi"
@@ -84,7 +83,9 @@ def test_comments_keep_a_stream_alive() -> None:
     ],
 )
 def test_errors_under_status_200_are_errors(error: dict[str, Any], kind: type[ProviderError]) -> None:
-    """In the body, in its choice, or as a frame of the stream: the same class as by status."""
+    """Errors under status 200 are errors in the body, in its choice, or as a frame of the stream: the same class as by
+    status.
+    """
     for native in ({"error": error}, handwritten_reply({"content": ""}, "error", error=error)):
         with pytest.raises(kind):
             read(native, ADAPTER)

@@ -21,7 +21,7 @@ from tests.unit.canonical.extensions.samples import FULL, HOP, full
 
 
 def test_the_sample_fills_every_field() -> None:
-    """With a value other than the default; every model is in it."""
+    """Every model is in it."""
     found = models_in(full())
     for model in found:
         for name, field in type(model).model_fields.items():
@@ -66,7 +66,6 @@ CLOSED = {
 
 @pytest.mark.parametrize("path", CLOSED)
 def test_closed_lists_accept_only_their_words(path: str) -> None:
-    """In their own case."""
     for word in CLOSED[path]:
         Extensions.model_validate(put(path, word))
     for word in ("other", "", CLOSED[path][0].upper()):
@@ -104,7 +103,6 @@ def test_a_conversation_window_holds_at_most_a_hundred_messages() -> None:
 
 
 def test_extensions_survive_json_pickle_and_copies() -> None:
-    """Equal, with equal hashes."""
     everything = full()
     for again in (
         Extensions.model_validate_json(everything.model_dump_json()),
@@ -136,7 +134,6 @@ def test_extensions_as_json_are_the_same_in_every_process() -> None:
 
 
 def test_no_field_can_be_set_or_deleted() -> None:
-    """Of any model, at any depth."""
     for model in models_in(full()):
         for field in type(model).model_fields:
             with pytest.raises(ValidationError, match="frozen"):
@@ -160,7 +157,6 @@ def containers(value: Any) -> list[Any]:
 
 
 def test_no_container_can_be_changed() -> None:
-    """Neither in the models nor inside JSON."""
     found = containers(full())
     assert {type(each).__name__ for each in found} == {"FrozenDict", "FrozenList", "tuple", "frozenset"}
     for each in found:
@@ -206,7 +202,7 @@ def test_data_policies_permit_and_deny_actions(
 
 
 def test_a_delegation_chain_fills_the_other_fields() -> None:
-    """As if it had grown hop by hop; explicit values stay."""
+    """Explicit values stay."""
     start = datetime(2026, 11, 21, 8, tzinfo=UTC)
     hops = [
         DelegationHop(subject_id=name, subject_type=SubjectType.AGENT, timestamp=start + timedelta(seconds=30 * place))

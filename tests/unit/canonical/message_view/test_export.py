@@ -58,7 +58,6 @@ def in_order(value: Any) -> str:
 
 
 def test_keys_have_their_order() -> None:
-    """Also in the envelope for OPA."""
     assert in_order(call_view().to_dict()) == in_order(EVERYTHING)
     assert in_order(call_view().to_opa_input()) == in_order({"input": EVERYTHING})
 

@@ -32,7 +32,6 @@ def everything(view: MessageView) -> dict[str, Any]:
 
 @each_row("name", [*ACCESSORS, "_part", "_extensions", "_role", "new"])
 def test_no_attribute_can_be_set_or_deleted(name: str) -> None:
-    """Public, private and new ones."""
     view = call_view()
     with pytest.raises(AttributeError):
         setattr(view, name, None)
@@ -56,7 +55,6 @@ REFUSED: list[Callable[[MessageView], Any]] = [
 
 @pytest.mark.parametrize("attack", REFUSED)
 def test_containers_refuse_changes(attack: Callable[[MessageView], Any]) -> None:
-    """At every depth, with an error."""
     view = call_view()
     before = copy.deepcopy(everything(view))
     with pytest.raises(TypeError, match="read-only"):
@@ -65,7 +63,6 @@ def test_containers_refuse_changes(attack: Callable[[MessageView], Any]) -> None
 
 
 def test_annotations_refuse_changes() -> None:
-    """Of a resource, with nested values."""
     resource = block("resource", annotations={"a": {"b": [1]}})
     view = MessageView(resource, Role.USER)
     attacks: list[Callable[[], Any]] = [

@@ -161,7 +161,6 @@ PARTS: list[tuple[ContentBlock, str | None, str | None, str | None, str | None, 
 def test_content_identity_and_size_of_each_kind(
     part: ContentBlock, content: str | None, uri: str | None, name: str | None, mime_type: str | None, size: int | None
 ) -> None:
-    """Also name and MIME type."""
     view = view_of(part)
     assert (view.content, view.uri, view.name, view.mime_type, view.size_bytes) == (content, uri, name, mime_type, size)
     assert view.text == view.content
@@ -297,7 +296,7 @@ class TestNamingTools:
     mcp = Extensions(mcp=MCPExtension(tool=ToolMetadata(name="execute_sql", server_id="db-server")))
 
     def test_tools_are_named_by_the_calls_of_the_history(self) -> None:
-        """With the namespaces that the caller knows."""
+        """Tools are named by the calls of the history with the namespaces that the caller knows."""
         calls = called_tools([self.call, self.result], {"execute_sql": "db-server"})
         assert calls == {"tu_1": SQL}
         (view,) = self.result.iter_views(calls=calls)
@@ -362,7 +361,7 @@ class TestInside:
     """Nested parts have views of their own."""
 
     def test_blocks_of_a_result_have_views(self) -> None:
-        """In order, with the role, the hook and the extensions of the result."""
+        """Blocks of a result have views in order, with the role, the hook and the extensions of the result."""
         result = ToolResultBlock(tool_use_id="i", content=(TextBlock(text="a"), block("image"), block("resource")))
         inner = list(view_of(result, Role.TOOL, hook="tool_post_invoke", extensions=full()).inner_views())
         assert [(view.kind, view.is_post, view.role) for view in inner] == [
@@ -421,14 +420,13 @@ def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_repr_shows_the_place_and_no_content() -> None:
-    """Kind, role, direction, URI and hook; no content, no context."""
+    """Repr shows the place and no content: kind, role, direction, URI and hook; no content, no context."""
     view = view_of(block("tool_use", name="f", input={"a": "secret"}), hook="tool_pre_invoke", extensions=full())
     assert repr(view) == "MessageView(kind=tool_call, role=assistant, pre, uri=tool://_/f, hook=tool_pre_invoke)"
     assert repr(view_of(block("text"), Role.ASSISTANT)) == "MessageView(kind=text, role=assistant, post)"
 
 
 def test_a_missing_uri_matches_no_pattern() -> None:
-    """Neither two stars nor the empty pattern."""
     assert not view_of(block("text")).matches_uri_pattern("**")
     assert not view_of(block("text")).matches_uri_pattern("")
     assert view_of(block("tool_use", name="f")).matches_uri_pattern("**")

@@ -45,7 +45,6 @@ def pieces(draw: st.DrawFn, text: SearchStrategy[str]) -> list[str]:
 @examples(150)
 @given(data=st.data(), wanted=schemas)
 def test_a_prefix_of_a_valid_answer_has_no_violation(data: st.DataObject, wanted: MessageBodySchema) -> None:
-    """Cut at any character, in any pieces."""
     body = data.draw(bodies_obeying(wanted))
     if wanted.check(body):
         return
@@ -126,7 +125,6 @@ def _repeats_a_key(text: str) -> bool:
     ],
 )  # fmt: skip
 def test_a_violation_is_reported_as_soon_as_it_is_certain(text: str, path: str | None) -> None:
-    """And not a character earlier."""
     reader = AnswerReader(FILES.parts)
     for character in text[:-1]:
         assert reader.violations == [] or text == '{"parts": [], "parts"' or text.startswith("[[")
@@ -162,7 +160,7 @@ def test_every_violation_of_a_whole_answer_is_named() -> None:
 
 
 def test_a_truncated_answer_is_reported() -> None:
-    """By the stop reason of its message."""
+    """The partial text of a truncated answer is in the history, streamed or whole."""
     cut_short = Message.assistant('{"parts": [', metadata=MessageMetadata(stop_reason=StopReason.MAX_TOKENS))
     with pytest.raises(MessageBodyError, match=r"before it is complete \(the reply ended with max_tokens\)"):
         CHAT.read(cut_short)

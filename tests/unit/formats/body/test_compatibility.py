@@ -125,7 +125,6 @@ def test_compatible_schemas(producer: list[dict[str, object]], consumer: list[di
 def test_incompatible_schemas(
     producer: list[dict[str, object]], consumer: list[dict[str, object]], counterexample: list[dict[str, object]]
 ) -> None:
-    """With the shortest body that shows it."""
     verdict = is_compatible(schema(*producer), schema(*consumer))
     assert not verdict
     assert verdict.counterexample == MessageBody.from_json(counterexample)
@@ -168,7 +167,7 @@ def test_the_scenarios_of_the_specification() -> None:
 
 
 def test_intricate_globs_are_given_up() -> None:
-    """After a bounded number of steps, as incompatible with that reason."""
+    """Intricate globs are given up after a bounded number of steps, as incompatible with that reason."""
     many = "".join(f"*{letter}" for letter in "abcdefghijklmnop") + "*"
     producer = schema({"name": f"/{many}/{many}", "contentType": "*/*"})
     consumer = schema(*({"name": f"/{many[::-1]}/**{letter}*a*b*c*d{letter}**"} for letter in "abcdefgh"))

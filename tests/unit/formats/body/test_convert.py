@@ -96,7 +96,7 @@ def test_the_mapping_table_of_part_e(block: ContentBlock, body: Any, acp: Any) -
 
 
 def test_a_result_is_json_and_comes_back_whole() -> None:
-    """With its error, its image and its call."""
+    """A result is JSON and comes back whole with its error, its image and its call."""
     message = Message.tool(
         "tu_1", [TextBlock(text="1"), ImageBlock(source=PIXEL, media_type="image/png")], is_error=True
     )
@@ -173,14 +173,14 @@ def test_a_message_comes_back_except_for_its_losses(message: Message) -> None:
 @few
 @given(message=messages)
 def test_our_body_is_rewritten_unchanged(message: Message) -> None:
-    """Also after losses: they happen once."""
+    """Losses happen once."""
     body = to_message_body(message).data
     assert to_message_body(from_message_body(body, role=message.role)).data.as_json() == body.as_json()
 
 
 @given(body=bodies)
 def test_any_body_is_rewritten_unchanged(body: MessageBody) -> None:
-    """As long as the message does not change."""
+    """Any body is rewritten unchanged, as long as the message does not change."""
     message = from_message_body(body)
     assert to_message_body(message).data.as_json() == body.as_json()
     assert to_message_body(message.model_copy(update={"session_id": "other"})).data.as_json() == body.as_json()
@@ -197,7 +197,7 @@ def test_the_scenarios_are_messages(name: str) -> None:
 
 
 def test_a_changed_message_is_written_from_its_content() -> None:
-    """The stored original belonged to the old content."""
+    """A changed message is written from its content: the stored original belonged to the old content."""
     message = from_message_body(HANDWRITTEN_BODY)
     assert to_message_body(message).data.as_json() == HANDWRITTEN_BODY
     changed = message.model_copy(update={"content": message.content[:1]})
@@ -205,7 +205,6 @@ def test_a_changed_message_is_written_from_its_content() -> None:
 
 
 def test_critical_blocks_are_not_lost() -> None:
-    """As with a provider."""
     message = Message.user([RedactedThinkingBlock(data="d")], metadata=MessageMetadata(critical=True))
     for write in (lambda: to_message_body(message), lambda: to_acp([message])):
         with pytest.raises(CriticalLossError):
@@ -251,7 +250,7 @@ def test_roles_of_acp() -> None:
 
 
 def test_an_acp_source_is_a_citation() -> None:
-    """Of one text, without the span, which counts the whole message in ACP."""
+    """An ACP source is a citation of one text, without the span, which counts the whole message in ACP."""
     cited = Citation(kind="citation", url="https://example.org", title="t", cited_text="c")
     message = Message.assistant([TextBlock(text="a", citations=(cited,))])
     written = to_acp([message])

@@ -31,7 +31,6 @@ def text(**fields: Any) -> MessageBodyPart:
 
 @pytest.mark.parametrize("name", ["/a", "/sources/1/urls/5", "/A-b_c.d", "/...", "/.a", "/a.."])
 def test_a_name_is_an_absolute_path(name: str) -> None:
-    """Of letters, digits, dots, dashes and underscores."""
     assert text(name=name).name == name
 
 
@@ -39,7 +38,9 @@ def test_a_name_is_an_absolute_path(name: str) -> None:
     "name", ["", "/", "a", "a/b", "/a/", "//a", "/a//b", "/a b", "/ä", "/a\n", "/.", "/a/..", "/../a"]
 )
 def test_other_names_are_refused(name: str) -> None:
-    """Relative ones, empty segments, a trailing slash, other characters, and parent folders."""
+    """Other names are refused: relative ones, empty segments, a trailing slash, other characters, and parent
+    folders.
+    """
     with pytest.raises(ValidationError, match="name"):
         text(name=name)
 
@@ -48,7 +49,6 @@ def test_other_names_are_refused(name: str) -> None:
     "kind", ["text/plain", "image/svg+xml", "Text/HTML; charset=utf-8", 'a/b;c="d e"', "a/b ; c=d"]
 )
 def test_a_content_type_is_a_mime_type(kind: str) -> None:
-    """With or without parameters."""
     assert text(content_type=kind).media_type == kind.partition(";")[0].strip().lower()
 
 
@@ -56,7 +56,7 @@ def test_a_content_type_is_a_mime_type(kind: str) -> None:
     "kind", ["", "text", "text/", "/plain", "text/*", "*/*", "a/b/c", "a b/c", "a/b, c/d", "a/b\n"]
 )
 def test_other_content_types_are_refused(kind: str) -> None:
-    """Also globs: a part has one type."""
+    """A part has one type."""
     with pytest.raises(ValidationError, match="content type"):
         text(content_type=kind)
 
@@ -72,13 +72,14 @@ def test_other_content_types_are_refused(kind: str) -> None:
     ],
 )  # fmt: skip
 def test_a_part_has_one_content_in_one_encoding(fields: dict[str, Any]) -> None:
-    """Content or an absolute URL, plain or valid base64, and no unknown field."""
+    """A part has one content in one encoding: content or an absolute URL, plain or valid base64, and no
+    unknown field.
+    """
     with pytest.raises(ValidationError):
         text(**fields)
 
 
 def test_every_repeated_name_is_named() -> None:
-    """At once, with both places."""
     with pytest.raises(FormatError) as caught:
         MessageBody((text(name="/a"), text(), text(name="/a"), text(name="/b"), text(name="/a"), text()))
     assert str(caught.value) == "$[2].name: names must be unique: $[2] has the name of $[0], $[4] has the name of $[0]"
@@ -91,7 +92,6 @@ def test_any_number_of_parts_may_lack_a_name() -> None:
 
 @given(body=bodies)
 def test_written_bodies_are_read_again(body: MessageBody) -> None:
-    """As Python's lists, and as JSON text."""
     assert MessageBody.from_json(body.as_json()) == body
     assert MessageBody.from_json(json.dumps({"parts": body.as_json()})) == body
 
@@ -136,7 +136,6 @@ def test_parts_are_found_by_name() -> None:
 
 @given(name=names)
 def test_reading_an_unknown_name_is_a_typed_error(name: str) -> None:
-    """As text and as bytes."""
     with pytest.raises(FormatError, match="no part has the name"):
         MessageBody().read_text(name)
     with pytest.raises(FormatError, match="no part has the name"):
@@ -144,7 +143,7 @@ def test_reading_an_unknown_name_is_a_typed_error(name: str) -> None:
 
 
 def test_inline_content_is_read_in_either_encoding() -> None:
-    """As text and as bytes, in the charset that the type names."""
+    """Inline content is read in either encoding, as text and as bytes, in the charset that the type names."""
     data = base64.b64encode("ü".encode("latin-1")).decode()
     body = MessageBody(
         (
@@ -169,7 +168,7 @@ ELSEWHERE = MessageBody((MessageBodyPart(content_type="text/plain", content_url=
 
 
 def test_nothing_is_fetched_without_a_fetcher() -> None:
-    """Neither text, bytes nor the whole text of the message."""
+    """Nothing is fetched without a fetcher, neither text, bytes nor the whole text of the message."""
     for read in (lambda: ELSEWHERE.text(), lambda: ELSEWHERE.read_bytes(ELSEWHERE.parts[0])):
         with pytest.raises(NotFetchedError) as caught:
             read()

@@ -39,7 +39,6 @@ def test_each_scenario_obeys_its_schema(name: str) -> None:
 
 @scenarios
 def test_messages_of_other_scenarios_are_refused_with_reasons(name: str) -> None:
-    """All sixteen pairs of message and schema."""
     obeyed = {
         "chat agent": ["chat agent"],
         "multi-modal chat": ["chat agent", "multi-modal chat"],
@@ -51,7 +50,7 @@ def test_messages_of_other_scenarios_are_refused_with_reasons(name: str) -> None
 
 
 def test_the_chat_agent_accepts_text_only() -> None:
-    """Errors in words for a body without text, and one with a picture."""
+    """The chat agent accepts text only: errors in words for a body without text, and one with a picture."""
     wanted, body = read("chat agent")
     assert body.text() == "Hello! How can I help you?"
     assert list(map(str, wanted.check(MessageBody()))) == ["$: it lacks a part without a name of the type text/*"]
@@ -60,7 +59,7 @@ def test_the_chat_agent_accepts_text_only() -> None:
 
 
 def test_the_software_is_found_below_its_folder() -> None:
-    """By a glob, and fetched only with the caller's fetcher."""
+    """The software is found below its folder by a glob, and fetched only with the caller's fetcher."""
     _, body = read("software-writing agent")
     (program,) = body.list("/files/**")
     assert body.list("/files/*.{py,rs}") == (program,)
@@ -68,7 +67,7 @@ def test_the_software_is_found_below_its_folder() -> None:
 
 
 def test_the_researcher_names_its_sources() -> None:
-    """By the numbers that the text links to; one of them is inline."""
+    """One of them is inline."""
     _, body = read("researcher")
     assert [part.name for part in body.list("/sources/*")] == ["/sources/1", "/sources/2"]
     assert body.read_text("/sources/2") == "https://example.org/two.html"
@@ -129,7 +128,6 @@ def test_invalid_parts_of_a_schema_are_refused(fields: dict[str, Any]) -> None:
      ([{}, {"required": "yes"}], "$[1].required"), ([{"contentType": float("nan")}], "$[0].contentType")],
 )  # fmt: skip
 def test_an_invalid_schema_is_refused_with_its_path(document: Any, path: str) -> None:
-    """Of the field."""
     with pytest.raises(FormatError) as caught:
         MessageBodySchema.from_json(document)
     assert caught.value.path == path
@@ -137,7 +135,6 @@ def test_an_invalid_schema_is_refused_with_its_path(document: Any, path: str) ->
 
 @given(wanted=schemas)
 def test_a_written_schema_is_read_again(wanted: MessageBodySchema) -> None:
-    """As JSON text."""
     assert MessageBodySchema.from_json(json.dumps(wanted.as_json())) == wanted
 
 
@@ -153,7 +150,7 @@ def test_a_globstar_matches_no_folder_too() -> None:
 
 
 def test_a_declared_schema_is_enforced() -> None:
-    """In the document, or by the reader of an agent's input."""
+    """A declared schema is enforced in the document, or by the reader of an agent's input."""
     document: Any = {
         "schema": [{"contentType": "text/*", "required": True}],
         "parts": [{"contentType": "text/plain", "content": "Hi."}],

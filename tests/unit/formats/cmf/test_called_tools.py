@@ -45,7 +45,7 @@ def test_the_example_of_the_specification_gives_its_views() -> None:
 
 
 def test_a_result_has_the_name_of_its_document() -> None:
-    """Also if the call is in another document."""
+    """A result has the name of its document, also if the call is in another document."""
     history = from_cmf([{"role": "tool", "content": [result("tc_1", "execute_sql"), result("tc_2", "send_email")]}])
     calls = called_tools_in_cmf(history)
     names = [(view.name, view.uri) for message in history for view in message.iter_views(calls=calls)]

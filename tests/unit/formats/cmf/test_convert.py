@@ -40,7 +40,7 @@ def test_the_flat_form_is_read_like_the_nested_one(kind: str) -> None:
 
 
 def test_a_flat_call_may_lack_its_id() -> None:
-    """As in the specification's example; it gets a new id."""
+    """It gets a new id."""
     part = {"content_type": "tool_call", "name": "send_email", "arguments": {"to": "us"}}
     (message,) = from_cmf({"role": "assistant", "content": [part]})
     (call,) = message.tool_uses
@@ -49,7 +49,9 @@ def test_a_flat_call_may_lack_its_id() -> None:
 
 
 def test_a_foreign_document_is_rewritten_unchanged() -> None:
-    """With its namespaces, labels, tool ids, bare messages and explicit nulls."""
+    """A foreign document is rewritten unchanged with its namespaces, labels, tool ids, bare messages and explicit
+    nulls.
+    """
     assert to_cmf(from_cmf(json.dumps(HANDWRITTEN_CMF))).data == HANDWRITTEN_CMF
 
 

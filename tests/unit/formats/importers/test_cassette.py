@@ -96,7 +96,7 @@ TEXT = json.dumps(handwritten_reply("Ho."))
     ids=["bytes", "base64", "parsed", "packed", "said to be packed", "of httpx's older stub"],
 )  # fmt: skip
 def test_bodies_are_read_as_recorders_write_them(response: dict[str, Any], request_fields: dict[str, Any]) -> None:
-    """Texts, bytes, base64, JSON in the cassette itself, compressed or not."""
+    """Bodies are read as recorders write them: texts, bytes, base64, JSON in the cassette itself, compressed or not."""
     made = handwritten([HI], "", **response)
     made["request"] |= request_fields
     (found,) = from_cassette(cassette(made))
@@ -112,7 +112,6 @@ def test_cassettes_of_ruby_are_read() -> None:
 
 
 def test_failures_and_other_hosts_are_skipped() -> None:
-    """Errors by status, errors in a success, other hosts."""
     other = {"request": {"method": "GET", "uri": "https://example.org/", "body": None},
              "response": {"status": {"code": 200}, "body": {"string": ""}}}  # fmt: skip
     refused = handwritten([HI], {"error": {"message": "no"}}, status={"code": 429, "message": "no"})
@@ -133,7 +132,6 @@ def test_a_truncated_stream_is_a_partial_reply() -> None:
 
 
 def test_a_reply_has_its_time() -> None:
-    """If the provider reports it."""
     made = handwritten([HI], "Ho.")
     made["response"]["headers"]["Date"] = ["Sun, 01 Nov 2026 12:00:00 GMT"]
     (found,) = from_cassette(cassette(made))

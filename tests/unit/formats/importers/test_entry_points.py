@@ -36,7 +36,6 @@ def _entry(name: str, value: str) -> EntryPoint:
 
 
 def test_a_package_adds_a_format(installed: list[EntryPoint]) -> None:
-    """By name, and by what it recognises."""
     installed.append(_entry("said", "SAID"))
     for result in (read([{"said": "Hi."}], "said"), read([{"said": "Hi."}])):
         assert (result.format, result.messages[0].text) == ("said", "Hi.")
@@ -66,7 +65,7 @@ def test_a_faulty_entry_is_named(installed: list[EntryPoint], name: str, value: 
 
 
 def test_a_package_takes_the_place_of_a_format_of_ours(installed: list[EntryPoint]) -> None:
-    """By its name, also if both recognise a document."""
+    """A package takes the place of a format of ours by its name, also if both recognise a document."""
     installed.append(_entry("llama-index", "TAKEN"))
     document = [{"role": "user", "said": "Hi.", "additional_kwargs": {}, "blocks": []}]
     assert (read(document).format, read(document).messages[0].text) == ("llama-index", "Hi.")

@@ -125,7 +125,6 @@ def test_broken_arguments_are_kept() -> None:
 
 
 def test_signatures_of_gemini_travel() -> None:
-    """On a call."""
     listed = [
         {"role": "user", "parts": [{"text": "Hi."}]},
         {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}]},
@@ -186,7 +185,7 @@ def test_a_row_of_a_data_set_comes_back() -> None:
 
 
 def test_langchain_s_messages_are_written_as_constructors() -> None:
-    """As `dumpd` does; both forms are read alike."""
+    """Both forms are read alike."""
     written = to_langchain(history(), form="dumpd").data
     assert [each["id"][-1] for each in written] == [
         "SystemMessage", "HumanMessage", "AIMessage", "ToolMessage", "AIMessage"]  # fmt: skip

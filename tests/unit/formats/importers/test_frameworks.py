@@ -53,7 +53,7 @@ def test_each_speaks_in_turn(name: str, roles: str) -> None:
 
 @each_row("name", list(FRAMEWORK_SAMPLES))
 def test_each_is_detected(name: str) -> None:
-    """From Python values, from JSON, and a list from JSON lines."""
+    """Values of Python, JSON and a list from JSON lines are detected."""
     format_name, document = FRAMEWORK_SAMPLES[name]
     assert identify(document).format == format_name
     assert identify(json.dumps(document)).format == format_name
@@ -63,7 +63,6 @@ def test_each_is_detected(name: str) -> None:
 
 @each_row("name", list(TEXT_SAMPLES))
 def test_each_text_is_detected(name: str) -> None:
-    """As a text and as bytes."""
     format_name, text = TEXT_SAMPLES[name]
     assert identify(text).format == identify(text.encode()).format == format_name
 
@@ -85,7 +84,6 @@ def test_what_a_reply_cost_is_read(name: str, model: str | None, prompt: int, ca
 
 @each_row("name", ["haystack", "llama-index", "google-adk", "harmony", "harmony text", "glm", "report of llm"])
 def test_thinking_is_read(name: str) -> None:
-    """As thinking before the call."""
     reply = next(message for message in _sample(name) if message.tool_uses)
     assert isinstance(reply.content[0], ThinkingBlock)
     assert reply.content[0].text == "Look."
@@ -113,7 +111,6 @@ def test_media_and_citations_are_read() -> None:
 
 
 def test_the_signature_of_gemini_stays_on_its_call() -> None:
-    """As the adapter of Google notes it."""
     raw = _sample("google-adk")[1].metadata.provider_raw
     assert raw is not None
     assert raw["blocks"] == {"1": {"set": {"thoughtSignature": "c2ln"}}}
@@ -157,7 +154,7 @@ def test_a_checkpoint_is_read_without_its_classes() -> None:
 
 
 def test_sqlite_files_are_told_apart(tmp_path: Path) -> None:
-    """Sessions of ADK and checkpoints of LangGraph, by their tables."""
+    """SQLite files are told apart: sessions of ADK and checkpoints of LangGraph, by their tables."""
     _, session = FRAMEWORK_SAMPLES["google-adk"]
     adk, graph = tmp_path / "adk.db", tmp_path / "graph.sqlite"
     with closing(sqlite3.connect(adk)) as database, database:

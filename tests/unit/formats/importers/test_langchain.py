@@ -14,7 +14,7 @@ from tests.unit.formats.dump_files import dump
 
 @pytest.mark.parametrize("form", ["dicts", "dumpd"])
 def test_every_block_is_read(form: str) -> None:
-    """LangChain's own of both generations, and OpenAI's in between; the same in both forms."""
+    """Every block is read: LangChain's own of both generations, and OpenAI's in between; the same in both forms."""
     prompt_message, reply, answered, broken, chunk, function, developer = from_langchain(
         dump(f"langchain_every_block_{form}.json")
     )
@@ -72,7 +72,7 @@ def test_calls_of_older_versions_are_read() -> None:
 
 
 def test_removal_messages_remove_messages() -> None:
-    """One by its id, or all earlier ones."""
+    """Removal messages remove messages: one by its id, or all earlier ones."""
     messages = [{"type": "human", "content": word, "id": word} for word in "ab"]
     assert [each.text for each in from_langchain([*messages, {"type": "remove", "content": "", "id": "a"}])] == ["b"]
     assert from_langchain([*messages, {"type": "remove", "content": "", "id": "__remove_all__"}]) == []

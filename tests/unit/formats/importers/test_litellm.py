@@ -28,7 +28,7 @@ def test_the_model_of_a_list_is_unknown(model: str | None, expected: tuple[str |
 
 
 def test_a_reply_is_read_alone_and_after_its_messages() -> None:
-    """With its tokens, its reason and its model."""
+    """A reply is read alone and after its messages with its tokens, its reason and its model."""
     reply = json.loads(dump("litellm_anthropic_response.json"))
     (alone,) = from_litellm(reply)
     assert alone.text == "Rain in Bern, sun in Ulm."
@@ -42,7 +42,6 @@ def test_a_reply_is_read_alone_and_after_its_messages() -> None:
 
 
 def test_reasoning_without_blocks_is_thinking() -> None:
-    """As with other providers."""
     (reply,) = from_litellm([{"role": "assistant", "content": "a", "reasoning_content": "Hm."}])
     assert reply.content[0] == ThinkingBlock(text="Hm.")
 

@@ -87,7 +87,7 @@ def _break_log(statement: str) -> Callable[[Path], None]:
     ],
 )  # fmt: skip
 def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, tmp_path: Path) -> None:
-    """With table and row, and fast: cyclic threads end."""
+    """A broken log is refused with table and row, and fast: cyclic threads end."""
     path = tmp_path / "logs.db"
     shutil.copy(DUMPS / "llm_threads.db", path)
     change(path)
@@ -96,7 +96,6 @@ def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, t
 
 
 def test_another_database_is_no_log(tmp_path: Path) -> None:
-    """Nor is a missing file."""
     path = tmp_path / "other.db"
     _break_log("create table birds (name)")(path)
     with pytest.raises(FormatError, match="neither threads nor responses"):

@@ -49,7 +49,7 @@ def test_each_speaks_in_turn(name: str, roles: str) -> None:
 
 @each_row("name", list(SAMPLES))
 def test_each_is_detected(name: str) -> None:
-    """From Python values, from JSON, and a list from JSON lines."""
+    """Values of Python, JSON and a list from JSON lines are detected."""
     format_name, document = SAMPLES[name]
     assert identify(document).format == format_name
     assert identify(json.dumps(document)).format == format_name
@@ -67,7 +67,6 @@ def test_each_is_detected(name: str) -> None:
     ("llm-json", "anthropic:claude-opus-5-5", 30, 20, 4),
 ])  # fmt: skip
 def test_models_and_tokens_are_read(name: str, model: str, prompt: int, cached: int, output: int) -> None:
-    """Of the last reply."""
     *_, reply = sample(name)
     usage = reply.usage
     assert usage is not None
@@ -92,7 +91,6 @@ def test_signed_thinking_returns_to_its_provider() -> None:
 
 
 def test_sources_and_citations_are_on_the_text() -> None:
-    """Each address once."""
     *_, reply = sample("vercel-ui")
     text = next(block for block in reply.content if isinstance(block, TextBlock))
     assert [citation.url for citation in text.citations] == ["https://example.org", "https://example.org/2"]
@@ -106,7 +104,7 @@ def test_what_a_provider_ran_is_kept() -> None:
 
 
 def test_media_are_read() -> None:
-    """By URL and as data, in prompts and results."""
+    """Media are read by URL and as data, in prompts and results."""
     for name in ("vercel-ui", "vercel-model", "otel", "a2a", "hf", "llm-json", "llm-json rows", "chatgpt"):
         assert any(isinstance(block, ImageBlock) for message in sample(name) for block in message.content), name
     (result,) = sample("vercel-model")[3].tool_results
@@ -173,7 +171,6 @@ def test_a_failed_request_of_a_batch_is_a_loss() -> None:
 
 
 def test_a_call_with_broken_arguments_keeps_them() -> None:
-    """As raw input."""
     part = {"type": "tool-f", "toolCallId": "1", "state": "output-error", "rawInput": '{"a": ', "errorText": "Cut."}
     reply, answer = read([{"id": "1", "role": "assistant", "parts": [part]}], "vercel-ui").messages
     assert reply.tool_uses[0].raw_input == '{"a": '
@@ -181,7 +178,6 @@ def test_a_call_with_broken_arguments_keeps_them() -> None:
 
 
 def test_thinking_is_read() -> None:
-    """Of every program that stores it."""
     for name in ("vercel-ui", "vercel-model", "hf", "otel", "claude-code", "codex", "llm-json", "llm-json rows"):
         thoughts = [block for message in sample(name) for block in message.content if isinstance(block, ThinkingBlock)]
         assert [thought.text for thought in thoughts] == ["Look."], name

@@ -57,7 +57,7 @@ def handwritten(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def test_changed_instructions_become_system_messages() -> None:
-    """After the system prompts, and not again for each request."""
+    """Changed instructions become system messages after the system prompts, and not again for each request."""
     prompt = {"part_kind": "user-prompt", "content": "Hi."}
     system = {"part_kind": "system-prompt", "content": "Be brief."}
     reply = handwritten({"part_kind": "text", "content": "Ho."}, kind="response")
@@ -123,7 +123,6 @@ def test_request_settings_are_no_part_of_the_conversation() -> None:
     ],
 )
 def test_errors_have_the_path_of_the_fault(document: Any, path: str) -> None:
-    """Of the part and its field."""
     with pytest.raises(FormatError) as caught:
         from_pydantic_ai(document)
     assert caught.value.path == path

@@ -50,7 +50,7 @@ def _objects(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]
 
 @each_row(("name", "format_name", "document"), list(_documents()), ids=lambda name: str(name)[:40])
 def test_no_field_is_lost_unnamed(name: str, format_name: str, document: Any) -> None:
-    """One unknown field in one object of the document at a time."""
+    """No field is lost unnamed: one unknown field in one object of the document at a time."""
     lost = []
     for number, (path, _) in enumerate(_objects(document)):
         changed = copy.deepcopy(document)

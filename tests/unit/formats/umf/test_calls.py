@@ -66,7 +66,6 @@ def test_calls_are_written_next_to_the_content() -> None:
 
 
 def test_every_field_that_is_not_taken_is_named() -> None:
-    """Of a message, of a call and of its function; the name of a speaker too."""
     document: Any = [
         {"role": "user", "name": "ann", "content": "Hi.", "mood": "good"},
         {"role": "assistant", "content": "", "refusal": "No.", "tool_calls": [
@@ -87,7 +86,6 @@ def test_every_field_that_is_not_taken_is_named() -> None:
                  {"type": "resource_link", "uri": "file:///a", "name": "a"}], "isError": False},
 ])  # fmt: skip
 def test_a_result_of_mcp_comes_back(native: Any) -> None:
-    """As UMF's type and back."""
     assert result_to_mcp(result_from_mcp(json.dumps(native), "call_1")) == native
 
 
@@ -137,7 +135,6 @@ def test_blocks_and_umf_types_are_each_other() -> None:
     (lambda data: result_from_mcp(data, "a"), {"isError": "no"}, "$.isError"),
 ])  # fmt: skip
 def test_what_is_none_has_a_path(function: Any, data: Any, path: str) -> None:
-    """Typed errors, with the field."""
     with pytest.raises(FormatError) as caught:
         function(data)
     assert caught.value.path == path

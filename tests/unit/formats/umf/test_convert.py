@@ -48,7 +48,7 @@ CALL_2 = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M7"
 
 
 def test_a_foreign_document_is_rewritten_unchanged() -> None:
-    """Both encodings, explicit nulls, metadata and unknown keys."""
+    """A foreign document is rewritten unchanged: both encodings, explicit nulls, metadata and unknown keys."""
     assert to_umf(from_umf(json.dumps(HANDWRITTEN_UMF))).data == HANDWRITTEN_UMF
 
 
@@ -90,7 +90,7 @@ def test_thinking_is_a_loss() -> None:
 
 
 def test_a_critical_block_is_not_lost() -> None:
-    """As with a provider; one that is carried keeps its mark under its new index."""
+    """One that is carried keeps its mark under its new index."""
     content: list[ContentBlock] = [RedactedThinkingBlock(data="d"), TextBlock(text="a")]
     with pytest.raises(CriticalLossError):
         to_umf([Message.assistant(content, metadata=MessageMetadata(critical=(0,)))])

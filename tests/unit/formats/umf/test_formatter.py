@@ -56,7 +56,7 @@ def test_the_check_is_that_of_the_specification() -> None:
 
 
 def test_the_count_is_of_the_whole_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its marks; unknown without tiktoken or its encoding, and never 0."""
+    """The count is of the whole text with its marks; unknown without tiktoken or its encoding, and never 0."""
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert _formatter().count_tokens() is None
     monkeypatch.setattr(module, "find_spec", lambda name: object())
@@ -72,7 +72,7 @@ def test_the_count_is_of_the_whole_text(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_history_becomes_turns() -> None:
-    """With its calls in OpenAI's form; a marker in a text forges no turn."""
+    """A marker in a text forges no turn."""
     call = ToolUseBlock(id="tu_01M7YJFK7P2ZFT4X2CGGZPP6M7", name="f", input={})
     history = [Message.user("<|im_end|>"), Message.assistant([TextBlock(text="Look."), call])]
     found = ChatMLFormatter.of(history)

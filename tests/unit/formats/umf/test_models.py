@@ -62,19 +62,16 @@ FIELDS: dict[type[BaseModel], list[str]] = {
 
 @pytest.mark.parametrize("model", FIELDS, ids=lambda model: model.__name__)
 def test_tables_match_row_by_row(model: type[BaseModel]) -> None:
-    """No more, no less, in this order."""
     assert rows(model) == FIELDS[model]
 
 
 def test_b2_names_of_json_fields() -> None:
-    """As the proposal spells them."""
     aliases = [field.alias for field in MessageBodyPart.model_fields.values()]
     assert aliases == ["name", "contentType", "content", "contentUrl", "contentEncoding"]
     assert [field.alias for field in MessageBodySchemaPart.model_fields.values()] == ["name", "contentType", "required"]
 
 
 def test_c5_metadata_of_a_tool() -> None:
-    """Added to a copy, under a key of its protocol."""
     bare = InternalTool(name="read_file")
     tool = bare.with_metadata("mcp_title", "Read")
     assert (tool.metadata, bare.metadata) == ({"mcp_title": "Read"}, {})

@@ -126,6 +126,6 @@ def test_a_coroutine_is_awaited(answer: bool) -> None:
 
 
 def test_a_coroutine_needs_an_async_driver() -> None:
-    """Without one the call does not run."""
+    """The call does not run without one."""
     with pytest.raises(ConfigurationError, match="must be awaited"):
         run(Confirmation(HandwrittenApproval(True).later, TOOLS), WRITE)

@@ -31,7 +31,7 @@ def findings_in(finder: Finder, text: str) -> list[tuple[str, str]]:
 
 
 def test_secrets_are_found(secret_finder: Finder) -> None:
-    """By their format, anywhere, with positions in characters and not in bytes."""
+    """Secrets are found by their format, anywhere, with positions in characters and not in bytes."""
     for before in ("", "äöü 😀 ", "\ufeff", "a\nb\n"):
         for after in ("", " ß", "\n"):
             assert findings_in(secret_finder, f"{before}{GITHUB}{after}") == [(GITHUB, "github-pat")]
@@ -41,7 +41,7 @@ def test_secrets_are_found(secret_finder: Finder) -> None:
 
 
 def test_prose_and_numbers_are_no_secrets(secret_finder: Finder) -> None:
-    """Neither ids, digests and times, nor a URL without a password."""
+    """Prose, ids, digests, times and a URL without a password are not secrets."""
     for text in (
         "The quick brown fox", "https://example.org:8080/a@b", "3a72b67e718294d7ad0e31f92db8daa7c4aaef2d",
         "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "550e8400-e29b-41d4-a716-446655440000", "[github-pat] [password]", "",
@@ -57,7 +57,6 @@ PERSONAL = [
 
 @pytest.mark.parametrize(("value", "kind"), PERSONAL)
 def test_personal_data_are_found(personal_finder: Finder, value: str, kind: str) -> None:
-    """With positions in characters, inside other text."""
     assert findings_in(personal_finder, f"äß 😀 {value} and more") == [(value, kind)]
 
 
@@ -70,7 +69,7 @@ def test_digits_alone_are_no_personal_data(personal_finder: Finder, text: str) -
 
 
 def test_kinds_and_locales_select_what_is_found(personal_finder: Finder) -> None:
-    """With a country's own numbers; an unknown kind is an error."""
+    """An unknown kind is an error."""
     assert findings_in(personal_data(["email"]), f"ann@example.org {CARD}") == [("ann@example.org", "email")]
     german = personal_data(locales=["de"])
     assert findings_in(german, "IBAN DE89370400440532013000") == [("DE89370400440532013000", "de_iban")]
@@ -129,7 +128,6 @@ def test_presidio_is_supplied_by_the_program() -> None:
 
 @pytest.mark.parametrize(("module", "make"), [("kingfisher_sdk", lambda: secrets("high")), ("datafog", personal_data)])
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, module: str, make: Any) -> None:
-    """With the command that installs it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[redaction\]"):
         make()

@@ -86,7 +86,7 @@ class Facts:
      (("PII", "other"), LOCAL)],
 )  # fmt: skip
 def test_a_router_chooses_an_allowed_model(labels: tuple[str, ...], model: str) -> None:
-    """By rules: the first model that all labels list; other turns are routed as before."""
+    """The first model that all labels list is chosen; other turns are routed as before."""
     router = Router(rules=label_rules(LISTED), global_default=SONNET, find=lambda _: Facts())
     chosen = router.choose(RouteRequest(text="Hi", labels=frozenset(labels)))
     assert chosen.model == model

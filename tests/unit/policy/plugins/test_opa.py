@@ -43,7 +43,7 @@ def refusal(*script: Any, **settings: Any) -> PolicyDeniedError:
 
 
 def test_a_yes_passes() -> None:
-    """As a bare decision, and as an object."""
+    """A yes passes, as a bare decision, and as an object."""
     for answer in ({"result": True}, {"result": {"allow": True, "reason": "fine"}, "decision_id": "1"}):
         with FaultyServer([json_reply(answer)]) as server:
             run(server)
@@ -80,7 +80,7 @@ def test_content_and_arguments_can_be_withheld() -> None:
 
 
 def test_every_part_is_judged() -> None:
-    """Also those inside a result; the first no is enough."""
+    """The first no is enough."""
 
     def handwritten_agent(received: ReceivedRequest) -> HttpReply:
         return json_reply({"result": json.loads(received.body)["input"]["kind"] != "image"})
@@ -119,7 +119,7 @@ HANDWRITTEN_FAULTS: list[Any] = [
 
 @pytest.mark.parametrize("answer", HANDWRITTEN_FAULTS)
 def test_any_other_answer_denies(answer: Any) -> None:
-    """An undefined decision, another type, another status, a broken connection."""
+    """Any other answer denies: an undefined decision, another type, another status, a broken connection."""
     assert refusal(answer).code == "opa_unavailable"
 
 

@@ -138,7 +138,7 @@ def test_somebody_answers_in_the_terminal(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_data_of_trusted_tools_has_no_label() -> None:
-    """By the tool's URI; a declassification opens the tools again."""
+    """A declassification opens the tools again."""
     played = Played(policy("untrusted-data", trusted=["tool://_/read_file", "tool://_/add"], tools={"add": "write"}))
     played.run()
     assert played.session.labels == frozenset()

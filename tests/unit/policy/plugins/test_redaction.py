@@ -116,7 +116,6 @@ def test_json_keeps_its_structure() -> None:
 
 
 def test_a_binary_blob_stays() -> None:
-    """Whatever its media type."""
     for data in ("////", "no base64", base64_of("plain")):
         part = DocumentBlock(source=MediaSource(kind="base64", data=data), media_type="text/plain")
         assert rewrite_block(part, redaction().redact) is part
@@ -130,7 +129,6 @@ def test_a_redacted_resource_loses_its_declared_size() -> None:
 
 @given(st.lists(st.sampled_from([SECRET, "12", "ab ", "[secret]", "😀", "\n"]), max_size=8).map("".join))
 def test_redaction_is_deterministic_and_idempotent(text: str) -> None:
-    """With a key and without."""
     for settings in ({}, {"key": b"k"}):
         once = redaction(**settings).redact(text)
         assert redaction(**settings).redact(text) == once
@@ -149,13 +147,11 @@ def test_a_key_tells_values_apart() -> None:
 
 
 def test_listed_values_pass() -> None:
-    """Exactly these."""
     assert redaction(keep=[f"{SECRET}1"]).redact(f"{SECRET}1 {SECRET}12") == f"{SECRET}1 [secret]"
     assert redaction(keep=SECRET).redact(SECRET) == SECRET
 
 
 def test_a_placeholder_is_no_finding() -> None:
-    """Also for a finder that reports everything."""
     greedy = Redaction([lambda text: [Finding(0, len(text), "all")]], key=b"k")
     once = greedy.redact("anything")
     assert once != "anything"
@@ -164,7 +160,7 @@ def test_a_placeholder_is_no_finding() -> None:
 
 
 def test_overlapping_findings_are_merged() -> None:
-    """With the kind of the longest; empty ones and those outside the text are ignored."""
+    """Empty ones and those outside the text are ignored."""
     found = [(0, 3, "a"), (2, 9, "b"), (9, 11, "c"), (10, 11, "d"), (4, 4, "e"), (-1, 2, "f"), (8, 99, "g")]
     assert findings("x" * 12, [lambda _: [Finding(*each) for each in found]]) == [(0, 9, "b"), (9, 11, "c")]
 
@@ -210,7 +206,6 @@ class TestInAPipeline:
         assert labels_of(pipeline.run(Hook.LLM_INPUT, self.message, labelled).extensions) == {"PII", "secret"}
 
     def test_a_clean_message_passes_untouched(self) -> None:
-        """The same object, without a label."""
         clean = Message.user("Hello.", session_id="s")
         outcome = Pipeline([redaction(label="secret")]).run(Hook.LLM_INPUT, clean)
         assert outcome.message is clean

@@ -89,7 +89,6 @@ def test_anything_else_denies_or_is_ignored_explicitly(script: Any, caplog: Any)
 
 
 def test_a_service_that_does_not_answer_denies() -> None:
-    """Within the time for each request."""
     assert refusal(HttpReply(before=STALL), request_timeout=0.2).code == "remote_unavailable"
 
 

@@ -49,7 +49,7 @@ texts = st.lists(st.sampled_from([SECRET, f"{SECRET}12", "and so on ", "x", " ",
 
 @given(texts.map("".join).filter(bool), st.data(), st.sampled_from([10, 25, None]))
 def test_redaction_does_not_depend_on_the_deltas(text: str, data: st.DataObject, window: int | None) -> None:
-    """Cut anywhere, with the window of the finder, a longer one, and none."""
+    """Redaction does not depend on the deltas: cut anywhere, with the window of the finder, a longer one, and none."""
     places = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)) | {0, len(text)})
     pieces = [text[start:end] for start, end in pairwise(places)]
     finder = Finder(find_secret, window)
@@ -71,7 +71,6 @@ def test_most_of_a_long_text_is_shown_before_its_end() -> None:
 
 
 def test_real_finders_work_on_a_stream() -> None:
-    """A token and an address, each cut in two by the stream."""
     pytest.importorskip("kingfisher_sdk", reason="kingfisher-secret-scanner is not installed")
     pytest.importorskip("datafog", reason="datafog is not installed")
     text = "Take ghp_16C7e42F292c6912E7710c838347Ae178B4a and write to ann@example.org, " + "and so on, " * 40

@@ -158,7 +158,6 @@ def respelled(draw: st.DrawFn) -> tuple[str, str]:
 
 @given(respelled(), st.lists(st.sampled_from(["*", "**", "a", "b", "/"]), max_size=6).map("".join))
 def test_spellings_that_a_client_fetches_alike_are_judged_alike(pair: tuple[str, str], path: str) -> None:
-    """Whatever the rule."""
     plain, other = pair
     start = plain.rpartition("/")[0]
     for pattern in (f"{start}/{path}", f"**/{path}", "https://*.example/**", plain):

@@ -37,7 +37,7 @@ def passes(plugin: Plugin, hook: Hook, *parts: ContentBlock, **more: Any) -> boo
 
 @pytest.mark.parametrize(("hook", "part", "uri"), PRE_HOOKS)
 def test_calls_are_judged_by_their_uri_beforehand(hook: Hook, part: ContentBlock, uri: str) -> None:
-    """By the whole URI; the allow list and the deny list decide in opposite ways."""
+    """The allow list and the deny list decide in opposite ways."""
     scheme = uri.partition("//")[0]
     for pattern in (uri, f"{scheme}//**", "**"):
         assert not passes(DenyUris(pattern), hook, part)

@@ -166,7 +166,7 @@ def test_a_subset_without_the_column_of_its_bucket_is_a_gap(connection: Any, tab
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))
 @pytest.mark.exhaustive
 def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, rows: list[dict[str, Any]]) -> None:
-    """By model and day, in one, and with unknown values."""
+    """Groups are the sums of their rows by model and day, in one, and with unknown values."""
     lines = Usages(relation(connection, rows)).costs(["model", "day"], table)
     keys = [(each["model"], each["at"].date().isoformat()) for each in rows]
     assert lines == sum_by_key(map(cost_line, keys, _usages(rows, table=table)))
@@ -205,7 +205,7 @@ def test_figures_wider_than_64_bits(connection: Any, table: PriceTable) -> None:
 
 
 def test_a_reply_without_tokens_costs_nothing(connection: Any, table: PriceTable) -> None:
-    """Also if it broke off; for an unknown model the cost is unknown."""
+    """For an unknown model the cost is unknown."""
     rows = [
         row(model=model, input_tokens=0, output_tokens=0, status=status)
         for model in ("acme:full", "acme:nobody")
@@ -262,7 +262,7 @@ def _files_of_usages(connection: Any, tmp_path: Path) -> dict[str, Path]:
 
 
 def test_all_kinds_of_files_agree(connection: Any, tmp_path: Path) -> None:
-    """Parquet, CSV and JSON lines, in one file or in two."""
+    """All kinds of files agree: parquet, CSV and JSON lines, in one file or in two."""
     files = _files_of_usages(connection, tmp_path)
     expected = Usages(random_usages(connection, 300, seed=3)).costs(["model", "user"])
     assert sum(line.replies for line in expected) == 300

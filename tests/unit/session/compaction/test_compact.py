@@ -76,7 +76,6 @@ def test_a_summary_replaces_the_messages_it_covers(driver: Driver) -> None:
 
 
 def test_sync_and_async_record_the_same() -> None:
-    """One generator, two drivers."""
     dumps = []
     for driver in (SyncDriver(), AsyncDriver()):
         history = [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(conversation(3))]
@@ -227,7 +226,7 @@ def test_a_stored_session_continues_compacted(driver: Driver) -> None:
 def test_a_summary_is_not_bought_if_the_store_is_gone(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if everything that was said is stored: the summary could not be."""
+    """The summary could not be stored, even if everything that was said is."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise StoreError("the database does not answer")
@@ -289,7 +288,7 @@ def test_a_failing_provider_changes_nothing(driver: Driver) -> None:
 
 
 def test_a_broken_summary_is_retried(driver: Driver) -> None:
-    """As in a turn: by the retry policy."""
+    """A broken summary is retried, as in a turn: by the retry policy."""
     fake_time = FakeTime()
     wire = Wire([httpx.Response(200, json={"error": "the runner has stopped"}), handwritten_ollama("So far.")])
     session = driver.session({"ollama": wire}, OLLAMA, messages=conversation(2), fake_time=fake_time)

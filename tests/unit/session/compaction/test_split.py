@@ -89,7 +89,7 @@ def test_related_messages_stay_together(
 
 
 def test_the_newer_half_is_kept_from_the_start_of_a_turn() -> None:
-    """As much as fits in half of the history and half of the room."""
+    """The newer half is kept from the start of a turn, as much as fits in half of the history and half of the room."""
     history = [text_message(number, ASSISTANT if number % 2 else Role.USER) for number in range(12)]
     assert ids(split_at_share(history, 10**6, size).kept) == [6, 7, 8, 9, 10, 11]
     assert ids(split_at_share(history, size(history[:5]) * 2, size).kept) == [8, 9, 10, 11]

@@ -217,7 +217,9 @@ def test_labels_are_read_only(driver: Driver) -> None:
 
 
 def test_a_declassification_before_the_first_message_is_kept() -> None:
-    """In a dump without messages, also after a turn that failed, and with the first message from then on."""
+    """A declassification before the first message is kept in a dump without messages, also after a turn that failed,
+    and with the first message from then on.
+    """
     extensions = Extensions(security=SecurityExtension(labels=frozenset({"PII"})))
     given: dict[str, Any] = {"policy": Pipeline(grants=GRANT), "extensions": extensions}
     replies = [*[ConnectionError()] * 3, handwritten_anthropic("Hello.")]

@@ -52,7 +52,9 @@ def where(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 @STREAMED
 def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: bool) -> None:
-    """Also requests after tool calls; sessions that share the limits wait for each other."""
+    """Each request of a turn waits for its turn, also requests after tool calls; sessions that share the limits wait
+    for each other.
+    """
     clock = Clock()
     limits = Limits(Limit("anthropic:*", requests=60, burst=0.01), timing=clock.timing)
     provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])

@@ -108,7 +108,7 @@ def test_a_whole_reply_without_counts_keeps_its_reservation(driver: Driver, monk
 def test_a_reply_that_the_caller_left_is_settled_by_what_had_arrived(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, model: str, reply: Any, settled: list[tuple[int, int]]
 ) -> None:
-    """By its counts, or without any by the whole reservation."""
+    """It is settled by its counts, or without any by the whole reservation."""
     found = record_settled(monkeypatch)
     wires = {model.partition(":")[0]: Wire([reply])}
     driver.stream(driver.session(wires, model, limits=Limits(Limit(tokens=10**6))), "Hi", until="text_delta")

@@ -219,6 +219,5 @@ def test_an_error_of_a_middleware_is_the_callers(driver: Driver) -> None:
 
 @pytest.mark.parametrize("given", [3, "text", [3], ReplyCache()])
 def test_what_is_no_middleware_is_refused(given: Any) -> None:
-    """At once, with the argument's name."""
     with pytest.raises(ConfigurationError, match="middleware"):
         Session(ANTHROPIC, middleware=given)

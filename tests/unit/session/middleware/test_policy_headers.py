@@ -123,7 +123,7 @@ def test_invalid_policy_headers_are_not_sent(driver: Driver, name: str, value: s
 
 
 def test_a_plugin_may_write_the_key_of_the_provider(driver: Driver) -> None:
-    """Such as a token that a plugin fetched."""
+    """A plugin may write the key of the provider, such as a token that a plugin fetched."""
     wire = HeaderWire(handwritten_anthropic("Fine."))
     driver.ask(
         driver.session({"anthropic": wire}, policy=Pipeline([header_plugin({"X-Api-Key": "fetched-token"})])), "Hi"

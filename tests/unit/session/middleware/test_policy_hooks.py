@@ -168,7 +168,6 @@ def test_a_denied_result_is_neither_kept_nor_sent(driver: Driver) -> None:
 
 @pytest.mark.parametrize("window", [None, 8])
 def test_a_denied_reply_is_not_kept_but_paid_for(driver: Driver, window: int | None) -> None:
-    """Whole or streamed."""
     policy = Pipeline([DenyingPlugin(SECRET, hooks=[OUTPUT], window=window)])
     for streamed in (False, True):
         session = driver.session({"anthropic": Wire([handwritten_anthropic(f"It is {SECRET}.")])}, policy=policy)
@@ -327,7 +326,6 @@ def test_a_denied_action_is_enforced_downstream(driver: Driver) -> None:
 
 
 def test_a_denial_is_reported_to_the_bus(driver: Driver) -> None:
-    """With code and reason, inside its turn."""
     events: list[Any] = []
     with EventBus(strict=True) as bus:
         bus.subscribe(events.append, types="policy.*")

@@ -115,7 +115,9 @@ def test_unknown_counts_are_not_reported_as_zero(driver: Driver, recorder: BusRe
 
 @STREAMED
 def test_a_fallback_is_reported(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
-    """The chosen model, its failure, the fallback with its reason, and the model that answered."""
+    """A fallback is reported: the chosen model, its failure, the fallback with its reason, and the model
+    that answered.
+    """
     wires = {"anthropic": Wire(failing_responses()), "ollama": Wire([handwritten_ollama("Here.")])}
     session = driver.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=recorder.bus)
     (driver.stream if streamed else driver.ask)(session, "Hi")

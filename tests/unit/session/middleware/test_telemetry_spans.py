@@ -220,7 +220,7 @@ def test_a_retried_stream_has_two_spans(driver: Driver, seen: TelemetryRecorder)
 
 @STREAMED
 def test_a_failed_turn_has_an_error_span(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
-    """With the class of the error that ended it."""
+    """A failed turn has an error span with the class of the error that ended it."""
     session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, events=seen.bus)
     with pytest.raises(ServerError):
         (driver.stream if streamed else driver.ask)(session, "Hi")
@@ -239,7 +239,7 @@ def test_an_abandoned_turn_has_that_status(driver: Driver, seen: TelemetryRecord
 
 
 def test_metrics_have_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
-    """By model and provider; the prompt's tokens include cached ones."""
+    """Metrics have time and tokens by model and provider; the prompt's tokens include cached ones."""
     provider = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
     session = driver.session({"anthropic": provider}, events=seen.bus)
     driver.ask(session, "Hi")
@@ -306,7 +306,7 @@ def test_missed_events_leave_no_open_span(seen: TelemetryRecorder) -> None:
 
 
 def test_span_names_are_those_of_the_conventions() -> None:
-    """As OpenTelemetry's own package has them."""
+    """Span names are those of the conventions, as OpenTelemetry's own package has them."""
     known = {getattr(gen_ai_attributes, name) for name in dir(gen_ai_attributes) if name.startswith("GEN_AI_")}
     reply = LlmCallCompleted(
         model=ANTHROPIC, provider="anthropic", input_tokens=1, output_tokens=1, cached_input_tokens=1,

@@ -184,7 +184,6 @@ def test_a_data_policy_that_cannot_be_enforced_is_refused_for_a_turn_too() -> No
 
 
 def test_a_bulk_run_has_its_own() -> None:
-    """In place of those of its client."""
     witness = Witness()
     client = Client(policy=[witness.plugin], extensions=of("ann"))
     bulk(["Hi"], HAIKU, client=client, providers=Provider().settings, extensions=of("bob")).close()

@@ -115,7 +115,7 @@ def test_a_stream_that_is_asked_for_again_is_read_to_its_end(driver: Driver) -> 
 
 
 def test_a_missing_part_is_an_error_at_the_end(driver: Driver) -> None:
-    """Not before: the next part might have been it."""
+    """The next part might have been the missing one."""
     seen: list[Any] = []
     session = driver.session({"anthropic": Wire([handwritten_anthropic('{"parts": []}')])})
     with pytest.raises(OutputError, match="it lacks a part without a name of the type text"):
@@ -142,7 +142,7 @@ def test_a_refusal_is_not_asked_again(driver: Driver) -> None:
 
 
 def test_a_truncated_answer_is_reported(driver: Driver) -> None:
-    """Streamed or whole, and with its partial text in the history."""
+    """The partial text of a truncated answer is in the history, streamed or whole."""
     cut = handwritten_anthropic(RIGHT[:20], stop="max_tokens")
     session = driver.session({"anthropic": Wire([cut, cut])})
     for ask in (driver.ask, driver.stream):

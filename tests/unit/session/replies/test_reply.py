@@ -68,7 +68,7 @@ def test_a_billed_attempt_counts(driver: Driver) -> None:
 
 
 def test_the_response_is_described(driver: Driver) -> None:
-    """Its status, the provider's request id, and the remaining quota."""
+    """The response is described: its status, the provider's request id, and the remaining quota."""
     headers = {"request-id": "req_7", "anthropic-ratelimit-requests-remaining": "4", "set-cookie": "secret=1"}
     answer = httpx.Response(200, headers=headers, content=ANSWER.body)
     reply = driver.ask(driver.session({"anthropic": Wire([answer])}), "Hi")
@@ -140,7 +140,6 @@ def test_text_accumulates_sync() -> None:
 
 
 def test_text_accumulates_async() -> None:
-    """The async twin."""
     session = AsyncDriver().session({"anthropic": Wire([ANSWER])})
 
     async def main() -> list[str]:

@@ -185,7 +185,6 @@ class NoSchema:
 
 @pytest.mark.parametrize("output", [NoSchema, list[NoSchema], 7, "Nowhere", Annotated[int, Field(pattern="(")]])
 def test_a_type_without_a_schema_is_refused_before_anything_is_sent(driver: Driver, output: Any) -> None:
-    """In a stream too, at once."""
     wire = Wire([])
     session = driver.session({"anthropic": wire})
     for run in (driver.ask, driver.stream):
@@ -303,7 +302,7 @@ def test_half_strings_are_shown_if_they_are_asked_for(driver: Driver, strings: b
 
 
 def test_a_stream_for_any_text_ends_with_the_text(driver: Driver) -> None:
-    """After the reply that calls no tools. The text deltas are its parts."""
+    """The text deltas are its parts."""
     events, session = stream(driver, "It rains.", chunk=4, output=str)
     assert [event.value for event in events if isinstance(event, OutputComplete)] == ["It rains."]
     assert events[-1] == OutputComplete("It rains.")

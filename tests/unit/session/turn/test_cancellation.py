@@ -187,7 +187,6 @@ def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
 
 
 def test_a_keyboard_interrupt_cancels_the_reply() -> None:
-    """While waiting for a chunk, and in the caller's loop."""
     driver = SyncDriver()
     wire = Wire([Body(OK.frames[:5], KeyboardInterrupt()), OK])
     session = driver.session({"anthropic": wire})

@@ -196,7 +196,7 @@ LONG = handwritten_anthropic(Thought("Hm, let me see."), "é你好", Call("t1", 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("reply", [LONG, handwritten_ollama(Thought("Hm."), "é你好")], ids=["anthropic", "ollama"])
 def test_a_stream_cut_anywhere_is_whole_or_an_error(reply: Reply, driver: Driver) -> None:
-    """At every seventh byte: the complete message, or StreamTruncatedError; never less than the first as success."""
+    """A cut gives the complete message or StreamTruncatedError, and never less than the first as success."""
     provider = "anthropic" if reply is LONG else "ollama"
     model = "anthropic:claude-opus-5-5" if reply is LONG else OLLAMA
     whole = b"".join(reply.frames)
@@ -249,7 +249,7 @@ def busy(seconds: str) -> httpx.Response:
 
 
 def test_a_wait_in_a_body_is_respected(driver: Driver) -> None:
-    """As one in a header; a wait of over a minute ends the attempts."""
+    """A wait in a body is respected, as one in a header; a wait of over a minute ends the attempts."""
     fake_time = FakeTime()
     wire = Wire([busy("7s"), httpx.Response(200, json=GREETING), busy("90s")])
     session = driver.session({"google": wire}, GOOGLE, fake_time=fake_time)

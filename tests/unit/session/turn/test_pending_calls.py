@@ -288,7 +288,6 @@ def test_a_turn_goes_on_in_another_process_on_another_provider(tmp_path: Path) -
 
 
 def test_a_dumped_session_still_waits(driver: Driver) -> None:
-    """Without a store as well."""
     session, _ = waiting_session(driver)
     fresh = driver.session({"anthropic": Wire([handwritten_anthropic("Paid.")])})
     back = type(fresh).load(session.dump(), providers=fresh.providers)

@@ -23,7 +23,7 @@ def look_up(name: str) -> str:
 
 
 def test_server_tools_stand_beside_functions(driver: Driver) -> None:
-    """In a whole reply and in a stream."""
+    """Server tools stand beside functions in a whole reply and in a stream."""
     wire = Wire([handwritten_anthropic("One."), handwritten_anthropic("Two.")])
     session = driver.session({"anthropic": wire}, CLAUDE, tools=[look_up, WebSearch(max_uses=1), CodeExecution()])
     driver.ask(session, "Hi")

@@ -116,7 +116,6 @@ def _edited(messages: tuple[Message, ...]) -> dict[str, Any]:
     ],
 )
 def test_what_a_thread_keeps_begins_a_new_one_when_it_changes(driver: Driver, change: Any, *, begins: bool) -> None:
-    """The history, the instructions and the tools."""
     provider = wires([answer(1), answer(2)])
     first = driver.session(provider, MODEL, options=STATE)
     driver.ask(first, "One.")

@@ -81,8 +81,6 @@ def test_a_coroutine_that_takes_too_long_is_cancelled(async_driver: AsyncDriver)
 
 
 def test_a_call_within_its_time_is_like_any_other(driver: Driver) -> None:
-    """Its result, and its own TimeoutError too."""
-
     @tool(timeout=FOREVER)
     def act(fail: bool) -> str:
         """Act."""
@@ -195,7 +193,7 @@ def test_a_tool_gets_the_context_of_the_session(driver: Driver) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_coroutines_and_plain_functions_get_the_context(async_driver: AsyncDriver, is_async: bool) -> None:
-    """In an async session, and whatever the name of the parameter."""
+    """Coroutines and plain functions get the context in an async session, and whatever the name of the parameter."""
 
     async def wait(c: Context[int], /, more: int = 1) -> int:
         """Add."""
@@ -221,7 +219,7 @@ def takes(kind: Any) -> Tool:
 
 
 def test_a_context_of_another_class_is_refused_at_once() -> None:
-    """As far as the type is a class that can tell."""
+    """A context of another class is refused at once, as far as the type is a class that can tell."""
     with pytest.raises(ConfigurationError, match="the tool look needs a context of the class Database, not NoneType"):
         Session(ANTHROPIC, tools=[takes(Context[Database])])
     with pytest.raises(ConfigurationError, match="not int"):
@@ -327,8 +325,6 @@ def test_leaving_the_stream_at_a_report_ends_the_turn(driver: Driver) -> None:
 
 
 def test_an_error_before_a_report_ends_the_turn_as_always(driver: Driver) -> None:
-    """As one of the function that approves."""
-
     def approve(call: Any, definition: Any) -> bool:
         raise LookupError("nobody is there")
 

@@ -88,7 +88,6 @@ def test_one_tool_is_no_list() -> None:
 
 
 def test_a_choice_without_annotations_is_one(driver: Driver) -> None:
-    """As of a lambda."""
     session, wire = session_of(driver, tools=lambda context: [first])
     driver.ask(session, "Go")
     assert [each["name"] for each in wire.requests[0]["tools"]] == ["first"]

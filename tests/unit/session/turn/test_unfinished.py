@@ -465,7 +465,6 @@ _LABELS: dict[str, Any] = {"labels": ["pii"], "labels_without_policy": "allow"}
 
 
 def test_an_async_store_reports_calls(store: Store, tmp_path: Path) -> None:
-    """As the store itself does."""
     crashes, _ = record_turn(SyncDriver(), store, tmp_path)
 
     async def main() -> None:

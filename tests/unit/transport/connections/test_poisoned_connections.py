@@ -167,7 +167,7 @@ def test_extra_bytes_answer_no_request(driver: Driver, sending: Sending, stream:
 def test_extra_bytes_over_tls_answer_no_request(
     driver: Driver, sending: Sending, authority: Authority, exhaustive: bool
 ) -> None:
-    """Also those that are received and not yet decrypted."""
+    """Extra bytes over TLS answer no request, also those that are received and not yet decrypted."""
     for name, extra in sample(exhaustive):
         with PoisonServer(extra, sending, authority.server()) as server:
             check_answers(bodies(driver, server, stream=False, verify=authority.client()), name)

@@ -96,7 +96,9 @@ def test_a_proxy_of_the_environment_counts(installed: list[str], monkeypatch: py
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 def test_invalid_settings_are_refused(driver: Driver) -> None:
-    """An invalid proxy address and an invalid TLS context, without the password in the message."""
+    """Invalid settings are refused: an invalid proxy address and an invalid TLS context, without the password in the
+    message.
+    """
     for proxy in ("ftp://me:canary-secret@host", "http://[me:canary-secret", "socks4://host:1", "host:3128", ""):
         with pytest.raises(ConfigurationError, match="proxy must be an address such as") as caught:
             driver.transport(proxy=proxy)

@@ -114,7 +114,7 @@ def test_the_proxies_of_the_environment_are_used(driver: Driver, monkeypatch: py
 
 @every_driver
 def test_a_failing_proxy_is_a_network_error(driver: Driver) -> None:
-    """A wrong password or a missing proxy. The error names the proxy, which may be at fault, without its password."""
+    """The error names the proxy, which may be at fault, without its password."""
     with Proxy("me:secret") as proxy:
         wrong = proxy.url.replace("secret", "mistaken")
         result = [driver.call(base_url="https://127.0.0.1:9", proxy=wrong, retry=NO_RETRY)]
@@ -228,7 +228,6 @@ def test_large_bodies_pass_both_ways(driver: Driver) -> None:
 
 @every_driver
 def test_headers_arrive_unchanged(driver: Driver) -> None:
-    """Long ones, repeated ones, UTF-8 and Latin-1."""
     head = b"X-Long: %b\r\nX-Two: a\r\nx-two: b\r\nX-Name: \xc3\xa9\r\nContent-Length: 2\r\n" % (b"l" * 20_000)
     with FaultyServer(HttpReply(raw=b"HTTP/1.1 200 OK\r\n" + head + b"\r\n{}")) as server:
         headers = _headers_of(driver, server.url)

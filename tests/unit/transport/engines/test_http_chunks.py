@@ -59,7 +59,9 @@ def test_a_chunk_costs_a_few_calls(driver: AsyncDriver) -> None:
 
 @pytest.mark.parametrize("driver", [AIOHTTP])
 def test_nothing_more_is_read_for_a_reader_that_pauses(driver: AsyncDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even of chunks with one byte, many of which fit in few bytes."""
+    """Nothing more is read for a reader that pauses, not even of chunks with one byte, many of which fit in
+    few bytes.
+    """
     count = 400_000
     readers: list[Any] = []
 

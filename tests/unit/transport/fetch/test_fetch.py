@@ -45,7 +45,7 @@ SECRET = "very-secret-value"
 @each_row("status", [301, 302, 303, 307, 308])
 @each_row("hops", [0, 3])
 def test_each_redirect_is_judged_like_the_first_url(location: str, reason: str, status: int, hops: int) -> None:
-    """Also after good hops; the bad one is not connected to."""
+    """A bad redirect is not connected to, even after good ones."""
     network = FakeNetwork([*[redirect("/next", status)] * hops, redirect(location, status)])
     allowed = None
     if reason == "allow_list":
@@ -156,7 +156,7 @@ def test_the_media_type_is_plain_or_unknown(content_type: str, media_type: str) 
 
 
 def test_an_unreachable_address_gives_way_to_the_next() -> None:
-    """As IPv6 on a network without it; an error if all are unreachable."""
+    """The error comes if all are unreachable, as IPv6 is on a network without it."""
     network = FakeNetwork(dead=frozenset({PUBLIC_6}))
     fetcher(network, FakeResolver(PUBLIC_6, PUBLIC))("https://example.org/")
     assert network.hosts == [PUBLIC_6, PUBLIC]

@@ -125,13 +125,12 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 
 def test_there_are_many_urls() -> None:
-    """Each once."""
     assert len({url for url, _ in REFUSED}) == len(REFUSED) >= 150
 
 
 @each_row(("url", "reason"), REFUSED)
 def test_a_private_address_is_never_connected_to(url: str, reason: str) -> None:
-    """In any spelling: a typed refusal of that kind, and no connection."""
+    """A private address is never connected to in any spelling: a typed refusal of that kind, and no connection."""
 
     def resolver(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
         # What a lenient system would resolve odd spellings to.
@@ -189,7 +188,7 @@ def test_public_addresses_are_accepted(address: str) -> None:
 
 @each_row("address", [*PRIVATE, *PRIVATE_6])
 def test_private_addresses_of_a_name_are_refused(address: str) -> None:
-    """Whatever the name, also next to a public one."""
+    """Private addresses of a name are refused, whatever the name, also next to a public one."""
     network = FakeNetwork()
     for resolver in (FakeResolver(address), FakeResolver(PUBLIC, address), FakeResolver(address, PUBLIC)):
         assert fetch_error(partial(fetcher(network, resolver), "https://example.org/"))[0] == "address"
