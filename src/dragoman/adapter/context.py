@@ -35,7 +35,8 @@ class StateSealer(Protocol):
     """Encrypts state of a provider for its way through a client. The binding is authenticated, and not part of the
     result."""
 
-    def seal(self, state: bytes, binding: bytes) -> bytes: ...
+    def seal(self, state: bytes, binding: bytes) -> bytes:
+        """Return the encrypted state, which `open` reads with the same binding."""
 
     def open(self, sealed: bytes, binding: bytes) -> bytes:
         """Return the state. Raises ValueError, with the reason, if it was not sealed by this program for that
@@ -46,9 +47,11 @@ class StateSealer(Protocol):
 class StateStore(Protocol):
     """Keeps state of a provider by the id of a tool call."""
 
-    def put(self, key: str, state: bytes) -> None: ...
+    def put(self, key: str, state: bytes) -> None:
+        """Keep the state under the id of a call, in place of what was kept before."""
 
-    def get(self, key: str) -> bytes | None: ...
+    def get(self, key: str) -> bytes | None:
+        """Return the state that was kept under the id of a call, or None."""
 
 
 def bundled_prices() -> Prices:
@@ -72,6 +75,7 @@ class KeptPart:
     """
 
     value: Any
+    """The value as `json.loads` gives it."""
     decoded: Any = None
     """For the reader of requests; None before it has read the value."""
 

@@ -124,6 +124,7 @@ class ToolSchemaError(DragomanError):
 
     def __init__(self, name: str, problems: list[str]) -> None:
         self.name = name
+        """The name of the tool."""
         self.problems = tuple(problems)
         super().__init__(f"the tool {name!r} cannot be registered:\n  " + "\n  ".join(problems))
 
@@ -141,6 +142,7 @@ class SwapRefusedError(ProjectionError):
 
     def __init__(self, model: str, reasons: list[str]) -> None:
         self.model = model
+        """The model that the session cannot move to, as ``provider:name``."""
         self.reasons = tuple(reasons)
         super().__init__(f"the session cannot move to {model}: " + "; ".join(reasons))
 
@@ -189,7 +191,9 @@ class UnsupportedToolError(RequestError):
 
     def __init__(self, message: str, *, provider: str = "", model: str = "") -> None:
         self.provider = provider
+        """The name of the provider; empty if it is not known."""
         self.model = model
+        """The model that was asked, as ``provider:name``; empty if it is not known."""
         super().__init__(message)
 
 
@@ -200,6 +204,7 @@ class UnsupportedReplyError(DragomanError):
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
+        """The name of the provider whose wire cannot be written."""
         super().__init__(
             f"the adapter {provider} writes no replies for clients: Chat Completions (openai-chat and its dialects),"
             " Responses (openai), Messages (anthropic), generateContent (google) and Ollama's chat (ollama) have them"
@@ -228,6 +233,7 @@ class CallNotPendingError(RequestError):
 
     def __init__(self, tool_use_id: str, pending: Iterable[str] = (), *, answered: bool = False) -> None:
         self.tool_use_id = tool_use_id
+        """The id of the call that the result was given for."""
         self.pending = tuple(pending)
         self.answered = answered
         why = "has its result already" if answered else "does not wait for a result"
@@ -258,6 +264,7 @@ class BudgetExceededError(DragomanError):
         self.per = per
         self.unit = unit
         self.limit = limit
+        """The amount that the budget allows, in ``unit``: a Decimal of US dollars, or a number of tokens."""
         self.spent = spent
         self.needed = needed
         self.reserved = reserved
@@ -280,9 +287,11 @@ class UnpricedModelError(BudgetExceededError):
 
     def __init__(self, model: str, per: str) -> None:
         self.model = model
+        """The model without a bound, as ``provider:name``."""
         self.per = per
         self.unit = "usd"
         self.limit = self.spent = self.needed = self.reserved = None
+        """None, like ``spent``, ``needed`` and ``reserved``: nothing was compared."""
         self.may_fit = False
         DragomanError.__init__(
             self,

@@ -14,6 +14,7 @@ class NamedTool(NamedTuple):
     """A tool choice: this tool must be called, as in ``tool_choice=NamedTool("look_up")``."""
 
     name: str
+    """The name under which the tool is offered."""
 
 
 ToolChoice = Literal["auto", "none", "required"] | NamedTool

@@ -82,7 +82,9 @@ class Alternative(FrozenModel):
     """Another answer to the same prompt: what the model wrote, and why it stopped."""
 
     content: Content = ()
+    """The blocks of the other answer, in the model's order."""
     stop_reason: StopReason | None = None
+    """Why the model stopped; None if the provider does not say."""
 
     @property
     def text(self) -> str:

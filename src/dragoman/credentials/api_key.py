@@ -31,6 +31,7 @@ class ApiKey:
         return _PRINTABLE.fullmatch(self._value) is not None
 
     def reveal(self) -> str:
+        """Return the key as text. Only code that writes a request should need it."""
         return self._value
 
     def mask(self, text: str) -> str:

@@ -12,9 +12,13 @@ class SignableRequest(NamedTuple):
     """A request as it is sent, without its credential."""
 
     method: str
+    """The HTTP method, in upper case."""
     url: str
+    """The full URL with its query."""
     headers: Mapping[str, str]
+    """The headers that will be sent, without the credential."""
     body: bytes
+    """The bytes of the body, which signatures cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

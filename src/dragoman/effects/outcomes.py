@@ -11,6 +11,7 @@ class Replied:
     """The whole reply. ``response`` is None if a middleware provided the reply and nothing was sent."""
 
     message: Message
+    """The complete reply."""
     response: ResponseDetails | None = None
 
 
@@ -19,6 +20,7 @@ class Failed:
     """The attempt gave no reply: the request could not be sent, or the provider refused it."""
 
     error: Exception
+    """Why there is no reply: a DragomanError, or what a middleware raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,11 @@ class Broken:
     that."""
 
     error: Exception
+    """Why the reply broke off, such as StreamTruncatedError."""
     partial: Message | None
     seen: bool
     response: ResponseDetails | None = None
+    """Status, headers and times; None if nothing of the response is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class Abandoned:
     partial: Message | None = None
     billed: Message | None = None
     response: ResponseDetails | None = None
+    """Status, headers and times; None if no response had arrived."""
     sent: bool = True
 
 

@@ -18,7 +18,9 @@ class ResponseDetails:
     """
 
     status: int
+    """The HTTP status of the last attempt."""
     headers: Mapping[str, str] = field(default_factory=Headers, repr=False)
+    """The response's headers. Names compare without case."""
     attempts: tuple[AttemptRecord, ...] = field(default=(), repr=False)
     first_event_seconds: float | None = None
     seconds: float | None = None

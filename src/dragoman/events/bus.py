@@ -46,6 +46,7 @@ class EventBus:
         new_id: Callable[[], str] = new_ulid,
     ) -> None:
         self.types = CATALOGUE | _index_types(payload_types)
+        """The payload classes that the bus accepts, by the type of their events."""
         self._strict = strict
         self._capacity = capacity
         self._clock = clock

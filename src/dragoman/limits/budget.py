@@ -90,12 +90,14 @@ class Budget:
             raise ConfigurationError(f"per must be one of {', '.join(get_args(Per))}, not {per!r:.40}")
         try:
             self.usd = None if usd is None else Decimal(usd)
+            """The limit in US dollars; None without one."""
         except ArithmeticError:
             raise ConfigurationError(f"usd must be an amount of dollars, not {usd!r:.40}") from None
         usd_is_valid = self.usd is None or (self.usd.is_finite() and self.usd >= 0)
         if not usd_is_valid or (tokens is not None and tokens < 0):
             raise ConfigurationError("the limit of a budget must be at least 0")
         self.tokens = tokens
+        """The limit in tokens of prompts and replies; None without one."""
         self._per: Per | None = per
         self.allow_unpriced = allow_unpriced
         self._lock = ProcessLock()
@@ -126,6 +128,7 @@ class Budget:
             account.spent += Spend(usd, tokens)
 
     def account_for(self, user_id: str | None) -> "BudgetAccount":
+        """Return the account of a user or team, or with None that of the budget itself. All callers share it."""
         with self._lock:
             return self._users.setdefault(user_id, BudgetAccount(self))
 
@@ -143,6 +146,7 @@ class Budget:
             account.reserved += max_spend.spent
 
     def settle(self, account: "BudgetAccount", max_spend: "MaxSpend", actual: Spend) -> None:
+        """Give back what was reserved for a request, and add what it cost."""
         with self._lock:
             account.reserved -= max_spend.spent
             account.spent += actual

@@ -32,10 +32,12 @@ class Grant:
     """
 
     model: str
+    """The model of the request, as ``provider:name``."""
     tokens: int
     wait: float
     at: int
     reserved: tuple[tuple[Bucket, int], ...] = ()
+    """What was taken from each counter, which `Limits.settle` corrects."""
 
 
 class Limits:
@@ -61,6 +63,7 @@ class Limits:
         if not max_wait >= 0:
             raise ConfigurationError("max_wait must be a number of seconds, at least 0")
         self.limits = (limits,) if isinstance(limits, Limit) else tuple(limits)
+        """The limits, in the order in which they were given."""
         self.max_wait = max_wait
         self.reply_tokens = reply_tokens
         self._timing = timing or Timing()

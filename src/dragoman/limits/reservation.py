@@ -29,6 +29,7 @@ class Reservation:
     """
 
     observe: Observe | None = None
+    """Is told the headers or the error of the response, for limits that a provider reports."""
     stage: Stage | None = None
     """Sees the reply as it arrives: it may reserve more, or end the reply."""
 

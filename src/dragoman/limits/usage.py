@@ -22,6 +22,7 @@ class MaxUsage:
     """
 
     model: str
+    """The model whose prices count, as ``provider:name``."""
     input: TokenUsage
     output_tokens: int = 0
     replies: int | None = None

@@ -28,6 +28,7 @@ class Context(Generic[ContextT]):
 
     value: ContextT
     session_id: str = ""
+    """The session that the call belongs to."""
     tool_name: str = ""
     tool_use_id: str = ""
     _history: Sequence[Message] = field(default=(), repr=False)
@@ -50,6 +51,7 @@ class Progress:
     """What a tool yields to report how far it is. ``fraction`` is between 0 and 1; ``data`` is anything else."""
 
     message: str = ""
+    """A text for people."""
     fraction: float | None = None
     data: Any = None
 
@@ -59,6 +61,7 @@ class Deferred:
     """What ``approve`` returns if somebody decides later, or elsewhere: the call waits for `Session.answer`."""
 
     reason: str = ""
+    """A text for people, such as who decides."""
 
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Deferred | Awaitable[bool | Deferred]]

@@ -38,8 +38,11 @@ class BatchState:
     """
 
     status: BatchStatus
+    """Where the batch is, in words that are the same for all providers."""
     succeeded: int | None = None
+    """How many requests have an answer."""
     failed: int | None = None
+    """How many requests ended with an error."""
     problem: str | None = None
     raw: Mapping[str, Any] | None = None
 

@@ -129,6 +129,7 @@ class _CappedDecoder(ABC):
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         self._frame_cap = frame_cap
         self.body_cap = body_cap
+        """The most bytes of a whole body. More raises FrameTooLargeError."""
         self._error: FrameTooLargeError | None = None
         self._idle_lines = 0
 
@@ -185,6 +186,7 @@ class SseDecoder(_CappedDecoder):
         self._data: list[bytes] = []
         self._size = 0
         self.frame_cap = frame_cap
+        """The most bytes of one event. More raises FrameTooLargeError."""
 
     def count(self, size: int) -> None:
         """Count bytes of the reply that are not fed."""

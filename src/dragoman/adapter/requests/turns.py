@@ -31,6 +31,7 @@ class Turn:
     role: Role
     blocks: tuple[ContentBlock, ...]
     origins: tuple[int, ...]
+    """Where each block comes from in the history's message."""
     plain: bool = False
     _ordinary: bool | None = field(default=None, init=False, repr=False, compare=False)
 

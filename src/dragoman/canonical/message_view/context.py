@@ -60,10 +60,12 @@ class ViewContext:
 
     @property
     def environment(self) -> str | None:
+        """The host's name for where it runs, such as production."""
         return self._extensions.request.environment if self._extensions and self._extensions.request else None
 
     @property
     def request_id(self) -> str | None:
+        """The host's id of the request."""
         return self._extensions.request.request_id if self._extensions and self._extensions.request else None
 
     @property
@@ -106,26 +108,32 @@ class ViewContext:
 
     @property
     def agent_input(self) -> str | None:
+        """The user's original request, before any agent worked on it."""
         return self._agent.input if self._agent else None
 
     @property
     def session_id(self) -> str | None:
+        """The session that the message belongs to."""
         return self._agent.session_id if self._agent else None
 
     @property
     def conversation_id(self) -> str | None:
+        """The conversation, if the host counts several sessions as one."""
         return self._agent.conversation_id if self._agent else None
 
     @property
     def turn(self) -> int | None:
+        """The number of the turn in the conversation, from 0."""
         return self._agent.turn if self._agent else None
 
     @property
     def agent_id(self) -> str | None:
+        """The agent that handles the message."""
         return self._agent.agent_id if self._agent else None
 
     @property
     def parent_agent_id(self) -> str | None:
+        """The agent that started this one, if another did."""
         return self._agent.parent_agent_id if self._agent else None
 
     def has_role(self, role: str) -> bool:

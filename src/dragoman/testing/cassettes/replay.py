@@ -34,7 +34,9 @@ class Cassette:
 
     server: str
     exchanges: list[Exchange]
+    """The exchanges in recorded order."""
     name: str = "the cassette"
+    """How errors call the cassette."""
     labels: Labels | None = None
     _played: set[int] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -109,8 +111,10 @@ class CassetteTransport(httpx.BaseTransport):
 
     def __init__(self, cassette: Cassette) -> None:
         self.cassette = cassette
+        """The cassette that answers."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer from the cassette. Raises CassetteMissError if no unplayed exchange matches."""
         return _to_response(self.cassette.play(_to_recorded_request(request, request.read())))
 
 
@@ -119,8 +123,10 @@ class AsyncCassetteTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, cassette: Cassette) -> None:
         self.cassette = cassette
+        """The cassette that answers."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer from the cassette. Raises CassetteMissError if no unplayed exchange matches."""
         return _to_response(self.cassette.play(_to_recorded_request(request, await request.aread())))
 
 

@@ -31,6 +31,7 @@ class EmbeddingConformance:
 
     adapter: ClassVar[type[Adapter] | str]
     models: ClassVar[tuple[str, ...]] = ()
+    """The names of the models to test, without the provider."""
 
     def reply(self, vectors: Sequence[Sequence[float]], tokens: int) -> WireResponse:
         """Return what the provider answers with these vectors, which cost these tokens."""

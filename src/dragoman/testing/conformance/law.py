@@ -25,9 +25,11 @@ class Law:
     chapter: str
     name: str
     check: Check
+    """The function that tries the law on a `Subject`."""
 
     @property
     def statement(self) -> str:
+        """The law as one sentence or more."""
         return " ".join((self.check.__doc__ or "").split())
 
     def __str__(self) -> str:
@@ -54,11 +56,13 @@ class LawResult:
     """``verdict`` has the number of trials and the first faults. ``skip_reason`` explains why there were no trials."""
 
     law: Law
+    """The law that was tried."""
     verdict: Verdict
     skip_reason: str = ""
 
     @property
     def mark(self) -> Mark:
+        """Whether the law is broken, holds or was not tried."""
         if self.verdict.failed:
             return Mark.BROKEN
         return Mark.HOLDS if self.verdict.tried else Mark.NOT_TRIED

@@ -19,9 +19,13 @@ class FailedReply:
     """An error reply as the provider sends it, and the class of its error."""
 
     status: int
+    """The HTTP status, 400 or above."""
     body: bytes
+    """The bytes of the error, as the provider writes them."""
     kind: type[ProviderError]
+    """The class that the adapter has to raise."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """The response's headers, such as ``retry-after``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Pause:
     """A real wait before the next step."""
 
     seconds: float
+    """How long to wait."""
 
 
 ReplyStep = bytes | Pause | ConnectionFault
@@ -49,7 +50,9 @@ class HttpReply:
     """
 
     status: int = 200
+    """The HTTP status."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """The response's headers; the length is added."""
     body: bytes = b""
     length: int | None = None
     steps: Sequence[ReplyStep] | None = None

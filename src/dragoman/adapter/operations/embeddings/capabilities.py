@@ -27,6 +27,7 @@ class EmbeddingCapabilities(FrozenModel):
     dimension_choices: tuple[int, ...] = ()
     """The lengths that a request may ask for, if only some are allowed."""
     max_input_tokens: int | None = None
+    """Tokens of one input."""
     max_inputs: int = Field(default=1, ge=1)
     """Inputs in one request."""
     max_images: int | None = None
@@ -40,7 +41,9 @@ class EmbeddingCapabilities(FrozenModel):
     default_purpose: Purpose | None = None
     """The purpose to send if the caller names none and the wire requires one."""
     media: tuple[Literal["text", "image"], ...] = ("text",)
+    """What the model takes as an input."""
     image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp", "image/gif")
+    """The IANA types of images that the model takes, if it takes images."""
     normalized: Literal["always", "full_length", "never"] | None = None
     """Whether vectors have the length 1; ``full_length``: unless they are shortened."""
     truncates: tuple[Truncate, ...] = ()

@@ -106,6 +106,7 @@ class EncodeCache:
         return None
 
     def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
+        """Keep the prefix for `find`, in place of the one that was kept for this target."""
         self._prefixes[target] = prefix
 
     def latest_chunks(self) -> tuple[bytes, ...]:
