@@ -22,6 +22,7 @@ class FormatError(DragomanError):
 
     def __init__(self, reason: str, *, path: str = "$") -> None:
         self.reason = reason
+        """What is wrong at ``path``, without the content."""
         self.path = path
         super().__init__(f"{path}: {reason}")
 
@@ -32,6 +33,7 @@ class BodyViolation:
 
     path: str
     reason: str
+    """What is wrong at ``path``, without the content."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"

@@ -87,12 +87,15 @@ class Format:
     """
 
     name: str
+    """The word that `to_format` and the command line take."""
     description: str
+    """What the format is, in a few words for lists."""
     read: Reader | None = None
     write: Writer | None = None
     read_many: Callable[[Path], list[Conversation]] | None = None
     read_all: Callable[[Any], list[Conversation]] | None = None
     suffix: str = ".json"
+    """The usual ending of a file, with its dot."""
     recognises: Recogniser | None = None
     file_mark: bytes | None = None
 

@@ -28,6 +28,7 @@ class MessageBodySchemaPart(FrozenModel):
     name: Text | None = None
     content_type: Text = ANY
     required: StrictBool = False
+    """Whether a body without such a part is refused."""
 
     @field_validator("name", "content_type")
     @classmethod
@@ -56,6 +57,7 @@ class MessageBodySchemaPart(FrozenModel):
         return glob(normalize_type(self.content_type), braces=True)
 
     def matches(self, part: MessageBodyPart) -> bool:
+        """Return whether the part has a name and a type that this accepts."""
         names = self.names
         if names is None or part.name is None:
             return names is None and part.name is None and self.types.matches(part.media_type)

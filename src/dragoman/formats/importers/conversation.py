@@ -11,3 +11,4 @@ class Conversation:
 
     name: str
     messages: list[Message]
+    """The messages, oldest first."""

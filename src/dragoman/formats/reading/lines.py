@@ -33,7 +33,9 @@ class Line:
     number: int
     position: int
     conversations: tuple[Conversation, ...] = ()
+    """What was read: at most one conversation."""
     losses: tuple[Loss, ...] = ()
+    """What the line holds and a message cannot."""
     error: FormatError | None = None
 
 

@@ -14,7 +14,9 @@ class ReadResult:
 
     format: str
     conversations: list[Conversation]
+    """The conversations in the order of the source."""
     losses: tuple[Loss, ...] = ()
+    """What the source holds and messages cannot."""
 
     @property
     def messages(self) -> list[Message]:
