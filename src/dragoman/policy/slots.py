@@ -61,6 +61,7 @@ class Slot(NamedTuple):
     """
 
     tier: Tier
+    """How the slot may change. Source: docs/reference/cmf.md#tiers."""
     read: Capability | None = None
     write: Capability | None = None
 

@@ -29,7 +29,9 @@ class Finding(NamedTuple):
     """A span of a text, in characters. ``kind`` is a word such as email."""
 
     start: int
+    """The index of the first character."""
     end: int
+    """The index after the last character."""
     kind: str
 
 
@@ -40,6 +42,7 @@ class Finder:
     """
 
     find: Find
+    """The function that yields the findings of a text."""
     max_length: int | None = None
 
     def __call__(self, text: str) -> Iterable[Finding]:
