@@ -82,6 +82,7 @@ class FetchedMedia:
     """``media_type`` is the server's IANA type, in lower case; ``application/octet-stream`` if it sends none."""
 
     data: bytes = field(repr=False)
+    """The whole content, decompressed."""
     media_type: str
 
 
