@@ -13,7 +13,9 @@ class ToolAnswered:
 
     type: ClassVar[Literal["tool_answered"]] = "tool_answered"
     tool_name: str
+    """The name under which the tool was offered."""
     result: ToolResultBlock
+    """The result, or the error in its place."""
 
 
 SessionEvent = StreamEvent | ToolAnswered | BackgroundProgress | ToolProgress | OutputEvent
