@@ -102,19 +102,21 @@ def _restore(kind: type[DragomanError], args: tuple[Any, ...], fields: dict[str,
 
 
 class ConfigurationError(DragomanError):
+    """The program is set up wrongly. The message says what to change; nothing was sent."""
+
     sent = False
 
 
 class UnknownProviderError(ConfigurationError):
-    pass
+    """No adapter of that name is installed. The message has the nearest names."""
 
 
 class MissingKeyError(ConfigurationError):
-    pass
+    """No API key was given or found. The message says how to provide one."""
 
 
 class MissingExtraError(ConfigurationError):
-    pass
+    """An optional part is not installed. The message has the command that installs it."""
 
 
 class ToolSchemaError(DragomanError):
@@ -130,11 +132,13 @@ class ToolSchemaError(DragomanError):
 
 
 class ProjectionError(DragomanError):
+    """The history cannot be sent to that model. Nothing was sent."""
+
     sent = False
 
 
 class CriticalLossError(ProjectionError):
-    pass
+    """A block that `MessageMetadata.critical` marks would be lost. Nothing was sent."""
 
 
 class SwapRefusedError(ProjectionError):
@@ -183,6 +187,8 @@ def _because(against: Iterable[tuple[str, str]]) -> str:
 
 
 class RequestError(DragomanError):
+    """An argument of a call that a request cannot contain. Nothing was sent."""
+
     sent = False
 
 
@@ -212,19 +218,19 @@ class UnsupportedReplyError(DragomanError):
 
 
 class BatchPendingError(DragomanError):
-    pass
+    """The answers of a batch were requested before it ended. `Batches.wait` waits for the end."""
 
 
 class EventError(DragomanError):
-    pass
+    """An object is not an event of the catalogue. Source: docs/reference/routing-and-events.md."""
 
 
 class EventOverflowError(EventError):
-    pass
+    """A handler was too slow for the bus and missed an event. Turns go on."""
 
 
 class TurnLimitError(DragomanError):
-    pass
+    """A turn used all its allowed rounds of tool calls. Its messages are kept."""
 
 
 class CallNotPendingError(RequestError):
@@ -366,11 +372,13 @@ class ProviderError(DragomanError):
 
 
 class AuthenticationError(ProviderError):
+    """The provider does not accept the key (401)."""
+
     error_class = "auth"
 
 
 class PermissionDeniedError(AuthenticationError):
-    pass
+    """The key lacks a permission that the request needs (403)."""
 
 
 class CredentialsError(AuthenticationError):
@@ -381,28 +389,36 @@ class CredentialsError(AuthenticationError):
 
 
 class BillingError(ProviderError):
+    """The account at the provider has no credit (402)."""
+
     error_class = "auth"
 
 
 class RateLimitError(ProviderError):
+    """The provider got too many requests or tokens (429). ``retry_after`` has the seconds to wait, if it names them."""
+
     error_class = "rate_limit"
     retryable = True
 
 
 class OverloadedError(RateLimitError):
-    pass
+    """The provider has no capacity at the moment (503, 529)."""
 
 
 class ContextOverflowError(ProviderError):
+    """The request is larger than the model's window, or than the provider takes (413)."""
+
     error_class = "context_overflow"
 
 
 class InvalidRequestError(ProviderError):
+    """The provider rejects the request (400, 422). The same request fails again."""
+
     error_class = "invalid_request"
 
 
 class NotFoundError(InvalidRequestError):
-    pass
+    """The model or the path does not exist at the provider, or not for this key (404)."""
 
 
 class ExpiredReferenceError(InvalidRequestError):
@@ -415,24 +431,32 @@ class ExpiredReferenceError(InvalidRequestError):
 
 
 class ContentFilterError(ProviderError):
+    """A filter of the provider blocked the request. A reply that is cut by one ends as a refusal, without an error."""
+
     error_class = "invalid_request"
 
 
 class ServerError(ProviderError):
+    """The provider failed (5xx)."""
+
     error_class = "server_error"
     retryable = True
 
 
 class NetworkError(ProviderError):
+    """No reply arrived, or only a part of one."""
+
     error_class = "network"
     retryable = True
 
 
 class RequestTimeoutError(NetworkError):
-    pass
+    """No data arrived in time, or the provider gave up waiting (408)."""
 
 
 class StreamTruncatedError(NetworkError):
+    """A stream ended without the event that marks its end. ``partial`` is the message as far as it had arrived."""
+
     sent = True
 
 
@@ -444,20 +468,24 @@ class UnexpectedPageError(NetworkError):
 
 
 class MalformedReplyError(ProviderError):
+    """The reply does not follow the provider's protocol."""
+
     error_class = "other"
     sent = True
 
 
 class FrameTooLargeError(MalformedReplyError):
-    pass
+    """One frame of a stream, or a whole body, has more bytes than its cap."""
 
 
 class RequestCancelledError(ProviderError):
+    """The caller left a request or a stream before its end."""
+
     error_class = "cancelled"
 
 
 class UnclassifiedError(ProviderError):
-    pass
+    """A failure that no other class describes. ``status`` and ``message`` have what is known."""
 
 
 _BY_STATUS: dict[int, type[ProviderError]] = {

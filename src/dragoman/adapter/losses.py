@@ -17,6 +17,8 @@ class Severity(StrEnum):
 
 
 class LossKind(StrEnum):
+    """What kind of thing a request or a document could not carry. Source: docs/reference/tool-ids.md#losses."""
+
     ORPHAN_RESULT = "orphan_result"
     INTERRUPTED_CALL = "interrupted_call"
     DUPLICATE_TOOL_ID = "duplicate_tool_id"

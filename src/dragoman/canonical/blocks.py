@@ -126,6 +126,7 @@ class MediaSource(FrozenModel):
 
 
 ImageSource = MediaSource
+"""The specification's name for it."""
 
 
 class Citation(FrozenModel):
@@ -252,6 +253,7 @@ class RedactedThinkingBlock(FrozenModel):
 ResourceType = Annotated[
     Literal["file", "blob", "uri", "database", "api", "memory", "artifact"], OpenLiteral("type of resource")
 ]
+"""The kind of a resource. A word of a newer version is kept as it was read."""
 
 
 class ResourceBlock(FrozenModel):
@@ -446,6 +448,7 @@ ContentBlock = Annotated[
         custom_error_message="a block is one of the block classes or a dict with a type; a text is TextBlock(text=...)",
     ),
 ]
+"""A block of any kind, told apart by its ``type``. Source: docs/reference/canonical.md#blocks."""
 
 SINGLE_VALUES = (BaseModel, Mapping, bytes, bytearray)
 """Iterable types that are not lists of blocks: a single block, a dict, bytes."""

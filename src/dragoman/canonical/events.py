@@ -139,6 +139,7 @@ StreamEvent = (
     | MessageComplete
     | ErrorEvent
 )
+"""What the stream of one reply yields. Each has a ``type``. Source: docs/reference/streams.md."""
 
 
 @dataclass(frozen=True, slots=True)

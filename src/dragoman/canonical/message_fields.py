@@ -34,6 +34,8 @@ SCHEMA_VERSION = 1
 
 
 class Role(OpenEnum):
+    """Who speaks. Source: docs/reference/canonical.md#roles."""
+
     USER = "user"
     ASSISTANT = "assistant"
     SYSTEM = "system"
@@ -42,12 +44,16 @@ class Role(OpenEnum):
 
 
 class Channel(OpenEnum):
+    """The kind of output of an assistant: its reasoning, a remark on the way, or the answer."""
+
     ANALYSIS = "analysis"
     COMMENTARY = "commentary"
     FINAL = "final"
 
 
 class MessageStatus(OpenEnum):
+    """How a message ended. All but ``complete`` lack a part."""
+
     COMPLETE = "complete"
     PARTIAL = "partial"
     CANCELLED = "cancelled"
@@ -55,6 +61,8 @@ class MessageStatus(OpenEnum):
 
 
 class StopReason(OpenEnum):
+    """Why the model stopped. Source: docs/reference/canonical.md#stop-reasons."""
+
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"

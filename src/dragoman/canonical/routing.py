@@ -12,6 +12,8 @@ from dragoman.canonical.words import OpenEnum
 
 
 class RoutingMode(OpenEnum):
+    """Which link of the routing chain chose the model. Source: docs/reference/routing-and-events.md#chain."""
+
     OVERRIDE = "override"
     MANUAL = "manual"
     RULE = "rule"

@@ -23,6 +23,8 @@ streamed, and there are too many stream events for the bus.
 
 
 class Actor(OpenEnum):
+    """Who caused an event."""
+
     USER = "user"
     AGENT = "agent"
     SYSTEM = "system"

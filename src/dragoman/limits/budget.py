@@ -61,8 +61,8 @@ class Budget:
     one `ask`, `stream` or `compact` with all its rounds of tools and all its attempts. Users and teams are identified
     by ``user_id`` and ``team_id``, as they are stored; whatever names none is refused before it starts. Share one
     Budget among all their sessions, which may run in different threads. What a session spent before it was loaded
-    counts. What a client, a user or a team spent in another program is added by `add_spend`; `Store.spent` has the
-    numbers.
+    counts. What a client, a user or a team spent in another program is added by `add_spend`; `Store.total_spend` has
+    the numbers.
 
     Under a limit in dollars, a model without a known price is refused, unless ``allow_unpriced`` is set: its replies
     then cost 0. If the model that was asked has a price and its reply has none, such as one in a service tier that the

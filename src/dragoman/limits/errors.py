@@ -24,4 +24,6 @@ class LimitReachedError(RateLimitError):
 
 
 class LimitsUnavailableError(DragomanError):
+    """The server that holds the counters does not answer. Nothing was sent."""
+
     sent = False

@@ -36,6 +36,7 @@ class Declassification(FrozenModel):
 
 
 def labels_of(extensions: Extensions | None) -> frozenset[str]:
+    """Return the security labels of the data; an empty set without extensions."""
     return extensions.security.labels if extensions and extensions.security else frozenset()
 
 

@@ -75,10 +75,12 @@ class Mode(StrEnum):
 
     @property
     def can_deny(self) -> bool:
+        """Whether a violation of the plugin ends the step."""
         return self in (Mode.SEQUENTIAL, Mode.CONCURRENT)
 
     @property
     def can_change(self) -> bool:
+        """Whether the plugin may return other content."""
         return self in (Mode.SEQUENTIAL, Mode.TRANSFORM)
 
 

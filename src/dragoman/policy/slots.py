@@ -25,6 +25,8 @@ class Tier(StrEnum):
 
 
 class Capability(StrEnum):
+    """What a plugin may see or change. Source: docs/reference/cmf.md#capabilities."""
+
     READ_SUBJECT = "read_subject"
     READ_ROLES = "read_roles"
     READ_TEAMS = "read_teams"

@@ -19,3 +19,4 @@ class ToolAnswered:
 
 
 SessionEvent = StreamEvent | ToolAnswered | BackgroundProgress | ToolProgress | OutputEvent
+"""What a stream of a session yields. Each has a ``type``."""

@@ -13,7 +13,7 @@ from dragoman.adapter.errors import DragomanError
 
 
 class StoreError(DragomanError):
-    pass
+    """An operation of a store failed, and changed nothing."""
 
 
 class ConflictError(StoreError):
@@ -26,16 +26,16 @@ class ConflictError(StoreError):
 
 
 class SessionNotFoundError(StoreError):
-    pass
+    """No session, or no message in it, has that id."""
 
 
 class StoreBusyError(StoreError):
-    pass
+    """Other programs locked the database for longer than the store waits."""
 
 
 class StoreVersionError(StoreError):
-    pass
+    """The database, or the line, was written by a newer version of this library."""
 
 
 class UnreadableError(StoreError):
-    pass
+    """A row or a line does not hold a valid message."""

@@ -27,6 +27,7 @@ class BatchStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
+        """Whether no more answers are to come."""
         return self not in (BatchStatus.QUEUED, BatchStatus.IN_PROGRESS)
 
 

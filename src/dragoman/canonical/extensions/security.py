@@ -15,6 +15,8 @@ from dragoman.canonical.guard import Count, Text
 
 
 class SubjectType(StrEnum):
+    """What an authenticated caller is."""
+
     USER = "user"
     AGENT = "agent"
     SERVICE = "service"

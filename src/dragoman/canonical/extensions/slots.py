@@ -59,6 +59,8 @@ class HttpExtension(FrozenModel):
 
 
 class CompletionStopReason(StrEnum):
+    """Why a model stopped, in CMF's words."""
+
     END = "end"
     RETURN = "return"
     CALL = "call"

@@ -27,6 +27,8 @@ from dragoman.canonical.native_tools import is_native_tool
 
 
 class ViewKind(StrEnum):
+    """What a part is. Source: docs/reference/cmf.md#kinds-and-actions."""
+
     TEXT = "text"
     THINKING = "thinking"
     TOOL_CALL = "tool_call"

@@ -13,6 +13,8 @@ Check = Callable[[Subject], Iterator[Trial]]
 
 
 class Mark(StrEnum):
+    """The result of a law for one adapter."""
+
     HOLDS = "holds"
     BROKEN = "broken"
     NOT_TRIED = "not tried"

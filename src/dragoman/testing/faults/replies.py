@@ -39,6 +39,7 @@ class Pause:
 
 
 ReplyStep = bytes | Pause | ConnectionFault
+"""A step of a scripted reply: bytes that are sent, a wait, or what happens to the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,9 @@ class ReceivedRequest:
 
 
 ServerAnswer = HttpReply | Refusals | Exchange | Cassette
+"""What a server answers: one reply, several refusals, or what was recorded."""
 ServerScript = Sequence[ServerAnswer] | Callable[[ReceivedRequest], HttpReply]
+"""The answers of a server in order, or a function that answers each request."""
 
 
 class FaultyServer:
