@@ -15,6 +15,8 @@ from tests.docs.snippets import ROOT
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SHELVES = ("Learn", "Do", "Look up", "Understand")
 MOST_ENTRIES = 9
+LARGEST_PAGE = 1_000_000
+"""Bytes of HTML."""
 TIERS = ("Stable", "Provisional", "Experimental")
 _FIRST_LINE = re.compile(r"# [^\n]+\n\n(?P<need>(?:When|If) .*?)\n\n", re.DOTALL)
 
@@ -81,6 +83,8 @@ def test_the_site_as_it_is_built(tmp_path: Path) -> None:
     pytest.importorskip("zensical", reason="the docs group is not installed")
     built = site.build()
     assert site.broken_links(built) == []
+    heavy = {str(page): page.stat().st_size for page in built.rglob("*.html") if page.stat().st_size > LARGEST_PAGE}
+    assert heavy == {}, "split the page of the reference"
     entries = json.loads((built / "search.json").read_text(encoding="utf-8"))["items"]
     for words in ("max_tokens", "tool_choice", "429"):
         assert any(words in json.dumps(entry) for entry in entries), words
