@@ -106,7 +106,7 @@ class EndingError(UnavailableError):
 
     headers: ClassVar[Mapping[str, str]] = {"connection": "close"}
 
-    def __init__(self, message: str = "the gateway is about to end: ask again") -> None:
+    def __init__(self, message: str = "the gateway is about to end: try again") -> None:
         super().__init__(message, retry_after=RETRY_SECONDS)
 
 
@@ -114,7 +114,7 @@ class EndedError(EndingError):
     """The gateway has ended, and did not wait for the reply any longer."""
 
     def __init__(self) -> None:
-        super().__init__("the gateway ended before the reply was complete: ask again")
+        super().__init__("the gateway ended before the reply was complete: try again")
 
 
 class ProviderAccessError(ClientError):

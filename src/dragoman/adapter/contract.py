@@ -350,7 +350,7 @@ class WireAdapter(Adapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
-        raise RequestError(f"the adapter of {self.provider} reads no requests")
+        raise RequestError(f"the adapter of {self.provider} does not read requests")
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
@@ -474,7 +474,7 @@ class WireAdapter(Adapter):
         if reply.role is not Role.ASSISTANT or reply.metadata.status is not MessageStatus.COMPLETE:
             raise RequestError(
                 f"a message of the role {reply.role} with the status {reply.metadata.status} is not a reply to a"
-                " client: it takes a complete one of the assistant, or an error"
+                " client: pass a complete message of the assistant, or an error"
             )
         writer = _reply_writer().for_message(self.provider, self.model, context, reply)
         if (failure := writer.find_failure(reply)) is not None:

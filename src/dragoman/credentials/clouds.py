@@ -191,7 +191,7 @@ def check_kind(provider: str, kind: str | None, settings: Mapping[str, Any]) -> 
     given = {name: value for name, value in settings.items() if name in CLOUD_SETTINGS and value is not None}
     known = () if kind is None else (*CLOUDS[kind].identity, *CLOUDS[kind].place)
     if strange := sorted(given.keys() - set(known)):
-        raise ConfigurationError(f"{provider} has no setting {strange[0]}: it is one of another cloud")
+        raise ConfigurationError(f"{provider} has no setting {strange[0]}: it belongs to another cloud")
     return given
 
 

@@ -218,7 +218,7 @@ class Limits:
         for bucket in self._buckets(model):
             if bucket.unit == "tokens" and input_tokens > bucket.amount:
                 raise LimitReachedError(
-                    f"the limit is {bucket}, and the request alone has about {input_tokens:,}: it never fits",
+                    f"the limit is {bucket}, and the request alone has about {input_tokens:,}, so it never fits",
                     provider=model.partition(":")[0],
                     model=model,
                 )

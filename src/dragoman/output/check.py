@@ -34,7 +34,7 @@ _CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answ
 def check_output_retries(retries: Any) -> int:
     """Return the number. Raises RequestError if it is none."""
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise RequestError("output_retries is a whole number, at least 0")
+        raise RequestError("output_retries must be a whole number, at least 0")
     return retries
 
 

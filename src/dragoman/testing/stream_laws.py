@@ -299,7 +299,7 @@ def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             faults = list(partial_stream_faults(events, subject.events, early=True, network=False))
             last = events[-1]
             if not (isinstance(last, ErrorEvent) and isinstance(last.error, kind)):
-                faults.append(f"{kind.__name__} was due, not {last}")
+                faults.append(f"{kind.__name__} was expected, not {last}")
             yield Trial(f"{kind.__name__} before event {at}", tuple(faults))
 
 

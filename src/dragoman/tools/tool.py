@@ -47,9 +47,9 @@ class Tool(Generic[P, ResultT]):
     def __post_init__(self) -> None:
         timeout, retries = self.timeout, self.retries
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):
-            raise ConfigurationError(f"the tool {self.name}: timeout is a number of seconds over 0, or None")
+            raise ConfigurationError(f"the tool {self.name}: timeout must be a number of seconds above 0, or None")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ConfigurationError(f"the tool {self.name}: retries is a whole number, at least 0")
+            raise ConfigurationError(f"the tool {self.name}: retries must be a whole number, at least 0")
 
     @property
     def name(self) -> str:

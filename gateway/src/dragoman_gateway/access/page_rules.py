@@ -39,7 +39,7 @@ class PageRules:
         host = headers.get("host", "").strip().lower()
         if host and not self._is_own(host):
             raise DeniedError(
-                f"this gateway has no keys, and is not known as {host!r:.120}, which another site may have made a name"
+                f"this gateway has no keys and is not known as {host!r:.120}, which another site may have made a name"
                 f" of this computer: add it to allowed_hosts {_SECTION}, {_OR_KEY}"
             )
         origin = headers.get("origin", "").strip().lower()
@@ -48,8 +48,8 @@ class PageRules:
         site = headers.get("sec-fetch-site", "").strip().lower()
         if (origin and not _is_origin_of(host, origin)) or site not in _OWN_SITES:
             raise DeniedError(
-                f"this gateway has no keys, and answers no page of another site, here {origin or site!r:.120}: open its"
-                f" own address yourself, add the origin of the page to allowed_origins {_SECTION}, {_OR_KEY}"
+                f"this gateway has no keys and does not answer pages of other sites, here {origin or site!r:.120}: open"
+                f" its own address yourself, add the origin of the page to allowed_origins {_SECTION}, {_OR_KEY}"
             )
 
     def _is_own(self, host: str) -> bool:

@@ -53,7 +53,7 @@ def routes(gateway: Gateway) -> list[Route]:
             caller = await gateway.current.access.authenticate(read_headers(request.scope))
             return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
         except DatabaseUnavailableError:
-            busy = UnavailableError("spend cannot be read at the moment: ask again", retry_after=5)
+            busy = UnavailableError("spend cannot be read at the moment: try again", retry_after=5)
             return _error(wire_of(request.headers), busy)
         except Exception as error:
             return _error(wire_of(request.headers), error)
@@ -82,7 +82,9 @@ def routes(gateway: Gateway) -> list[Route]:
 
     async def no_socket(request: Request) -> Response:
         """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
-        return _error(wire_of(request.headers, "responses"), _NoSocketError("use POST: there are no websockets here"))
+        return _error(
+            wire_of(request.headers, "responses"), _NoSocketError("use POST: this gateway does not serve websockets")
+        )
 
     return [
         Route("/v1/models", models, methods=["GET"]),

@@ -35,14 +35,14 @@ class AlertSettings(BaseModel):
     @classmethod
     def _check_url(cls, url: SecretStr) -> SecretStr:
         if not url.get_secret_value().startswith(("https://", "http://")):
-            raise ValueError("an address begins with https:// or http://")
+            raise ValueError("an address must begin with https:// or http://")
         return url
 
     @field_validator("at", mode="after")
     @classmethod
     def _check_shares(cls, shares: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
         if not all(0 < share <= 1 for share in shares):
-            raise ValueError("a share of a budget is above 0 and at most 1")
+            raise ValueError("a share of a budget must be above 0 and at most 1")
         return tuple(sorted(set(shares)))
 
 

@@ -37,7 +37,7 @@ class KeyCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not _REFRESH_AFTER <= max_age <= max_outage:
-            raise ConfigurationError("max_age is at least 1 second, and at most max_outage")
+            raise ConfigurationError("max_age must be at least 1 second, and at most max_outage")
         self._database = database
         self._max_age = max_age
         self._max_outage = max_outage

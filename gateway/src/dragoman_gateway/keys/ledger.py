@@ -140,10 +140,10 @@ class Ledger:
         day = (self._clock() - _EPOCH).days
         if self._ended:
             self.dropped += 1
-            logger.error("a request has ended behind the last store: spend of %d requests was dropped", self.dropped)
+            logger.error("a request ended after the last store: the spend of %d requests was dropped", self.dropped)
         elif self._queue.add(LedgerEntry(request_id, tuple(scopes), day, amount, requests, reserved)):
             self.dropped += 1
-            logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+            logger.error("the database does not answer: the spend of %d requests was dropped", self.dropped)
         self._start_flushing()
 
     async def flush(self) -> None:
@@ -165,7 +165,7 @@ class Ledger:
             await retry_for(seconds, self.flush)
         except DatabaseUnavailableError:
             self.dropped += len(self._queue)
-            logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+            logger.error("the database does not answer: the spend of %d requests was dropped", self.dropped)
         self._ended = True
 
     async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, Statement]:

@@ -140,11 +140,11 @@ def check_name(kind: str, name: str | None) -> str | None:
     """
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"the name of a {kind} has 1 to 100 letters, digits and any of _ . @ + -: not {name!r:.60}"
+            f"the name of a {kind} must have 1 to 100 letters, digits and any of _ . @ + -, not {name!r:.60}"
         )
     if name is not None and "@" in name and kind != "key":
         raise ConfigurationError(
-            f"{name!r} is an address, and would be noted on every message: name the {kind} by an id that says nothing"
+            f"{name!r} is an address, which every message would carry: name the {kind} by an id that identifies nobody"
         )
     return name
 
@@ -153,7 +153,9 @@ def check_patterns(models: tuple[str, ...]) -> tuple[str, ...]:
     """Return globs of models. Raises ConfigurationError for an empty or a very long one."""
     for pattern in models:
         if not 0 < len(pattern) <= _MAX_PATTERN:
-            raise ConfigurationError(f"a pattern of models has 1 to {_MAX_PATTERN} characters, such as anthropic:*")
+            raise ConfigurationError(
+                f"a pattern of models must have 1 to {_MAX_PATTERN} characters, such as anthropic:*"
+            )
     return models
 
 
@@ -161,7 +163,9 @@ def check_endpoints(endpoints: tuple[str, ...]) -> tuple[str, ...]:
     """Return endpoints. Raises ConfigurationError for an unknown one."""
     for endpoint in endpoints:
         if endpoint not in ENDPOINTS:
-            raise ConfigurationError(f"the endpoints of a key are some of {', '.join(ENDPOINTS)}: not {endpoint!r:.40}")
+            raise ConfigurationError(
+                f"the endpoints of a key must be some of {', '.join(ENDPOINTS)}, not {endpoint!r:.40}"
+            )
     return endpoints
 
 

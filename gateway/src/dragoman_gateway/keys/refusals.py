@@ -35,7 +35,7 @@ class NoRoomError(LimitReachedError):
     budget."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}: ask again when one has ended", status=429, retry_after=_ROOM_AFTER)
+        super().__init__(f"{reason}: try again when one has ended", status=429, retry_after=_ROOM_AFTER)
 
 
 def owner_of(scope: str) -> str:

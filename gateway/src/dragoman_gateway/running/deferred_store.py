@@ -104,7 +104,7 @@ class DeferredStore:
         until = time.monotonic() + _HOLD_SECONDS
         while self.is_available and self.age > _HELD_AGE:
             if time.monotonic() > until:
-                raise UnavailableError("the store of this gateway cannot keep up: ask again", retry_after=RETRY_SECONDS)
+                raise UnavailableError("the store of this gateway cannot keep up: try again", retry_after=RETRY_SECONDS)
             await asyncio.sleep(_CHECK_SECONDS)
 
     def create(

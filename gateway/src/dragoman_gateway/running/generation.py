@@ -232,7 +232,7 @@ class Gateway:
         if self.draining:
             raise EndingError
         if not current.may_store:
-            raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=RETRY_SECONDS)
+            raise UnavailableError("the store of this gateway does not answer: try again", retry_after=RETRY_SECONDS)
         current.in_flight += 1
         return current
 

@@ -194,7 +194,7 @@ class RequestServices:
             try:
                 await services.owned.check(caller, named)
             except DatabaseUnavailableError:
-                raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+                raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
         if is_responses and _is_stored(fields, keeps=services.keeps):
@@ -293,7 +293,7 @@ def has_keys(database: Database) -> bool:
 def check_caller(caller: Caller, endpoint: str) -> None:
     """Raise PermissionDeniedError if the caller may not use an endpoint that asks models."""
     if caller.admin:
-        raise DeniedError("an admin key calls no models: use another key")
+        raise DeniedError("an admin key cannot call models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
         raise DeniedError(f"this key may not use {endpoint}")
 

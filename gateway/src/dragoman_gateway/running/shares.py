@@ -51,9 +51,9 @@ class Shares:
         caller has no more of it."""
         held = self._callers.get(caller) or _Held()
         if self._all.requests >= settings.max_requests:
-            raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=_AGAIN)
+            raise UnavailableError("the gateway is answering as many requests as it may: try again", retry_after=_AGAIN)
         if held.requests >= max(1, int(settings.max_requests * settings.share)):
-            raise _refuse_share(f"as many requests under way as it may ({held.requests}): ask again when one has ended")
+            raise _refuse_share(f"as many requests under way as it may ({held.requests}): try again when one has ended")
         self._callers[caller] = held
         self._all.requests += 1
         held.requests += 1
@@ -81,10 +81,10 @@ class Share:
         size, settings = max(0, size - _SMALL), self.settings
         if (more := size - self._size) > 0:
             if self._shares._all.bytes + more > settings.max_bodies:
-                raise UnavailableError("the gateway holds as many bodies as it may: ask again", retry_after=_AGAIN)
+                raise UnavailableError("the gateway is holding as many bodies as it may: try again", retry_after=_AGAIN)
             if self._held.bytes and self._held.bytes + more > settings.max_bodies * settings.share:
                 raise _refuse_share(
-                    f"bodies of {self._held.bytes} bytes under way, and no room for this one: ask again later"
+                    f"bodies of {self._held.bytes} bytes under way, and no room for this one: try again later"
                 )
         self._add(more)
 

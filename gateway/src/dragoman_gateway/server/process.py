@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
         longest = max(gateway.current.settings.drain_seconds for gateway in gateways)
         self._drains_until = now + longest
         if any(gateway.in_flight for gateway in gateways):
-            logger.warning("the gateway ends when its requests are answered, in %g s at the latest", longest)
+            logger.warning("the gateway stops when its requests are answered, after %g s at the latest", longest)
 
     async def on_tick(self, counter: int) -> bool:
         if self._drains_until is not None:

@@ -126,7 +126,7 @@ def check_policy(client: AsyncClient) -> None:
     policy = client.config.policy
     if policy is not None and policy.plugins:
         raise ConfigurationError(
-            "a recording holds what clients say, also what the policy takes out: record without [[plugins]]"
+            "a recording would hold what clients send, including what the policy removes: record without [[plugins]]"
         )
 
 

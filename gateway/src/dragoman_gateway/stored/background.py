@@ -64,7 +64,7 @@ class Background:
         own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
         if own >= max(1, int(self._max_runs * self._share)):
             raise LimitReachedError(
-                f"{own} responses of this key run in the background: ask again when one has ended",
+                f"{own} responses of this key run in the background: try again when one has ended",
                 status=429,
                 retry_after=_RETRY_AFTER,
             )

@@ -72,4 +72,4 @@ def _row_key(owner: str, key: str) -> str:
 
 
 def _unavailable() -> UnavailableError:
-    return UnavailableError("the labels of conversations cannot be read at the moment: ask again", retry_after=5)
+    return UnavailableError("the labels of conversations cannot be read at the moment: try again", retry_after=5)

@@ -65,7 +65,7 @@ async def _embed_at(
     adapter = get_adapter(deployment.model)
     if adapter.embeddings is None:
         raise InvalidRequestError(
-            f"the model {request.model!r:.120} embeds nothing: name an embedding model", status=400
+            f"the model {request.model!r:.120} has no embeddings: name an embedding model", status=400
         )
     known = adapter.provider in request.providers
     client = client_of(resources.client_for(deployment.client), call.caller, call.record.request_id, call.headers)

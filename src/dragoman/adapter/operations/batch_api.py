@@ -96,7 +96,7 @@ class BatchApi(ABC):
         first = dict(requests[0].headers)
         if any(dict(request.headers) != first for request in requests):
             raise InvalidRequestError(
-                "the requests of one batch share their headers, and these need different ones: make a batch of each",
+                "the requests of one batch share their headers, and these need different ones: submit separate batches",
                 provider=self.provider,
                 model=self.model,
             )

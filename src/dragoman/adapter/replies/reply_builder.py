@@ -201,7 +201,7 @@ class ReplyBuilder:
             return built.as_lower_bound()
         if usage.discrepancy:
             logger.warning(
-                "%s: the provider counts %d tokens in all, its parts sum to %d",
+                "%s: the provider reports %d tokens in total, but its parts add up to %d",
                 served_model, usage.reported_total, usage.total_tokens,
             )  # fmt: skip
         return built

@@ -149,7 +149,7 @@ class StreamDecoder(ABC):
         if kind not in self._unknown and len(self._unknown) < _MAX_WARNINGS:
             self._unknown.add(kind)
             logger.warning(
-                "%s: the stream event %r is unknown to this version and passed over", self.provider, kind[:80]
+                "%s: the stream event %r is unknown to this version and is ignored", self.provider, kind[:80]
             )
         return ()
 
@@ -293,7 +293,7 @@ class StreamDecoder(ABC):
 
     def _malformed_error(self, error: Exception) -> MalformedReplyError:
         malformed = MalformedReplyError(
-            f"the stream is not what the protocol says: {type(error).__name__}: {error}",
+            f"the stream does not follow the protocol: {type(error).__name__}: {error}",
             provider=self.provider,
         )
         malformed.__cause__ = error
@@ -308,7 +308,7 @@ class WholeReplyDecoder(StreamDecoder):
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         raise MalformedReplyError(
-            "the adapter reads no streams: declare supports_streaming absent, or write its decoder",
+            "the adapter does not read streams: declare supports_streaming absent, or write its decoder",
             provider=self.provider,
         )
 
@@ -476,7 +476,7 @@ def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
 def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
     """Return the error of a reply whose reading raised one of `UNREADABLE_ERRORS`."""
     reason = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
-    return MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider)
+    return MalformedReplyError(f"the reply does not follow the protocol: {reason}", provider=provider)
 
 
 def malformed_request(provider: str, error: Exception) -> RequestError:

@@ -101,13 +101,13 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
     if value is None or name not in _NUMBERS:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RequestError(f"{path} is a number, and not {value!r:.40}")
+        raise RequestError(f"{path} must be a number, not {value!r:.40}")
     if name in _WHOLE and isinstance(value, float):
         if not value.is_integer():
-            raise RequestError(f"{path} is a whole number, and not {value!r:.40}")
+            raise RequestError(f"{path} must be a whole number, not {value!r:.40}")
         value = int(value)
     if not limited and value < 0:
         return None
     if name == "max_output_tokens" and value < 0:
-        raise RequestError(f"{path} is at least 0, and not {value!r:.40}")
+        raise RequestError(f"{path} must be at least 0, not {value!r:.40}")
     return value

@@ -43,7 +43,7 @@ class EmbeddingConformance:
         kind = adapter_class(cls.adapter) if isinstance(cls.adapter, str) else cls.adapter
         found = kind(model).embeddings
         if found is None:
-            raise ConfigurationError(f"{cls.__name__}: the adapter embeds nothing")
+            raise ConfigurationError(f"{cls.__name__}: the adapter has no embeddings")
         return found
 
     def pytest_generate_tests(self, metafunc: Any) -> None:

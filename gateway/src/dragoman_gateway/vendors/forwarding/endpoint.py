@@ -141,7 +141,7 @@ class ForwardingEndpoint(Endpoint):
         try:
             await owned.check(caller, owned.unshared(named))
         except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         except InvalidRequestError as error:
             raise NotFoundError(error.message, status=404) from None
 
@@ -220,7 +220,7 @@ class ForwardingEndpoint(Endpoint):
         try:
             own = await self._gateway.services.owned.owned(caller, ids)
         except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         kept = [each for each in rows if isinstance(each, dict) and each.get(field) in own]
         found: dict[str, Any] = {each: fields[each] for each in _PAGE_FIELDS if each in fields}
         for end, place in (("first_id", 0), ("last_id", -1)):

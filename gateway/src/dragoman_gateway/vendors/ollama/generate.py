@@ -41,7 +41,7 @@ def to_chat(native: Mapping[str, Any]) -> dict[str, Any]:
             raise ClientError(f"{name}: not possible here: {reason}")
     prompt, system, images = native.get("prompt"), native.get("system"), native.get("images")
     if not isinstance(prompt, str) or not (prompt or images):
-        raise ClientError("prompt: a text is required; models need not be loaded here")
+        raise ClientError("prompt: a string is required; models need not be loaded here")
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt, **({"images": images} if images else {})})
     return {**{name: native[name] for name in _SHARED if name in native}, "messages": messages}

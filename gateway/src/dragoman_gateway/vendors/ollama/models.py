@@ -34,7 +34,7 @@ async def show(call: Call) -> dict[str, Any]:
     """Return what is known of a model. Older clients call the field ``name``."""
     name = call.fields.get("model") or call.fields.get("name")
     if not isinstance(name, str) or not name:
-        raise ClientError("model: a text is required")
+        raise ClientError("model: a string is required")
     target = call.generation.models.resolve(plain_name(name), call.caller).model
     try:
         facts = get_adapter(target).capabilities

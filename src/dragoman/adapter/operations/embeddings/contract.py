@@ -149,11 +149,11 @@ class EmbeddingAdapter(ABC):
         for number, each in enumerate(inputs):
             if isinstance(each, str):
                 if not each:
-                    raise RequestError(f"input {number} is an empty text: leave it out, no model embeds nothing")
+                    raise RequestError(f"input {number} is an empty text, which no model embeds: leave it out")
             elif not isinstance(each, ImageBlock):
                 raise RequestError(f"input {number} is of the class {type(each).__name__}: pass texts or ImageBlocks")
             elif "image" not in facts.media:
-                raise RequestError(f"input {number} is an image, and {self.model_id} reads texts alone")
+                raise RequestError(f"input {number} is an image, and {self.model_id} reads only texts")
             elif each.source.kind != "base64" or each.media_type not in facts.image_types:
                 raise RequestError(
                     f"input {number}: {self.model_id} reads images as base64, of the types"
