@@ -1,4 +1,4 @@
-"""The gateway: clients that speak the wire of a vendor, in front of any model.
+"""The gateway: clients that use the wire of a vendor can call any model.
 
 ``dragoman_gateway:app`` is the ASGI application that `dragoman.toml` describes. `create_app` makes one in a program.
 """

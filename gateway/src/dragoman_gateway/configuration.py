@@ -22,7 +22,7 @@ from dragoman_gateway.settings import GatewaySettings
 _VERSION = 12
 """Characters of the name of a version."""
 MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
-"""The model that answers for every name that is no other model: ``--model`` of `dragoman serve`, for its workers."""
+"""The model that answers for every other name: ``--model`` of `dragoman serve`, for its workers."""
 
 
 def read_settings(path: Path | None = None) -> GatewaySettings:

@@ -1,4 +1,4 @@
-"""Errors of the gateway itself that no provider has: each knows the HTTP status that a client gets."""
+"""Errors of the gateway itself, with the HTTP status that a client gets."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -32,9 +32,9 @@ class ClientError(RequestError):
 
 
 class ServerStateError(ClientError):
-    """The request goes on from state at a provider of the client's wire, and another provider answers.
+    """The request continues from state at a provider of the client's wire, and another provider answers.
 
-    ``details`` are those by which a client recognizes the refusal, and sends its whole history instead.
+    ``details`` are the fields by which a client recognizes the refusal and sends its whole history instead.
     """
 
     def __init__(self, field: str, details: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ class SlowClientError(ClientError):
 
 
 class BodyTooLargeError(ClientError):
-    """The body, or what its references stand for, is larger than a limit."""
+    """The body, or what it references, is larger than a limit."""
 
     status = 413
 
@@ -168,7 +168,7 @@ class ModelDeniedError(DeniedError):
 
 
 class NoAddressError(NotFoundError, OwnCodeError):
-    """There is no such address."""
+    """The address does not exist."""
 
 
 _COUNTED_AGAIN = 5.0

@@ -1,4 +1,4 @@
-"""What is wrong in the table ``[gateway]``, in the words and at the places of its file."""
+"""Describes mistakes in the table ``[gateway]``, with the names and the lines of its file."""
 
 import difflib
 from collections.abc import Iterator, Mapping

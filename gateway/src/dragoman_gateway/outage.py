@@ -1,4 +1,4 @@
-"""Whether a server that replicas share answers: known to all who ask it, and logged when it changes."""
+"""Tracks whether a server that replicas share answers: all its users share the state, and each change is logged."""
 
 import time
 

@@ -90,11 +90,11 @@ class GatewaySettings(BaseModel):
     """Whether requests become spans of OpenTelemetry, which join the trace of the client; ``content`` writes what was
     said into them."""
     body_cap: int = Field(default=32 * 1024 * 1024, ge=1)
-    """The most bytes of a request's body, decompressed and with what its references stand for."""
+    """The most bytes of a request's body, decompressed and with the content of its references."""
     max_inflation: float = Field(default=100.0, ge=1)
     """How many times its size a compressed body may grow to. Each may grow to 8 MiB."""
     max_values: int = Field(default=200_000, ge=1)
-    """The most values in a request, with what its references stand for: each object, array, text and number."""
+    """The most values in a request, with the content of its references: each object, array, text and number."""
     max_name: int = Field(default=500, ge=1)
     """The most characters in the name of a model."""
     max_bodies: int = Field(default=192 * 1024 * 1024, ge=1)

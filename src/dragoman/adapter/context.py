@@ -77,7 +77,7 @@ class KeptPart:
     value: Any
     """The value as `json.loads` gives it."""
     decoded: Any = None
-    """For the reader of requests; None before it has read the value."""
+    """What the reader of requests made of the value; None before it has read it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,9 +130,9 @@ class RequestContext:
     routing: RoutingDecisionRecord | None = None
     """How the model was chosen; it is copied to the reply."""
     user_id: str | None = None
-    """Who asks; it is copied to the reply."""
+    """The id of the user who asks. It is copied to the reply."""
     team_id: str | None = None
-    """For which team; it is copied to the reply."""
+    """The id of the user's team. It is copied to the reply."""
     client_fields: Mapping[str, Any] | None = None
     """The fields of a client's request that are not its history; set by `Adapter.from_wire_request`."""
     kept_items: Sequence[KeptPart] = ()

@@ -208,7 +208,7 @@ class Adapter(ABC):
 
     @property
     def services(self) -> "ServiceApi | None":
-        """The provider's services beside the conversation: token counts, files, models. None if the adapter supports
+        """The provider's services besides conversations: token counts, files, models. None if the adapter supports
         none."""
         return None
 
@@ -435,7 +435,8 @@ class WireAdapter(Adapter):
         return self._read(response, lambda native: ReplyBuilder(context, self.provider, "").build_usage(decode(native)))
 
     def _read(self, response: WireResponse, decode: Callable[[dict[str, Any]], ResultT]) -> ResultT:
-        """Return what ``decode`` makes of a whole reply. An error has what the response says of it."""
+        """Return what ``decode`` makes of a whole reply. An error gets the facts of the response, such as its
+        status."""
         try:
             try:
                 if response.status >= 400:

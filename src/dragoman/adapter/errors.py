@@ -382,7 +382,7 @@ class PermissionDeniedError(AuthenticationError):
 
 
 class CredentialsError(AuthenticationError):
-    """What proves to the provider who asks could not be had: a token was refused or has expired, or a function failed.
+    """The credentials for the request could not be obtained: a token was refused or has expired, or a function failed.
     Nothing was sent. The message says what to run or to check."""
 
     sent = False

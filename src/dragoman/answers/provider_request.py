@@ -102,7 +102,7 @@ class ProviderRequest:
         self.losses: tuple[Loss, ...] = ()
         """What the request lost."""
         self.complete = False
-        """Whether a stream has its end. It is set before the last of it is yielded."""
+        """Whether a stream has ended. It is set before the last event is yielded."""
 
     @classmethod
     def of_bytes(
@@ -233,7 +233,7 @@ class ProviderRequest:
                     raise
                 except Exception as error:
                     if self.complete:
-                        return  # the connection broke behind the reply
+                        return  # the connection broke after the reply
                     if reader.outcome is None:
                         reader.fail(error)
                 if self.complete:

@@ -189,7 +189,7 @@ class BackgroundProgress:
     type: ClassVar[Literal["background_progress"]] = "background_progress"
     state: str
     seconds: float
-    """Since the reply was asked for."""
+    """The seconds since the reply was requested."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,11 +115,11 @@ class MessageMetadata(FrozenModel):
     provider: Text | None = None
     """The provider that answered."""
     routing: RoutingDecisionRecord | None = None
-    """How the model was chosen; None if nobody chose."""
+    """How the model was chosen; None if no router chose it."""
     usage: Usage | None = None
     """Tokens and cost of the reply; None if the provider reported nothing."""
     parent_tool_use_id: Text | None = None
-    """For a tool's message: the id of the call that it answers."""
+    """The id of the call that a tool's message answers."""
     status: MessageStatus = MessageStatus.COMPLETE
     """Whether the reply is complete."""
     stop_reason: StopReason | None = None
@@ -128,16 +128,16 @@ class MessageMetadata(FrozenModel):
     """What the provider changed in the prompt, if it says so."""
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
-    """Who asked, as the program names people."""
+    """The id of the user who asked, as the program names users."""
     team_id: Text | None = None
-    """For which team, as the program names teams."""
+    """The id of the user's team, as the program names teams."""
     critical: bool | tuple[Count, ...] = False
     """The indexes of the blocks that no projection may lose; True means all blocks."""
     cache_breakpoints: tuple[Count, ...] | None = None
     """The indexes of the blocks up to which a provider is asked to cache the prompt, for as long as the option
     ``prompt_cache`` says, or for five minutes."""
     summary_of: tuple[Text, ...] | None = None
-    """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
+    """The ids of the earlier messages that a summary replaces, which may be summaries themselves."""
     alternatives: tuple[Alternative, ...] | None = None
     """The other answers, if the option ``n`` asked for several. They are in no later request."""
     labels: NameSet | None = None
@@ -199,11 +199,11 @@ class MessageFields(FrozenModel):
     content: Content = ()
     """Blocks in order. A text becomes one block of text."""
     channel: Channel | None = None
-    """For which reader a model wrote, if its wire has channels."""
+    """The kind of reader that a model wrote for, if its wire has channels."""
     metadata: MessageMetadata = Field(default_factory=MessageMetadata)
     """Everything that was not said: model, usage, why it stopped."""
     created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
-    """In UTC."""
+    """When the message was made, in UTC."""
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     """The version of the stored form."""
 

@@ -62,8 +62,8 @@ class TokenUsage(FrozenModel):
     speed: Text | None = None
     """The speed that served the request, as the reply states it."""
     terms: dict[Text, Text] | None = None
-    """What of the request changes its price and the reply does not repeat, by name: the ``host`` of an address with
-    prices of its own, and the ``completion_window`` of a request in the background.
+    """Parts of the request that change its price and that the reply does not repeat, by name: the ``host`` of an
+    address with prices of its own, and the ``completion_window`` of a request in the background.
     """
     reported_total: Count | None = None
     """The provider's own total, if it sends one."""
@@ -76,8 +76,8 @@ class TokenUsage(FrozenModel):
     raw: JsonObject | None = None
     """The provider's usage object, verbatim."""
     uncounted_replies: Count | None = None
-    """In the usage of several replies: of how many the provider reported no tokens, so that the counts are lower
-    bounds. None: of none. A single reply without counts has no usage at all."""
+    """The number of replies without reported tokens, in the usage of several replies: the counts are then lower bounds.
+    None if all reported theirs. A single reply without counts has no usage at all."""
 
     @property
     def prompt_tokens(self) -> int:

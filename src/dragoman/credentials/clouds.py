@@ -1,4 +1,4 @@
-"""The kinds of credentials that a library of their owner fetches, and what this process has said about them.
+"""The kinds of credentials that a cloud's own library fetches, and the settings of this process for them.
 
 Nothing here imports such a library: each kind has a module that does, when the first request needs it.
 """

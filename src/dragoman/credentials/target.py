@@ -230,7 +230,7 @@ def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:
 
 def check_scheme(value: str, default: str, setting: str) -> None:
     """Raise ConfigurationError for an address without a scheme, if it would become https: a server such as
-    ``localhost:4111/v1`` hardly ever speaks TLS."""
+    ``localhost:4111/v1`` rarely supports TLS."""
     if "://" in value or not default.startswith("https://") or not HOST_AND_PATH.fullmatch(value):
         return
     raise ConfigurationError(f"{setting} has no scheme: write {setting}={likely_scheme(value)}://{value}")

@@ -160,7 +160,7 @@ class EventBus:
         return self._wait(timeout)
 
     async def flush_async(self, timeout: float | None = None) -> bool:
-        """As `flush`, without blocking the event loop."""
+        """Do what `flush` does, without blocking the event loop."""
         return await asyncio.to_thread(self._wait, timeout)
 
     def _wait(self, timeout: float | None) -> bool:
@@ -176,7 +176,7 @@ class EventBus:
         self._unsubscribe_all()
 
     async def close_async(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """As `close`, without blocking the event loop."""
+        """Do what `close` does, without blocking the event loop."""
         await self.flush_async(timeout)
         self._unsubscribe_all()
 

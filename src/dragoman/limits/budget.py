@@ -200,7 +200,7 @@ class BudgetAccounts:
 
 @dataclass(frozen=True, slots=True)
 class MaxSpend:
-    """The maximum spend of a request. ``input`` is what it has of it. ``unpriced``: some of the price is unknown.
+    """The maximum spend of a request. ``input`` is the part for its input. ``unpriced``: some of the price is unknown.
     ``price`` returns what the model that is asked costs for a usage."""
 
     model: str

@@ -1,4 +1,4 @@
-"""The limits of a program: an attempt waits for its place, and counts by how it ended."""
+"""Applies the limits of a program: an attempt waits for its turn, and counts according to how it ended."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -112,7 +112,7 @@ class Limits:
         return self._to_grant(model, reserved, result)
 
     async def reserve_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `reserve`, without blocking the event loop."""
+        """Do what `reserve` does, without blocking the event loop."""
         if self._local_counters is not None:
             return self.reserve(model, input_tokens, output_tokens)
         reserved = self._required_amounts(model, input_tokens, output_tokens)
@@ -122,7 +122,8 @@ class Limits:
         return self._to_grant(model, reserved, await self._redis.claim_async(claims, self._max_wait_us))
 
     def acquire(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `reserve`, then wait until the request may start. If the wait is interrupted, the grant is released."""
+        """Do what `reserve` does, then wait until the request may start. If the wait is interrupted, the grant is
+        released."""
         grant = self.reserve(model, input_tokens, output_tokens)
         if grant.wait > 0:
             try:
@@ -133,7 +134,7 @@ class Limits:
         return grant
 
     async def acquire_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `acquire`, without blocking the event loop."""
+        """Do what `acquire` does, without blocking the event loop."""
         grant = await self.reserve_async(model, input_tokens, output_tokens)
         if grant.wait > 0:
             try:
@@ -157,7 +158,7 @@ class Limits:
         return True
 
     async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
-        """As `settle`, without blocking the event loop."""
+        """Do what `settle` does, without blocking the event loop."""
         try:
             await self._settle_async(_adjustments(grant, usage, requests), grant.at)
         except LimitsUnavailableError as error:
@@ -169,7 +170,7 @@ class Limits:
         self.settle(grant, None, requests=0)
 
     async def release_async(self, grant: Grant) -> None:
-        """As `release`, without blocking the event loop."""
+        """Do what `release` does, without blocking the event loop."""
         await self.settle_async(grant, None, requests=0)
 
     def observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
@@ -185,7 +186,7 @@ class Limits:
                 _log_uncounted(error)
 
     async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
-        """As `observe`, without blocking the event loop."""
+        """Do what `observe` does, without blocking the event loop."""
         if self._local_counters is not None:
             self.observe(model, headers_or_error)
         elif notices := self._read_notices(model, headers_or_error):

@@ -25,8 +25,8 @@ class ReservedOutput:
         return self.tokens < self._most
 
     def count(self, event: StreamEvent) -> bool:
-        """Count what arrives. Returns whether more has to be reserved before the event goes on: `tokens` is then how
-        much."""
+        """Count what arrives. Returns whether more has to be reserved before the event is passed on: `tokens` is then
+        how much."""
         if type(event) in (TextDelta, ThinkingDelta):
             self.counted += text_bytes(event.text)  # type: ignore[union-attr]  # both have it
         elif type(event) is ToolUseInputDelta:

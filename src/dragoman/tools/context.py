@@ -1,4 +1,4 @@
-"""What a tool may know of its call, and what it may report while it runs."""
+"""What a tool can find out about its call, and what it can report while it runs."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Context(Generic[ContextT]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: the time of the call is over, or the turn was left. A function
+        """Whether the result is no longer needed: the time of the call is over, or the caller left the turn. A function
         that runs in a thread cannot be stopped, and should look here."""
         return self._ended.is_set()
 

@@ -1,4 +1,4 @@
-"""Which requests may come from a web page of another site: a gateway without keys answers none of them.
+"""Decides which requests may come from a web page of another site: a gateway without keys answers none of them.
 
 A browser lets every page send requests to this computer. What tells such a request from a program's is what a page
 cannot choose: the name that the browser looked up, the site that it says the request is from, and the content type,

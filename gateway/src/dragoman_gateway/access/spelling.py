@@ -1,4 +1,5 @@
-"""One spelling of each field: a reader that takes `Model` for `model`, as Go's does, finds what this gateway found."""
+"""Requires one spelling of each field, so that a reader that takes `Model` for `model`, as Go's does, finds what this
+gateway found."""
 
 import re
 import tomllib

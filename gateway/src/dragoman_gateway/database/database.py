@@ -48,7 +48,8 @@ _BUSY_CODES = {*_RETRY_CODES, "55P03", "57014"}
 _BUSY_NAMES = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _MAX_TRIES = 5
 _IDLE_TIMES = 5
-"""How many time-outs a transaction may do nothing: one of a process that was stopped would hold its locks for ever."""
+"""The number of time-outs for which a transaction may be idle: that of a stopped process would hold its locks
+forever."""
 _SERVER_SHARE = 0.75
 """The part of the time-out after which the server itself gives up: what it says tells a lock from an outage."""
 END_SECONDS = 10.0
@@ -57,7 +58,8 @@ _RETRY_SECONDS = 1.0
 
 
 class Lane(StrEnum):
-    """What a transaction is for. Each has threads and connections of its own: a crowd before one delays no other."""
+    """The purpose of a transaction. Each purpose has threads and connections of its own, so that a queue for one does
+    not delay another."""
 
     KEYS = "keys"
     LEDGER = "ledger"
@@ -95,7 +97,7 @@ class _Run:
         self.has_begun = self.is_left = False
         """``is_left``: whether its caller waits no longer, and may have tried again."""
         self.asked_at: float | None = None
-        """Since when the server owes an answer; None while it owes none."""
+        """The time since which the server has not answered; None while no answer is due."""
 
 
 class Database:
@@ -135,7 +137,7 @@ class Database:
         return await self._run_in_thread(work, lane, writes=True)
 
     def run(self, work: Callable[[Connection], Result], *, writes: bool = True) -> Result:
-        """As `write`, in this thread: for commands. Raises as `write` does."""
+        """Do what `write` does, in this thread: for commands. Raises as `write` does."""
         try:
             return self._run(work, _Run(), writes=writes)
         except SQLAlchemyError as error:

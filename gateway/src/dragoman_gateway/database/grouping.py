@@ -1,4 +1,4 @@
-"""Transactions in common: what is asked while one runs goes into the next one, all together.
+"""Groups transactions: whatever is requested while one runs goes into the next one together.
 
 A row that each request has to lock would let them pass one by one. In one transaction, they pass together.
 """
@@ -23,7 +23,7 @@ _PATIENCE = 5.0
 
 
 class Rider(Protocol):
-    """Goes with a transaction, and nobody waits for it."""
+    """Joins the next transaction without a caller that waits for it."""
 
     @property
     def keys(self) -> AbstractSet[str]: ...

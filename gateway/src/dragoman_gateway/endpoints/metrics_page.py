@@ -1,4 +1,4 @@
-"""The page of ``/metrics``: the counts of all workers, and what holds at this moment."""
+"""The page of ``/metrics``: the counts of all workers, and the state at this moment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is not a turn: models, health, metrics, and addresses that do not exist."""
+"""Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Admission: what a request may spend is reserved before it is sent, and settled by what it spent."""
+"""Admission: reserves what a request may spend before it is sent, and settles what it spent."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -256,7 +256,7 @@ class KeyReservation(Reservation):
                 admission.rates.uncounted += 1
 
     def _watch(self, event: StreamEvent) -> Sequence[StreamEvent] | Perform:
-        """Count the output of a stream. If it exceeds what is reserved, reserve more before the event goes on."""
+        """Count the output of a stream. If it exceeds what is reserved, reserve more before the event is passed on."""
         return Perform(_refuse_sync, partial(self._grow, event)) if self._output.count(event) else (event,)
 
     async def _grow(self, event: StreamEvent) -> Sequence[StreamEvent]:

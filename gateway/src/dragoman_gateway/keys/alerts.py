@@ -1,4 +1,4 @@
-"""Alerts: a webhook is called when a share of a budget is spent or a price is unknown, behind the answers."""
+"""Alerts: a webhook is called when a share of a budget is spent or a price is unknown, after the reply is sent."""
 
 import asyncio
 from decimal import Decimal
@@ -55,7 +55,7 @@ class Alerts:
         self.dropped = 0
 
     def send(self, cause: CrossedThreshold | UnknownPrice) -> None:
-        """Send an alert behind the answers. This never waits."""
+        """Send an alert in the background. This never waits."""
         if len(self._waiting) >= _MAX_WAITING:
             self.dropped += 1
             return

@@ -140,8 +140,8 @@ class KeyLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """How many requests of a key, a user or a team may be asked at the same time. ``on_outage`` says whether requests
-    pass while they cannot be counted."""
+    """How many requests of a key, a user or a team may run at the same time. ``on_outage`` says whether requests pass
+    while they cannot be counted."""
 
     requests: int
     on_outage: OnOutage = OnOutage.OPEN

@@ -1,4 +1,4 @@
-"""The statements of the ledger: few for many requests, since each is a way to the server and back."""
+"""The statements of the ledger: few for many requests, because each is a round trip to the server."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

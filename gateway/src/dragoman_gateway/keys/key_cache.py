@@ -1,4 +1,4 @@
-"""The keys in memory: each request is checked without the database, and a change is seen within seconds."""
+"""Keeps the keys in memory: each request is checked without the database, and a change takes effect within seconds."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey
 logger = get_logger("dragoman.gateway")
 
 _REFRESH_AFTER = 1.0
-"""Seconds. An older copy is refreshed while the request goes on."""
+"""The age in seconds above which a copy is refreshed while the request continues."""
 _MIN_AGE = 0.25
 """Seconds between two reads for unknown keys, so that wrong keys cannot load the database: their requests wait."""
 _READS = 2

@@ -33,7 +33,7 @@ _FLUSH_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 _CLEAN_EVERY = timedelta(minutes=10)
 _TRIED_FOR = timedelta(days=7)
-"""How long the id of a stored batch is kept. Its replica hears much sooner that it is stored, or ends."""
+"""How long the id of a stored batch is kept. Its replica learns much sooner that it is stored, or ends."""
 _MAX_QUEUED = 10_000
 _PARALLEL = 2
 """Transactions at the same time, of different scopes: one that waits for a lock delays no other scope."""
@@ -135,7 +135,7 @@ class Ledger:
         await self._grouping.ask(asked, asked.scopes)
 
     def book(self, request_id: str, scopes: Iterable[str], amount: Amount, *, requests: int = 1) -> None:
-        """Store what a request spent, behind the answer, and end its reservation."""
+        """Store what a request spent, after its reply, and end its reservation."""
         reserved = self._active.pop(request_id, frozenset[str]())
         day = (self._clock() - _EPOCH).days
         if self._ended:

@@ -1,4 +1,4 @@
-"""What requests spent, until it is stored: once, even if the database's answer is lost."""
+"""Holds what requests spent until it is stored: exactly once, even if the database's answer is lost."""
 
 from collections import deque
 from collections.abc import Iterable

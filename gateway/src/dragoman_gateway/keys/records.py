@@ -1,4 +1,4 @@
-"""What is stored of virtual keys, and of the allowances of users and teams."""
+"""The stored records of virtual keys, and of the allowances of users and teams."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What refuses a request of a key: a budget that is spent, or no room beside the requests in flight."""
+"""Errors that refuse a request of a key: a spent budget, or too many requests in flight."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The places where a model is asked: several keys and models under one name, weighted, with pauses after failures."""
+"""The deployments of a model: several keys and models under one name, weighted, with pauses after failures."""
 
 import random
 import time
@@ -53,7 +53,7 @@ def _check_model(model: str) -> str:
 
 
 KnownModel = Annotated[str, AfterValidator(_check_model)]
-"""A model of a provider that is installed: its id, of which an alias may be given."""
+"""A model of a provider that is installed: its id, or an alias of it."""
 
 
 class DeploymentSettings(BaseModel):
@@ -132,7 +132,7 @@ class Deployments:
 
     @property
     def model(self) -> str:
-        """The model of the first one, which stands for all."""
+        """The model of the first deployment, which represents all of them."""
         return self.all[0].model
 
     def in_order(self) -> tuple[Deployment, ...]:

@@ -1,4 +1,4 @@
-"""Which model answers: ``provider:model``, an alias, or a name that clients insist on."""
+"""Finds the model that answers: ``provider:model``, an alias, or a name that clients insist on."""
 
 import difflib
 import os
@@ -84,7 +84,7 @@ class Models:
     def _find(self, name: str) -> tuple[str, str]:
         """Return the name or pattern of the settings, empty if it is another, and the model.
 
-        A pattern without a colon matches no ``provider:model``, so that ``*`` is for names that are none.
+        A pattern without a colon matches no ``provider:model``, so that ``*`` applies only to other names.
         """
         if (model := self._exact.get(name)) is not None:
             return name, model
@@ -106,7 +106,7 @@ class Models:
 
 
 def _as_model(name: str) -> tuple[str | None, str]:
-    """Return the name if it is a ``provider:model``, else None and why it is none."""
+    """Return the name if it is a ``provider:model``, else None and the reason why it is not."""
     if ":" not in name:
         return None, ""
     try:

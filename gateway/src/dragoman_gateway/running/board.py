@@ -1,6 +1,6 @@
-"""The board of the workers of one gateway: each writes its status there, and any of them can show the whole.
+"""The status board of one gateway's workers: each worker writes its status there, and any of them can show all of it.
 
-It is a folder of the first process, with a file for each worker, and one for what workers that ended had counted.
+It is a folder of the first process, with a file for each worker and one for the counts of workers that have ended.
 """
 
 import json

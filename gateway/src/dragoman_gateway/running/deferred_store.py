@@ -1,4 +1,4 @@
-"""A store that takes notes, and writes them behind the answers, many requests in one transaction."""
+"""A store that queues what it is given and writes it after the replies, many requests in one transaction."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ from dragoman_gateway.outage import Outage
 logger = get_logger("dragoman.gateway")
 
 SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
-"""Who asks, of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
+"""The caller of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
 
 _BATCH = 500
 """Requests that one transaction stores. It holds their rows until it ends."""
@@ -35,7 +35,7 @@ _HELD_AGE = 0.25
 _HOLD_SECONDS = 10.0
 _CHECK_SECONDS = 0.02
 _STUCK_SECONDS = 2.0
-"""How long one transaction may take before nobody waits for it any more: the database may never answer."""
+"""How long one transaction may take before it is given up, because the database may never answer."""
 _END_SECONDS = 30.0
 
 
@@ -207,7 +207,8 @@ class DeferredStore:
         return True
 
     def _note_again(self, batch: "list[_Note]", *, at_end: bool = False) -> None:
-        """Note requests again, at the beginning or, so that no other waits for one that never works, at the end."""
+        """Queue requests again: at the beginning or, so that a request that never succeeds does not hold up the others,
+        at the end."""
         with self._lock:
             room = max(self.capacity - len(self._notes), 0)
             kept = batch[len(batch) - room :] if room < len(batch) else batch

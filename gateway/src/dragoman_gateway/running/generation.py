@@ -1,4 +1,4 @@
-"""What all requests share: one generation of settings and client, which a reload replaces as a whole."""
+"""The settings and the client that all requests share: one generation, which a reload replaces as a whole."""
 
 import asyncio
 import os
@@ -62,14 +62,14 @@ class Generation:
     owns_client: bool = False
     """Whether the gateway has made the client, and closes it."""
     version: str = "program"
-    """Which configuration this is."""
+    """The name of this configuration, by which workers compare theirs."""
     kept: "Generation | None" = field(default=None, repr=False)
-    """The generation whose open store this one goes on with."""
+    """The generation whose open store this one takes over."""
     store_url: object = field(default=None, repr=False)
     """The store as the configuration names it."""
     access: Access = field(init=False)
     deferred_store: DeferredStore | None = field(init=False)
-    """Stores requests behind their answers; None if the client has no store."""
+    """Stores requests after their replies; None if the client has no store."""
     tracing: "Tracing | None" = field(default=None, init=False)
     """Makes spans; None if the settings want none, or if the client has an event bus of its own."""
     models: Models = field(init=False)
@@ -101,7 +101,7 @@ class Generation:
         self.prices = self.client.config.prices or price_table()
 
     def _asking_client(self) -> AsyncClient:
-        """Return the client that asks: it stores behind the answers, and no text of a client chooses its model."""
+        """Return the client that asks: it stores after the replies, and no text of a client chooses its model."""
         asking, router = self.client, self.client.config.router
         if self.deferred_store is not None:
             asking = asking.with_(store=self.deferred_store)
@@ -154,11 +154,11 @@ class Generation:
 
     @property
     def may_store(self) -> bool:
-        """Whether requests may begin, as far as the store is concerned."""
+        """Whether the store allows requests to begin."""
         return self.settings.store_outage == "open" or self.deferred_store is None or self.deferred_store.is_available
 
     def take_over(self) -> None:
-        """Own the store that the generation before has opened. It closes the store no more."""
+        """Take over the store that the generation before has opened, which then does not close it."""
         if (before := self.kept) is None:
             return
         self.kept = None
@@ -243,11 +243,11 @@ class Gateway:
         log_request(record)
 
     def drain(self) -> None:
-        """Take no more requests. Those that have begun are answered."""
+        """Accept no more requests. Those that have begun are answered."""
         self.draining = True
 
     async def reload(self) -> bool:
-        """Read the configuration again. Requests that have begun go on under the one they began with. With several
+        """Read the configuration again. Requests that have begun continue under the one they began with. With several
         workers, all of them take it, or none.
 
         Return whether it is in effect; if not, the old one stays.

@@ -1,4 +1,4 @@
-"""What all replicas share, and what outlives a reload: keys, spend, stored responses, owners of ids."""
+"""Services that all replicas share and that outlive a reload: keys, spend, stored responses, owners of ids."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -170,7 +170,7 @@ class RequestServices:
         return self._share
 
     def hand_over(self) -> Share:
-        """Return what counts the request, which goes on behind its answer. Who has it closes it."""
+        """Return what counts the request, which continues after its reply. The caller closes it."""
         assert self._share is not None
         share, self._share = self._share, None
         return share

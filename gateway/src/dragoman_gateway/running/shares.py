@@ -1,4 +1,4 @@
-"""What each caller has under way in this process: one key or address leaves room for the others."""
+"""Limits what each caller has under way in this process, so that one key or address leaves room for the others."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class _Held:
 
 
 class Shares:
-    """Counts requests and the bytes of their bodies, and works on large bodies beside the event loop: one of each
+    """Counts requests and the bytes of their bodies, and processes large bodies outside the event loop: one of each
     caller at a time."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Share:
         self._add(more)
 
     def release(self) -> None:
-        """Count the body no longer: it is not held any more."""
+        """Stop counting the body, which is no longer in memory."""
         self._add(-self._size)
 
     async def work(self, size: int, function: Callable[[], Result]) -> Result:
@@ -128,7 +128,7 @@ class Share:
 
 
 def name_owner(caller: Caller, scope: Scope) -> tuple[str | None, ...]:
-    """Return what only one caller's requests have in common: all that is known of it."""
+    """Return what only one caller's requests have in common, as far as it is known."""
     named = caller.key_id, caller.user, caller.team
     return named if any(named) else (*named, name_holder(caller, scope))
 

@@ -33,12 +33,10 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; by default 8080.")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The model that answers for every name that is no other model.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model that answers for every other name.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="The number of processes; by default 1.")] = None,
-    record: Annotated[Path | None, typer.Option(help="Write all that passes into this folder, as cassettes.")] = None,
-    replay: Annotated[Path | None, typer.Option(help="Answer from the cassettes of this folder alone.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write all traffic into this folder, as cassettes.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Answer only from the cassettes of this folder.")] = None,
 ) -> None:
     """Answers clients of Messages, Chat Completions, Responses, Google and Ollama with any model."""
     use_cassettes(record, replay)

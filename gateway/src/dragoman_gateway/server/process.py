@@ -1,4 +1,4 @@
-"""The server of `dragoman serve`: uvicorn, with a drain at the end and a reload."""
+"""The server of `dragoman serve`: uvicorn, with a graceful shutdown and a reload."""
 
 import asyncio
 import contextlib
@@ -97,7 +97,7 @@ class Server(uvicorn.Server):
                 await gateway.reload()
 
     async def _is_own_signal(self, board: Board) -> bool:
-        """Whether no order stands behind the signal."""
+        """Whether the signal came without an order on the board."""
         for _ in range(_ORDER_TRIES):
             if (number := board.ordered().get("number")) != self._order:
                 self._order = number

@@ -1,4 +1,4 @@
-"""Records what passes as cassettes, and answers from them without any provider: `dragoman serve --record` and
+"""Records the traffic as cassettes, and answers from them without any provider: `dragoman serve --record` and
 `--replay`. Every request of a client is an exchange, so a replay gives the client the bytes that it got."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Several processes that answer requests on one address, with one board and one configuration."""
+"""Runs several processes that answer requests on one address, with one board and one configuration."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Responses that run behind the answer. Their clients poll them, follow their events, or cancel them."""
+"""Responses that run in the background. Their clients poll them, follow their events, or cancel them."""
 
 import asyncio
 import json
@@ -277,6 +277,6 @@ class _Run:
 
 
 async def _never() -> Message:
-    """Wait for ever: nobody can leave."""
+    """Wait forever: there is no client that could leave."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""State of providers by tool call or by reply, for clients whose wire has no field for it, or none behind the text.
+"""State of providers by tool call or by reply, for clients whose wire has no field for it, or none after the text.
 
 Adapters read and write it with ordinary calls, and do no I/O. So a request is read twice if it names calls: the first
 reading notes which state it needs, and the second one has it. What a reply adds is stored before its client can send it

@@ -16,7 +16,7 @@ from dragoman_gateway.stored.turn import StoredTurn
 logger = get_logger("dragoman.gateway")
 
 _WITH_RESPONSE = b'"response"'
-"""Only few frames of a stream hold it: the others pass without being parsed."""
+"""Only a few frames of a stream contain it; the others pass without being parsed."""
 
 _DEFAULTS = {"previous_response_id": None, "store": True, "background": False}
 """What a response without these fields says."""

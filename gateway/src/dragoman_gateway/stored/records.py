@@ -90,7 +90,7 @@ class StoredResponse:
 
 
 class BrokenChainError(Exception):
-    """A response that a later one continues is not stored any more."""
+    """The response that a later one continues is no longer stored."""
 
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id

@@ -40,8 +40,8 @@ class EmbeddingRequest:
 async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
     """Return the vectors, from the first deployment of the model that makes them.
 
-    Raises RequestError for inputs that the model does not take, InvalidRequestError for a model that embeds nothing,
-    and what `AsyncClient.embed` raises.
+    Raises RequestError for inputs that the model does not take, InvalidRequestError for a model without embeddings, and
+    what `AsyncClient.embed` raises.
     """
     resources = await call.resources_for(request.model, ENDPOINT)
     left = list(resources.in_order())

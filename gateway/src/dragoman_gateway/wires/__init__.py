@@ -1,4 +1,4 @@
-"""The wires that clients speak, one file each, with the same names for the same jobs."""
+"""The wires of clients, one file each, with the same names for the same purposes."""
 
 from collections.abc import Mapping
 
@@ -11,8 +11,8 @@ ALL_WIRES = (*WIRES, google.WIRE, ollama.WIRE)
 
 
 def wire_of(headers: Mapping[str, str], default: str = "chat") -> Wire:
-    """Return the wire of a request whose address does not tell: clients of Messages send a version, those of Google a
-    key in a header of its own."""
+    """Return the wire of a request whose address does not show it: clients of Messages send a version, those of Google
+    a key in a header of its own."""
     if "x-goog-api-key" in headers:
         return google.WIRE
     name = "messages" if "anthropic-version" in headers else default

@@ -1,4 +1,4 @@
-"""Which headers pass between a client and a provider of the same wire: the lists of headers.toml."""
+"""Selects the headers that pass between a client and a provider of the same wire, by the lists of headers.toml."""
 
 import tomllib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What an adapter knows about a provider's services beside the conversation: token counts, files, models.
+"""What an adapter knows about a provider's services besides conversations: token counts, files, models.
 
 Operations are those of `dragoman.adapter.operations.operation`: they do no I/O.
 """

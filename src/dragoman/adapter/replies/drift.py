@@ -1,6 +1,6 @@
-"""What a provider's replies hold that this version does not know: the provider's API has moved on.
+"""What a provider's replies contain that this version does not know, because the provider's API has changed.
 
-Decoders keep or pass over what they do not know. They note its name in `provider_raw` of the reply, and nothing of its
+Decoders keep or ignore what they do not know. They note its name in `provider_raw` of the reply, and nothing of its
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 

@@ -1,4 +1,4 @@
-"""The events of a message that arrived whole."""
+"""Makes the events of a message that arrived as a whole."""
 
 import json
 

@@ -56,7 +56,7 @@ MAX_CALLS = 1_000
 MAX_NAME = 4_096
 """Characters of the name of a tool or a model."""
 MAX_FRAME_VALUES = 800_000
-"""JSON values of one frame, of which dense ones take about 50 ns each to parse, in one step."""
+"""The most JSON values of one frame, which is parsed in one step: dense values take about 50 ns each."""
 _LARGE_FRAME = 1024 * 1024
 _MAX_WARNINGS = 100
 _SLICE = 4 * 1024
@@ -352,7 +352,7 @@ def decode_batches(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Sequence[StreamEvent]]:
-    """As `decode_stream`, but yield the events that arrived together at once: a list of at least one."""
+    """Do what `decode_stream` does, but yield the events that arrived together as one list of at least one event."""
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:
@@ -419,7 +419,7 @@ async def _give_way() -> None:
 _MIN_PROGRESS_BYTES = 256
 """Bytes: a larger chunk that completes no frame may be part of one; a smaller one may be a keep-alive."""
 _MAX_EMPTY_TIMEOUTS = 2.0
-"""For how many timeouts bytes without a known frame count as progress: comments may be large, too."""
+"""The number of timeouts during which bytes without a known frame count as progress, because comments may be large."""
 
 
 class _StallTimer:

@@ -1,4 +1,4 @@
-"""Fields of a provider's message that no canonical field holds, such as one that says how long the message counts.
+"""Fields of a provider's message without a canonical field, such as the lifetime of the message.
 
 Adapters keep them in ``provider_raw`` and send them back to the same provider. Elsewhere, they are a loss.
 """

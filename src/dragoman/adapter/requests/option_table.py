@@ -71,8 +71,8 @@ class OptionTable:
         return hashlib.sha256(value.encode()).hexdigest()[:limit]
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError for a number that is
-        none."""
+        """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError if a number is expected
+        and the value is not a number."""
         values = {name: lookup_path(body, path) for name, path in self._paths.items() if path is not None}
         for name in _NUMBERS & values.keys():
             if (value := values[name]) is not None:
@@ -95,7 +95,7 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
     """Return the value of an option. A whole number may be written as 10.0. If it is not ``limited``, a negative one
     means no limit: None.
 
-    Raises RequestError with the name of the field if the option is a number and the value is none, and for a negative
+    Raises RequestError with the name of the field if the option is a number and the value is not, and for a negative
     output limit.
     """
     if value is None or name not in _NUMBERS:

@@ -52,7 +52,7 @@ class Turn:
 
     @classmethod
     def synthetic(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
-        """Create a turn that no message stands for; ``message`` is its cause."""
+        """Create a turn that does not come from a message; ``message`` is its cause."""
         return cls(message, role, blocks, (SYNTHETIC,) * len(blocks))
 
     def loss(self, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> Loss:
@@ -62,7 +62,8 @@ class Turn:
         return Loss(kind, self.message.id, index, reason, severity, block_type)
 
     def plain_text(self, provider: str) -> str | None:
-        """Return the text if the turn is nothing else for that provider: no citations and no notes of its own."""
+        """Return the text if the turn is only a text for that provider: without citations and without notes of its
+        own."""
         if not self.plain:
             return None
         raw = self.message.metadata.provider_raw

@@ -1,4 +1,4 @@
-"""Which providers have a server tool, for error messages. The registry, which knows all adapters, answers."""
+"""Finds the providers that have a server tool, for error messages. The registry knows all adapters."""
 
 from collections.abc import Callable
 

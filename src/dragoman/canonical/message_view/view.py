@@ -78,7 +78,7 @@ def iter_views(
 def build_views(
     message: MessageFields, source: ViewSource, calls: Mapping[str, CalledTool] | None
 ) -> "tuple[MessageView, ...]":
-    """As `iter_views`, with a source that all views of the message share."""
+    """Do what `iter_views` does, with a source that all views of the message share."""
     views = []
     for index, part in enumerate(message.content):
         kind, tool = type(part), None

@@ -126,7 +126,7 @@ class ImageGeneration(ServerTool):
     size: Text | None = None
     """The width and height in pixels, such as ``1024x1024``, or ``auto``."""
     aspect_ratio: Text | None = None
-    """Such as ``3:2``."""
+    """The ratio of width to height, such as ``3:2``."""
     quality: Text | None = None
     """The provider's word for the effort, such as ``high``."""
     format: Text | None = None

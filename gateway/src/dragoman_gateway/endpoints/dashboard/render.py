@@ -1,4 +1,5 @@
-"""The HTML of the page. Everything that a client can write is escaped, and the policy allows the page's style alone."""
+"""The HTML of the page. Everything that a client can write is escaped, and the content security policy allows only the
+page's own style."""
 
 import base64
 import hashlib

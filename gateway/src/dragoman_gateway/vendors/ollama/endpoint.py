@@ -1,4 +1,5 @@
-"""The chat of Ollama's clients: it streams unless the client says no, and its content type does not matter."""
+"""The chat of Ollama's clients: it streams unless the client disables streaming, and the content type does not
+matter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

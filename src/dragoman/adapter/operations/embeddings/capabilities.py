@@ -37,7 +37,7 @@ class EmbeddingCapabilities(FrozenModel):
     purposes: dict[Purpose, str] = Field(default_factory=dict)
     """The provider's words for the purposes."""
     prefixes: dict[Purpose, str] = Field(default_factory=dict)
-    """What stands before a text of each purpose, for models that read the purpose in the text."""
+    """The prefix of a text for each purpose, for models that read the purpose from the text."""
     default_purpose: Purpose | None = None
     """The purpose to send if the caller names none and the wire requires one."""
     media: tuple[Literal["text", "image"], ...] = ("text",)

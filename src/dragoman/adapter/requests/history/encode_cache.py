@@ -150,7 +150,7 @@ class SharedEncodeCache(EncodeCache):
 
 
 _SHORTER = 4
-"""Prefixes that are kept beside the longest one: clients change the newest messages, such as their cache markers."""
+"""Prefixes that are kept besides the longest one: clients change the newest messages, such as their cache markers."""
 
 
 def _shorten(prefix: EncodedPrefix, depth: int) -> EncodedPrefix:
@@ -221,8 +221,7 @@ def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
 
 
 def iter_stretches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
-    """Yield the turns in parts that can be encoded one after the other, of at least as many turns as a chunk has
-    items."""
+    """Yield the turns in parts that can be encoded separately, each of at least as many turns as a chunk has items."""
     start = 0
     for index in range(_CHUNK_ITEMS, len(turns)):
         if index - start >= _CHUNK_ITEMS and _begins_stretch(turns[index], turns[index - 1]):
