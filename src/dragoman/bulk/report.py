@@ -60,8 +60,8 @@ class LostRequests:
 
 @dataclass(eq=False)
 class BulkReport:
-    """``stopped`` says why rows are left, or None if none are. Iterating reads the rows from the manifest; `close` it,
-    or use it as a context manager.
+    """The result of a run. ``stopped`` says why rows are left, or None if none are. Iterating reads the rows from the
+    manifest; `close` it, or use it as a context manager.
     """
 
     row_count: int

@@ -78,8 +78,8 @@ Writer = Callable[[Sequence[Message], str | None], Conversion[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``read`` and ``write`` take the model of a provider's list. None: the format can only be read, or only be
-    written.
+    """A format that conversations can be read from or written to. ``read`` and ``write`` take the model of a provider's
+    list. None: the format can only be read, or only be written.
 
     ``read_many`` reads a source with several conversations from the path of its file, ``read_all`` from its text.
     With both, ``file_mark`` has the first bytes of the files that ``read_many`` reads.

@@ -122,8 +122,8 @@ CheckResult: TypeAlias = PluginResult | Violation | Message | Extensions | None
 
 
 class Plugin:
-    """Override ``check``, as a function or a coroutine function. Declare the rest on the class, or set it before first
-    use.
+    """The base class of plugins. Subclasses override ``check``, as a function or a coroutine function. Declare the rest
+    on the class, or set it before first use.
 
     ``hooks`` are the points at which it runs. ``capabilities`` say what it may read and change of the extensions.
     Plugins of the same mode run by ``priority``, lowest first. ``timeout`` is in seconds; a plain function with a

@@ -58,8 +58,8 @@ IMPLIED: dict[Capability, Capability] = {
 
 
 class Slot(NamedTuple):
-    """``read`` is the capability to read it, ``write`` the one to change it. If ``read`` is None,
-    everyone may read it.
+    """How one slot of the extensions is protected. ``read`` is the capability to read it, ``write`` the one to change
+    it. If ``read`` is None, everyone may read it.
     """
 
     tier: Tier

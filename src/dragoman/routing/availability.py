@@ -47,7 +47,7 @@ class OutageThresholds:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """``target`` is down: a model id or the name of a provider."""
+    """A model or a provider that is down. ``target`` is down: a model id or the name of a provider."""
 
     scope: Literal["model", "provider"]
     """Whether ``target`` is one model or a whole provider."""

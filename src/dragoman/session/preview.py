@@ -21,8 +21,8 @@ _MIN_SHOWN_USD = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """``reasons`` is empty if the swap is possible. Tokens and prices are estimates; prices are in USD, for uncached
-    tokens, and None if unknown.
+    """What a swap to a model would mean. ``reasons`` is empty if the swap is possible. Tokens and prices are estimates;
+    prices are in USD, for uncached tokens, and None if unknown.
     """
 
     model: str

@@ -17,7 +17,8 @@ class StoreError(DragomanError):
 
 
 class ConflictError(StoreError):
-    """``expected`` and ``found`` are versions of the session; both are None if an id is taken."""
+    """Another writer was first: load the session again before the next try. ``expected`` and ``found`` are versions of
+    the session; both are None if an id is taken."""
 
     def __init__(self, message: str, *, expected: int | None = None, found: int | None = None) -> None:
         self.expected = expected

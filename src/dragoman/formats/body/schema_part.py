@@ -16,8 +16,8 @@ ANY = "*/*"
 
 
 class MessageBodySchemaPart(FrozenModel):
-    """``name`` and ``content_type`` are globs: ``*`` matches anything without a slash, ``**`` anything, ``{a,b}``
-    either.
+    """One kind of part that a body may or must have. ``name`` and ``content_type`` are globs: ``*`` matches anything
+    without a slash, ``**`` anything, ``{a,b}`` either.
 
     A schema part without a name matches only parts without a name, and one with a name only named parts.
     Types are compared without parameters and case. Raises pydantic.ValidationError.

@@ -10,7 +10,7 @@ from dragoman.formats.importers.conversation import Conversation
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """``format`` is the name of the format. Each loss has the path in the source."""
+    """The conversations of a source. ``format`` is the name of the format. Each loss has the path in the source."""
 
     format: str
     conversations: list[Conversation]

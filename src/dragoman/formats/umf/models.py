@@ -86,8 +86,8 @@ class ToolCall(UmfModel):
 
 
 class InternalMessage(UmfModel):
-    """``metadata`` is any JSON by name. ``tool_call_id`` and ``name`` belong to the message-level encoding of a result:
-    the role ``tool`` and a text. ``tool_calls`` are calls in OpenAI's form, next to the content.
+    """One message of UMF. ``metadata`` is any JSON by name. ``tool_call_id`` and ``name`` belong to the message-level
+    encoding of a result: the role ``tool`` and a text. ``tool_calls`` are calls in OpenAI's form, next to the content.
     """
 
     role: Literal["system", "user", "assistant", "tool"]

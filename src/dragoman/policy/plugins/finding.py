@@ -37,8 +37,8 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """``max_length`` is the maximum length of a finding in characters, which is how much of a
-    stream must be held back.
+    """A function that finds spans of a text. ``max_length`` is the maximum length of a finding in characters, which is
+    how much of a stream must be held back.
     """
 
     find: Find

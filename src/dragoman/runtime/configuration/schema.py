@@ -32,8 +32,8 @@ Text = Annotated[StrictStr, Field(min_length=1)]
 
 
 class ProviderTable(_Table):
-    """``[providers.NAME]``. Secrets do not belong here: a table names the variable, the file or the command that has
-    them. See `ProviderSettings` for settings of the same names."""
+    """The settings of one provider in a configuration file, ``[providers.NAME]``. Secrets do not belong here: a table
+    names the variable, the file or the command that has them. See `ProviderSettings` for settings of the same names."""
 
     base_url: StrictStr | None = None
     """The provider's address, with its scheme."""
