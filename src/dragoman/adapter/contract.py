@@ -97,7 +97,7 @@ class Adapter(ABC):
     """One model behind one wire. Subclasses declare ``provider`` and ``endpoint`` and implement the abstract methods.
 
     ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process. ``model`` is
-    the name without the provider, ``model_id`` the id with it, and ``listed_models`` are those that are named to
+    the name without the provider, ``model_id`` the id with it, and ``listed_models`` are those that are listed for
     people.
     """
 

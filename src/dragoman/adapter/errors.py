@@ -120,7 +120,8 @@ class MissingExtraError(ConfigurationError):
 
 
 class ToolSchemaError(DragomanError):
-    """``problems`` lists every fault as ``path: what``, e.g. ``$.properties.x: unknown keyword 'oneOf'``."""
+    """A tool's definition is outside the schema subset, or its name is taken. ``problems`` has every fault as ``path:
+    what``, e.g. ``$.properties.x: unknown keyword 'oneOf'``."""
 
     sent = False
 
@@ -142,7 +143,7 @@ class CriticalLossError(ProjectionError):
 
 
 class SwapRefusedError(ProjectionError):
-    """``reasons`` lists every reason."""
+    """The model to swap to cannot carry the history. ``reasons`` lists every reason."""
 
     def __init__(self, model: str, reasons: list[str]) -> None:
         self.model = model
@@ -152,7 +153,8 @@ class SwapRefusedError(ProjectionError):
 
 
 class CompactionError(ProjectionError):
-    """``reply`` is the summary that could not be used, if there is one: it has been paid for."""
+    """A summary cannot make the history fit. ``reply`` is the summary that could not be used, if there is one: it has
+    been paid for."""
 
     def __init__(self, message: str, reply: Any = None) -> None:
         self.reply = reply
@@ -161,8 +163,9 @@ class CompactionError(ProjectionError):
 
 
 class NoModelError(DragomanError):
-    """Nothing was sent. ``candidates`` are the models in the order in which they were considered, each with the rule
-    that proposed it and the reasons against it, by name and as text.
+    """No candidate can answer the turn, which did not start. Nothing was sent. ``candidates`` are the models in the
+    order in which they were considered, each with the rule that proposed it and the reasons against it, by name and as
+    text.
     """
 
     sent = False
@@ -259,9 +262,10 @@ class PendingCallsError(DragomanError):
 
 
 class BudgetExceededError(DragomanError):
-    """Nothing was sent, or a stream ends here. ``per`` is client, session, turn, user or team. The amounts are in
-    ``unit``, which is usd or tokens: ``spent`` includes what is ``reserved`` for requests in flight, and ``needed`` is
-    what the request reserves. ``may_fit`` says whether it fits if those cost nothing: ask again when they have ended.
+    """A request could cost more than a budget has left. Nothing was sent, or a stream ends here. ``per`` is client,
+    session, turn, user or team. The amounts are in ``unit``, which is usd or tokens: ``spent`` includes what is
+    ``reserved`` for requests in flight, and ``needed`` is what the request reserves. ``may_fit`` says whether it fits
+    if those cost nothing: ask again when they have ended.
     """
 
     sent = False
@@ -288,8 +292,8 @@ def _amount(value: Any, unit: str) -> str:
 
 
 class UnpricedModelError(BudgetExceededError):
-    """Nothing was sent. The price table does not know the model or the tier, or a tool that is billed by call may be
-    called without limit."""
+    """The cost of a request has no bound, and its budget is in dollars: the price table does not know the model or the
+    tier, or a tool that is billed by call may be called without limit. Nothing was sent."""
 
     def __init__(self, model: str, per: str) -> None:
         self.model = model

@@ -10,7 +10,8 @@ logger = get_logger("dragoman.projection")
 
 
 class Severity(StrEnum):
-    """``info``: the form changed, the content did not; ``warning``: content is gone or reduced."""
+    """How much a loss matters. ``info``: the form changed, the content did not; ``warning``: content is gone or
+    reduced."""
 
     INFO = "info"
     WARNING = "warning"

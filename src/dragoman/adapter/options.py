@@ -263,7 +263,7 @@ def _hint(name: str, value: Any) -> str:
 
 
 def _is_one_of(value: Any, classes: tuple[type, ...]) -> bool:
-    """Whether the value has one of the classes or a subclass. A bool counts as no number."""
+    """Whether the value has one of the classes or a subclass. A bool does not count as a number."""
     return isinstance(value, classes) and (not isinstance(value, bool) or bool in classes)
 
 

@@ -83,7 +83,7 @@ class WireRequest:
     path: str
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those that the wire needs, without the key."""
+    """The headers that the wire needs, without the key."""
     stream: bool = False
     """Whether a streamed reply is read."""
     losses: tuple[Loss, ...] = ()

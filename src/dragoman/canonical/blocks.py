@@ -182,7 +182,7 @@ class ToolUseBlock(FrozenModel):
 
 
 class ImageBlock(FrozenModel):
-    """``media_type`` is an IANA type and may be unknown for URLs; ``detail`` is the resolution hint."""
+    """An image. ``media_type`` is an IANA type and may be unknown for URLs; ``detail`` is the resolution hint."""
 
     type: Literal["image"] = "image"
     source: MediaSource

@@ -41,8 +41,8 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """``signature`` is set only on the last delta of the block. ``redacted`` is the data of redacted thinking, which
-    has no text and comes whole."""
+    """The next piece of a thinking block. ``signature`` is set only on the last delta of the block. ``redacted`` is the
+    data of redacted thinking, which has no text and comes whole."""
 
     type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     message_id: str
@@ -57,7 +57,8 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseStart:
-    """``signature`` is what its provider wants back with the call, if that is known at its start."""
+    """A tool call begins. ``signature`` is what its provider wants back with the call, if that is known at its
+    start."""
 
     type: ClassVar[Literal["tool_use_start"]] = "tool_use_start"
     message_id: str
@@ -73,7 +74,8 @@ class ToolUseStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseInputDelta:
-    """``partial_json`` is the provider's literal fragment: join the fragments, do not parse a single one."""
+    """The next piece of a call's arguments. ``partial_json`` is the provider's literal fragment: join the fragments, do
+    not parse a single one."""
 
     type: ClassVar[Literal["tool_use_input_delta"]] = "tool_use_input_delta"
     message_id: str
@@ -87,7 +89,7 @@ class ToolUseInputDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseEnd:
-    """``final_input`` is authoritative. A call that is cut off never gets this event."""
+    """A tool call is complete. ``final_input`` is authoritative. A call that is cut off never gets this event."""
 
     type: ClassVar[Literal["tool_use_end"]] = "tool_use_end"
     message_id: str
@@ -101,7 +103,7 @@ class ToolUseEnd:
 
 @dataclass(frozen=True, slots=True)
 class UsageUpdate:
-    """Cumulative counts: replace the last ones, do not add."""
+    """The tokens of the reply so far. The counts are cumulative: replace the last ones, do not add."""
 
     type: ClassVar[Literal["usage_update"]] = "usage_update"
     message_id: str
@@ -121,7 +123,8 @@ class MessageComplete:
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """``error`` is a DragomanError. ``partial`` is the message so far, with the status error or cancelled."""
+    """The last event of a stream that broke or was left. ``error`` is a DragomanError. ``partial`` is the message so
+    far, with the status error or cancelled."""
 
     type: ClassVar[Literal["error"]] = "error"
     error: Exception

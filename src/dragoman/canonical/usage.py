@@ -16,8 +16,8 @@ from dragoman.canonical.words import OpenEnum, OpenLiteral
 
 
 class CostStatus(OpenEnum):
-    """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound. It is None if a priced model
-    served the reply in a tier without a price and no other part has one.
+    """Whether the cost of a usage is known. ``partial``: some of the usage has no known price, so ``cost_usd`` is a
+    lower bound. It is None if a priced model served the reply in a tier without a price and no other part has one.
     """
 
     PRICED = "priced"

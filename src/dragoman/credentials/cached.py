@@ -60,7 +60,7 @@ class _Entry:
 
 
 class _Pending:
-    """A fetch on its way."""
+    """A fetch in progress."""
 
     __slots__ = ("future", "loop", "started")
 
@@ -192,7 +192,7 @@ class CachedCredentials:
     def _start(
         self, unwanted: Authorization | None, loop: "asyncio.AbstractEventLoop | None", *, renew: bool
     ) -> _Pending:
-        """Return the fetch on its way, or start one. ``unwanted`` is what is not good enough."""
+        """Return the fetch in progress, or start one. ``unwanted`` is what is not good enough."""
         now = self._clock()
         with self._lock:
             pending, entry = self._pending, self._entry

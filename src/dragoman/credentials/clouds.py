@@ -33,7 +33,7 @@ class Cloud:
     """One kind. ``identity`` are the settings that choose who asks, ``place`` those that complete the address.
 
     ``variables`` are read by the library: if one of them changes, its credentials are fetched again. ``advice`` says
-    what a person can do who has none.
+    what to do without credentials.
     """
 
     name: str
@@ -108,7 +108,7 @@ _SOURCE_VARIABLES = {
               "IDENTITY_ENDPOINT"),
     "anthropic": ("ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID"),
 }  # fmt: skip
-"""Variables that say by themselves that there are credentials, the first that counts first."""
+"""Variables whose presence alone shows that there are credentials, in order of precedence."""
 _SOURCE_FILES = {
     "aws": (".aws/credentials", ".aws/config"),
     "google": (".config/gcloud/application_default_credentials.json",),

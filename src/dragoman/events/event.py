@@ -96,8 +96,8 @@ class UnknownPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """``id`` is a ULID: the ids of one process are in chronological order. ``parent_event_id`` is the cause of the
-    event.
+    """Something that happened in a session, with its envelope. ``id`` is a ULID: the ids of one process are in
+    chronological order. ``parent_event_id`` is the cause of the event.
     """
 
     id: str

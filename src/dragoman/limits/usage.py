@@ -11,8 +11,9 @@ DEFAULT_OUTPUT_TOKENS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class MaxUsage:
-    """``input`` has the estimated tokens in the bucket that they are billed in. ``output_tokens`` is the most that the
-    request allows. ``replies`` is the number of alternatives, or None if the request names a maximum of output.
+    """The most that a request could use. ``input`` has the estimated tokens in the bucket that they are billed in.
+    ``output_tokens`` is the most that the request allows. ``replies`` is the number of alternatives, or None if the
+    request names a maximum of output.
 
     ``predicted_tokens`` are those of a prediction, which are part of the output and billed if the model rejects them.
 

@@ -27,7 +27,7 @@ _FINAL_STOPS = {
 }
 """Stops after which the same question is not asked again."""
 _MAX_PROBLEMS, _MAX_CHARS = 20, 500
-"""Of a request to answer again: more would not help the model."""
+"""The most problems and characters in a request to answer again: more would not help the model."""
 _CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
 
 

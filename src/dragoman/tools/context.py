@@ -68,9 +68,9 @@ Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Deferred | Awaitable[b
 """Decides whether a call may run. Only an AsyncSession can await the decision."""
 
 
-class CallDeferred(Exception):  # noqa: N818 - no failure: the result comes later
+class CallDeferred(Exception):  # noqa: N818 - not a failure: the result comes later
     """Raised by a tool whose result comes later: the call waits for `Session.answer`. The text is the reason."""
 
 
-class ModelRetry(Exception):  # noqa: N818 - an instruction to the model, and no failure
+class ModelRetry(Exception):  # noqa: N818 - an instruction to the model, not a failure
     """Raised by a tool to make the model call it again; the message tells the model what to change."""

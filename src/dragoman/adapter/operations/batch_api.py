@@ -16,7 +16,8 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 
 
 class BatchStatus(StrEnum):
-    """``cancelled``: the answers that came before the cancellation can still be fetched."""
+    """Where a batch is, in words that are the same for all providers. ``cancelled``: the answers that came before the
+    cancellation can still be fetched."""
 
     QUEUED = "queued"
     IN_PROGRESS = "in_progress"

@@ -32,7 +32,8 @@ class ConversationContext(FrozenModel):
 
 
 class AgentExtension(BaseAgentExtension):
-    """``input`` is the user's original request. ``turn`` counts from 0."""
+    """The agent, the session and the turn that a message belongs to. ``input`` is the user's original request. ``turn``
+    counts from 0."""
 
     conversation: ConversationContext | None = None
     """The earlier conversation, as far as the host shows it."""

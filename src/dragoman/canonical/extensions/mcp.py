@@ -12,7 +12,8 @@ from dragoman.canonical.guard import Text
 
 
 class ToolMetadata(FrozenModel):
-    """``annotations`` are MCP's hints, such as readOnlyHint and destructiveHint."""
+    """A tool as its MCP server describes it. ``annotations`` are MCP's hints, such as readOnlyHint and
+    destructiveHint."""
 
     name: Text
     """The tool's name on its server."""
@@ -49,7 +50,8 @@ class ResourceMetadata(FrozenModel):
 
 
 class PromptMetadata(FrozenModel):
-    """``arguments`` describe the template's parameters: name, description and required for each."""
+    """A prompt template as its MCP server describes it. ``arguments`` describe the template's parameters: name,
+    description and required for each."""
 
     name: Text
     """The template's name on its server."""

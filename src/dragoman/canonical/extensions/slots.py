@@ -20,7 +20,8 @@ from dragoman.canonical.guard import Count, JsonObject, Text
 
 
 class RequestExtension(FrozenModel):
-    """``environment`` is the host's name for it (production, staging, dev). Trace and span are OpenTelemetry ids."""
+    """The host's own request, in which the message was made. ``environment`` is the host's name for it (production,
+    staging, dev). Trace and span are OpenTelemetry ids."""
 
     environment: Text | None = None
     request_id: Text | None = None
@@ -96,7 +97,7 @@ class CompletionExtension(FrozenModel):
 
 
 class ProvenanceExtension(FrozenModel):
-    """``source`` is the origin of the message: user, agent:<id> or mcp-server:<id>."""
+    """Where a message comes from. ``source`` is the origin of the message: user, agent:<id> or mcp-server:<id>."""
 
     source: Text | None = None
     message_id: Text | None = None

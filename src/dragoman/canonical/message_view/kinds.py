@@ -44,7 +44,8 @@ class ViewKind(StrEnum):
 
 
 class ViewAction(StrEnum):
-    """``write`` is a CMF action that no kind of part has."""
+    """What happens with a part. Source: docs/reference/cmf.md#kinds-and-actions. ``write`` is a CMF action that no kind
+    of part has."""
 
     READ = "read"
     WRITE = "write"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """``path`` has no host but includes the query. ``provider`` is None if unknown.
+    """A request as it is kept in a cassette. ``path`` has no host but includes the query. ``provider`` is None if
+    unknown.
 
     ``host`` is set on a live request and never written.
     """

@@ -107,7 +107,8 @@ class Cassette:
 
 
 class CassetteTransport(httpx.BaseTransport):
-    """``httpx.Client(transport=CassetteTransport(cassette))`` answers from the cassette and opens no socket."""
+    """A transport that answers from the cassette: ``httpx.Client(transport=CassetteTransport(cassette))`` opens no
+    socket."""
 
     def __init__(self, cassette: Cassette) -> None:
         self.cassette = cassette

@@ -22,7 +22,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """``name`` is unique in its ``chapter``. The statement is the docstring of its check."""
+    """One law of the kit. ``name`` is unique in its ``chapter``. The statement is the docstring of its check."""
 
     chapter: str
     name: str
@@ -55,7 +55,8 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """``verdict`` has the number of trials and the first faults. ``skip_reason`` explains why there were no trials."""
+    """The result of one law for one adapter. ``verdict`` has the number of trials and the first faults. ``skip_reason``
+    explains why there were no trials."""
 
     law: Law
     """The law that was tried."""

@@ -56,7 +56,8 @@ class ParsedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """``wires`` describe how the provider answers. Without one, the laws of replies cannot be tried."""
+    """An adapter under test. ``wires`` describe how the provider answers. Without one, the laws of replies cannot be
+    tried."""
 
     adapter: Adapter
     """The adapter, bound to one model."""

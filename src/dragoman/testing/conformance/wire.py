@@ -30,7 +30,8 @@ class FailedReply:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """``stream`` and ``whole`` encode the same reply. ``terminal`` matches the event that ends a stream.
+    """What the kit must know about a provider's wire. ``stream`` and ``whole`` encode the same reply. ``terminal``
+    matches the event that ends a stream.
 
     ``errors`` are events of a stream that report a failure, from the wire's reference, with their error classes.
     ``keep_alive`` is an event without content. ``failures`` are whole error replies. ``thinking`` and ``cached`` tell

@@ -13,7 +13,8 @@ from dragoman.testing.faults.transport import BODY_HEADERS
 
 
 class ConnectionFault(Enum):
-    """``STALL``: send nothing more until the client leaves. ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
+    """What happens to a connection in the middle of a reply. ``STALL``: send nothing more until the client leaves.
+    ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
 
     STALL = "stall"
     HANG_UP = "hang up"
