@@ -14,7 +14,7 @@ from dragoman.errors import (
 )
 
 RETRY_SECONDS = 2
-"""When another replica, or this gateway after its start, may answer."""
+"""Seconds after which another replica, or this gateway after its start, may answer."""
 
 
 class ClientError(RequestError):
@@ -88,7 +88,7 @@ class ContentTypeError(ClientError):
 
 
 class UnavailableError(ClientError):
-    """The gateway takes no requests now."""
+    """The gateway does not accept requests now."""
 
     status = 503
 
@@ -111,15 +111,15 @@ class EndingError(UnavailableError):
 
 
 class EndedError(EndingError):
-    """The gateway has ended, and did not wait for the reply any longer."""
+    """The gateway has ended without waiting for the rest of the reply."""
 
     def __init__(self) -> None:
         super().__init__("the gateway ended before the reply was complete: try again")
 
 
 class ProviderAccessError(ClientError):
-    """A provider refused the credentials of the gateway itself. The client has other ones, which are right: its 401
-    would make it ask its user for a key."""
+    """A provider refused the credentials of the gateway itself. The client has other ones, which are right: a 401 would
+    make it ask its user for a key."""
 
     status = 502
     headers: ClassVar[Mapping[str, str]] = {"x-should-retry": "false"}

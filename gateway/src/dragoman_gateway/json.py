@@ -12,7 +12,7 @@ from pydantic_core import from_json
 _BEYOND = 2**63
 _SHALLOW_PART = 150
 _SHALLOW = 600
-"""Arrays and objects that cannot be nested too deeply, whatever their order is."""
+"""The number of arrays and objects up to which a text cannot be nested too deeply, whatever their order is."""
 
 
 def _refuse(word: str) -> Any:

@@ -10,7 +10,7 @@ Place = tuple[str | int, ...]
 
 
 def find_mistakes(model: type[BaseModel], table: Mapping[str, Any], error: ValidationError) -> list[tuple[Place, str]]:
-    """Return the place of each mistake, and what is wrong there without the value: it may be secret."""
+    """Return the place of each mistake and a description without the value, which may be secret."""
     found: list[tuple[Place, str]] = []
     for each in error.errors(include_input=False, include_url=False):
         place = _place_in(table, each["loc"])

@@ -21,7 +21,7 @@ class Outage:
 
     @property
     def may_ask(self) -> bool:
-        """Whether the server answered the last time, or the pause after a failure is over."""
+        """Whether the server answered last time, or the pause after a failure is over."""
         return time.monotonic() >= self.retry_at
 
     @property

@@ -38,7 +38,7 @@ class Caller:
 
 
 class Access(Protocol):
-    """Checks keys, and says what a caller may spend."""
+    """Checks keys, and returns what a caller may spend."""
 
     async def authenticate(self, headers: Mapping[str, str]) -> Caller:
         """Return the caller of a request with these headers, whose names are in lower case.

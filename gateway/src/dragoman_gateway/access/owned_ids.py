@@ -139,8 +139,8 @@ def may_name_ids(data: bytes, *, threads: bool = False, items: bool = False) -> 
 
 def find_made_ids(data: bytes, *, threads: bool = False, items: bool = False) -> dict[str, str]:
     """Return the ids that a reply, or whole events of one, names, and their kinds. What a client or a model wrote into
-    it is none. ``threads``: whether the reply's message can be continued by its id. ``items``: whether its items can be
-    named by theirs.
+    it does not count. ``threads``: whether the reply's message can be continued by its id. ``items``: whether its items
+    can be named by theirs.
     """
     found: dict[str, str] = {}
     for reply in _parse(data):

@@ -18,7 +18,7 @@ _OWN_NAMES = ("localhost", "*.localhost", "host.docker.internal", "host.containe
 """Names that no page can give to another address: browsers resolve the first ones themselves, and container engines
 give the last ones to the computer that they run on."""
 _OWN_SITES = ("", "none", "same-origin")
-"""Values of Sec-Fetch-Site of requests that no other site has made: those of programs, and those of a user."""
+"""Values of Sec-Fetch-Site for requests that come from a program or directly from a user, and not from another site."""
 _SECTION = "in the table [gateway] of dragoman.toml"
 _BEARER = "bearer "
 """Browsers add other schemes by themselves."""
@@ -60,7 +60,7 @@ class PageRules:
 
 def check_body_type(headers: Mapping[str, str], *, untyped: bool = False, any_type: bool = False) -> None:
     """Raise ContentTypeError if the request has a body that a page may send to any site. ``untyped``: whether clients
-    leave the content type out. They send a key, and a page that adds one has to ask before. ``any_type``: whether a
+    leave the content type out. They send a key, and a browser asks before a page may add one. ``any_type``: whether a
     request with a key may have any body.
     """
     if any_type and _sends_key(headers):

@@ -51,7 +51,8 @@ _IDLE_TIMES = 5
 """The number of time-outs for which a transaction may be idle: that of a stopped process would hold its locks
 forever."""
 _SERVER_SHARE = 0.75
-"""The part of the time-out after which the server itself gives up: what it says tells a lock from an outage."""
+"""The part of the time-out after which the server itself gives up: its error shows whether a lock or an outage is the
+cause."""
 END_SECONDS = 10.0
 """How long a gateway that ends waits for a database that does not answer."""
 _RETRY_SECONDS = 1.0
@@ -76,11 +77,11 @@ class DatabaseUnavailableError(DragomanError):
 
 
 class DatabaseRejectedError(DatabaseUnavailableError):
-    """The database does not take what was to be stored, and takes other things."""
+    """The database refuses what was to be stored, but accepts other data."""
 
 
 class DatabaseBusyError(DatabaseUnavailableError):
-    """The database answers, and this transaction waited too long: ``wait`` says for what, ``lock`` or ``place``."""
+    """The database answers, and this transaction waited too long: ``wait`` is the cause, ``lock`` or ``place``."""
 
     def __init__(self, wait: str) -> None:
         self.wait = wait
@@ -95,7 +96,7 @@ class _Run:
 
     def __init__(self) -> None:
         self.has_begun = self.is_left = False
-        """``is_left``: whether its caller waits no longer, and may have tried again."""
+        """``is_left``: whether its caller has stopped waiting, and may have tried again."""
         self.asked_at: float | None = None
         """The time since which the server has not answered; None while no answer is due."""
 
@@ -180,8 +181,8 @@ class Database:
             limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
     def _failed(self, error: Exception, run: _Run, lane: Lane) -> DatabaseUnavailableError:
-        """Return what a transaction fails with. An outage is an error of the connection, or a server that owes an
-        answer for longer than it takes to give up itself."""
+        """Return what a transaction fails with. An outage is an error of the connection, or a server that has not
+        answered for longer than its own time-out."""
         if isinstance(error, SQLAlchemyError):
             known, is_outage = _as_known(error), isinstance(error, OperationalError | InterfaceError)
         elif run.asked_at is not None and time.monotonic() - run.asked_at >= self._timeout * _SERVER_SHARE:

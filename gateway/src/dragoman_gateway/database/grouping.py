@@ -17,9 +17,9 @@ Answer = TypeVar("Answer")
 
 _NO_KEYS: AbstractSet[str] = frozenset()
 _MOST = 200
-"""What one transaction takes, so that none takes long."""
+"""The most work of one transaction, so that none takes long."""
 _PATIENCE = 5.0
-"""Seconds for which what is asked waits, while the database answers and is busy."""
+"""Seconds for which work waits while the database answers and is busy."""
 
 
 class Rider(Protocol):

@@ -22,18 +22,18 @@ from dragoman_gateway.wires import Wire, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:
-    """Return the routes that ask no model."""
+    """Return the routes that call no model."""
 
     def which() -> dict[str, str]:
-        """Return the header that says which configuration the worker has."""
+        """Return the header with the version of the worker's configuration."""
         return {"x-dragoman-configuration": gateway.current.version}
 
     async def health(request: Request) -> Response:
-        """Say that the process runs: nothing is asked."""
+        """Report that the process runs, without any check."""
         return PlainTextResponse("ok", headers=which())
 
     async def ready(request: Request) -> Response:
-        """Say whether the gateway takes requests."""
+        """Report whether the gateway accepts requests."""
         if gateway.draining:
             return PlainTextResponse("the gateway is about to end", 503, {"retry-after": "2", **which()})
         return PlainTextResponse("ready", headers=which())
@@ -130,4 +130,4 @@ async def _wrong_method(request: Request, error: Exception) -> Response:
 
 
 HANDLERS: Mapping[Any, Any] = {404: _not_found, 405: _wrong_method}
-"""What answers requests without a route."""
+"""Answers requests without a route."""

@@ -64,7 +64,7 @@ class Alerts:
         task.add_done_callback(self._waiting.discard)
 
     async def close(self) -> None:
-        """Give the alerts that wait one attempt's time, and drop the others."""
+        """Give waiting alerts the time of one attempt, and drop the others."""
         if not self._waiting:
             return
         _, late = await asyncio.wait(set(self._waiting), timeout=self._settings.seconds)

@@ -103,7 +103,7 @@ class PeriodBudget(Budget):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of a budget; None of what it does not limit."""
+    """The rest of a budget; None for a unit that it does not limit."""
 
     usd: Decimal | None
     tokens: int | None

@@ -37,7 +37,7 @@ _AMOUNT = (spend.c.usd, spend.c.tokens, spend.c.estimated_usd)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a request may spend under each of its budgets, and the places that it takes. ``id`` is that of its
+    """What a request may spend under each of its budgets, and the concurrency that it uses. ``id`` is that of its
     reservation; None only asks whether there is room."""
 
     id: str | None = None
@@ -100,7 +100,7 @@ def lock(connection: Connection, scopes: Sequence[str]) -> None:
 def reserve(
     connection: Connection, asked: Sequence[Asked], now: datetime, lease_end: datetime
 ) -> list[Exception | None]:
-    """Reserve for each request in turn what it asks, or nothing. The scopes are locked.
+    """Reserve for each request in turn all that it needs, or nothing. The scopes are locked.
 
     Return the errors of those that are refused, SpentBudgetError and NoRoomError. A second request with an id replaces
     the reservation of the first, and keeps its places.

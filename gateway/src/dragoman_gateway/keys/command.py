@@ -67,7 +67,7 @@ def create(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Creates a key, and prints it once: it is stored nowhere."""
+    """Creates a key and prints it once. The key itself is not stored."""
     now = datetime.now(UTC)
     key, secret = _store(config).create(
         name=name,

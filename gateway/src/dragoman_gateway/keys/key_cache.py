@@ -23,9 +23,9 @@ _RETRY_AFTER = 5.0
 
 
 class KeyCache:
-    """``max_age`` is the number of seconds after which a request waits for a fresh copy: so long a revoked key may work
-    elsewhere. ``max_outage`` is the number of seconds for which the last copy is used while the database does not
-    answer; after that, all keys are refused.
+    """``max_age`` is the number of seconds after which a request waits for a fresh copy, and thus how long a revoked
+    key may work on another replica. ``max_outage`` is the number of seconds for which the last copy is used while the
+    database does not answer; after that, all keys are refused.
     """
 
     def __init__(

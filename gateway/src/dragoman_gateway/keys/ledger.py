@@ -53,7 +53,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CrossedThreshold:
-    """A budget of which a share was spent just now, and was not before."""
+    """A budget of which a share has just been reached."""
 
     scope: str
     budget: PeriodBudget
@@ -73,7 +73,7 @@ class Watch:
 
 
 class Ledger:
-    """``watch`` reports budgets of which a share is spent."""
+    """``watch`` reports budgets of which a share has been reached."""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
 _MAX_PATTERN = 256
 
 ENDPOINTS = ("chat", "responses", "messages", "google", "ollama", "embeddings", *forwarded_kinds())
-"""What a key may be allowed: the wires, each with all its addresses, the embeddings of all wires, and the kinds of
-addresses that can be forwarded."""
+"""The endpoints that a key may be allowed: the wires, each with all its addresses, the embeddings of all wires, and the
+kinds of addresses that can be forwarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ NO_ALLOWANCE = Allowance()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualKey:
-    """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models.
-    ``roles`` and ``permissions`` are those of the subject that plugins see.
-    ``endpoints`` are some of `ENDPOINTS`; none allows all. An ``admin`` key sees what others spent, and calls no model.
+    """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models. ``roles``
+    and ``permissions`` are those of the subject that plugins see. ``endpoints`` are some of `ENDPOINTS`; none allows
+    all. An ``admin`` key can see what others spent, and cannot call models.
 
     The digests are those of its secret, and of the secret before the last rotation, which works until ``old_until``.
     """

@@ -7,7 +7,7 @@ from dragoman_gateway.keys.amounts import PeriodBudget
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 
 _ROOM_AFTER = 1.0
-"""Seconds after which a request that found no room may try again. When one ends is not known."""
+"""Seconds after which a request that found no room may try again. It is not known when another one ends."""
 
 
 class SpentBudgetError(BudgetExceededError):

@@ -23,6 +23,7 @@ class KeySettings(BaseModel):
     reserve_output: int | None = Field(default=None, ge=1)
     """The output tokens that a budget reserves at first; None reserves the most that the request allows."""
     charge_failed: bool = True
-    """Whether a stream that its provider broke is charged what had arrived. What a client left always is."""
+    """Whether a stream that its provider broke off is charged for what had arrived. One that the client left always
+    is."""
     shared_ids: tuple[str, ...] = ()
     """Patterns of files, containers and conversations that every key may use."""

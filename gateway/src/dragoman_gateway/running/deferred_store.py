@@ -49,7 +49,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What a session asks for after it is stored."""
+    """The record that a session needs after it is stored."""
 
     version: int
 
@@ -116,7 +116,7 @@ class DeferredStore:
         tool_ids: object = None,
         **fields: Any,
     ) -> _Noted:
-        """Note a request. The ids of its calls are not stored: the client has them."""
+        """Queue a request. The ids of its calls are not stored: the client has them."""
         new = _new_part(messages)
         names = {message.id for message in new}
         kept = {name: each for name, each in (extensions or {}).items() if name in names}
@@ -136,7 +136,7 @@ class DeferredStore:
         return self._store.load(session_id)
 
     def close(self) -> None:
-        """Write what is noted, for some seconds at most."""
+        """Write the queue, for some seconds at most."""
         with self._lock:  # the writer goes to sleep under it
             self._ended = True
             self._wake.set()

@@ -58,7 +58,7 @@ class Generation:
     settings: GatewaySettings
     client: AsyncClient
     own_access: Access | None = None
-    """What the program has given to check keys; None for what the settings describe."""
+    """The access that the program passed in; None for the one that the settings describe."""
     owns_client: bool = False
     """Whether the gateway has made the client, and closes it."""
     version: str = "program"
@@ -76,7 +76,7 @@ class Generation:
     callers: CallerClients = field(init=False)
     prices: Prices = field(init=False)
     repeated: RepeatedParts = field(init=False, repr=False)
-    """What callers send again in each request."""
+    """The cache for what callers send again in each request."""
     quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
     in_flight: int = field(default=0, init=False)
     """The requests that are being answered."""
@@ -148,7 +148,8 @@ class Generation:
         return model
 
     def warn_of_missing_keys(self) -> None:
-        """Log what requests to the models of the settings lack: a key may still be stored while the gateway runs."""
+        """Log which models of the settings lack something, such as a key, which may still be stored while the gateway
+        runs."""
         for problem, models in missing_keys(self.models.places).items():
             logger.warning("requests to %s will fail: %s", ", ".join(models), problem)
 
@@ -205,7 +206,7 @@ class Gateway:
         self.activity = Activity()
         self.draining = False
         self.mark = new_mark()
-        """Stands in each request that leaves, so that none comes back."""
+        """The mark in each outgoing request, by which the gateway refuses one that comes back."""
         self._load = load
         self._reloading = asyncio.Lock()
         self._prepared: dict[str, Any] = {}
@@ -321,7 +322,7 @@ class Gateway:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _may_take(self, board: Board, order: object, new: Generation) -> bool:
-        """Show which configuration is ready, and wait until the first process says what all take."""
+        """Show which configuration is ready, and wait until the first process decides which one all take."""
         self._show_prepared(order, version=new.version)
         deadline = time.monotonic() + 2 * _READ_SECONDS
         while time.monotonic() < deadline and (present := board.ordered()).get("number") == order:

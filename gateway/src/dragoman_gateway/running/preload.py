@@ -26,7 +26,7 @@ def preload(models: Iterable[str]) -> None:
 
 
 def missing_keys(places: Iterable[Deployment]) -> dict[str, list[str]]:
-    """Return what is missing to ask some models, with the models. Nobody is asked."""
+    """Return what is missing for calls to some models, with the models. Nothing is sent."""
     missing: dict[str, list[str]] = {}
     for place in places:
         adapter = get_adapter(place.model)

@@ -46,7 +46,7 @@ _IN_MEMORY = "sqlite://"
 
 class Services:
     """The services of one application, until it ends. Without a database in the settings, they are in memory, and there
-    are not keys.
+    are no keys.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class RequestServices:
         return share
 
     def close(self) -> None:
-        """Count the request no longer."""
+        """Stop counting the request."""
         if self._share is not None:
             self._share.close()
 
@@ -291,7 +291,7 @@ def has_keys(database: Database) -> bool:
 
 
 def check_caller(caller: Caller, endpoint: str) -> None:
-    """Raise PermissionDeniedError if the caller may not use an endpoint that asks models."""
+    """Raise PermissionDeniedError if the caller may not use an endpoint that calls models."""
     if caller.admin:
         raise DeniedError("an admin key cannot call models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:

@@ -24,12 +24,12 @@ _THREADS = 2
 _REST = 4
 """How many times as long as its work a caller waits for the next one while others ask."""
 _AGAIN = 1
-"""Seconds until there may be room. When a request ends is not known."""
+"""Seconds until there may be room. It is not known when a request ends."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """What requests hold: of one caller, or of all."""
+    """What the requests of one caller, or of all, hold."""
 
     requests: int = 0
     bytes: int = 0
@@ -93,8 +93,8 @@ class Share:
         self._add(-self._size)
 
     async def work(self, size: int, function: Callable[[], Result]) -> Result:
-        """Return what a function makes of a body of that size, in another thread if it is large. While others ask,
-        the work for one caller takes a fifth of the time at most: parsers let no other thread run."""
+        """Return what a function makes of a body of that size, in another thread if it is large. While others ask, the
+        work for one caller takes a fifth of the time at most, because parsers do not release the interpreter lock."""
         if size <= _SMALL:
             return function()
         loop, turn = asyncio.get_running_loop(), self._held.turn

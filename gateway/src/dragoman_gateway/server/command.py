@@ -51,7 +51,7 @@ def serve(
     settings = GatewaySettings.from_table(
         {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     )
-    for places in settings.models.values():  # a mistake is said here, not by each worker again and again
+    for places in settings.models.values():  # a mistake is reported here, not by each worker again and again
         check_key_variables(() if isinstance(places, str) else places, os.environ)
     check_address(settings, has_keys=settings.is_local or requires_keys(settings))
     with listen(settings.host, settings.port) as listener:
@@ -63,7 +63,7 @@ def serve(
 
 
 def use_cassettes(record: Path | None, replay: Path | None) -> None:
-    """Tell each worker where to record, or from where to answer. Raises ConfigurationError for both."""
+    """Pass each worker the folder for recording or replaying. Raises ConfigurationError for both."""
     if record is not None and replay is not None:
         raise ConfigurationError("a gateway either records or replays: choose one of --record and --replay")
     if record is not None:

@@ -88,7 +88,8 @@ class Server(uvicorn.Server):
         self._reload = asyncio.ensure_future(self._reload_all())
 
     async def _reload_all(self) -> None:
-        """Reload, if the first process has ordered it. Else let it: a signal to one worker is one to all."""
+        """Reload, if the first process has ordered it. Otherwise ask it to order one: a signal to one worker counts for
+        all."""
         for gateway in list(Gateway.running):
             board = gateway.board
             if board is not None and await self._is_own_signal(board):

@@ -84,7 +84,7 @@ class Recorder:
 
 
 class _Traffic:
-    """One exchange as it passes."""
+    """One exchange in progress."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -122,7 +122,7 @@ class _Traffic:
 
 
 def check_policy(client: AsyncClient) -> None:
-    """Raise ConfigurationError if a policy judges what passes."""
+    """Raise ConfigurationError if a policy judges the traffic."""
     policy = client.config.policy
     if policy is not None and policy.plugins:
         raise ConfigurationError(
@@ -181,7 +181,7 @@ def _folder(variable: str) -> Path | None:
 
 
 def _address(scope: Scope) -> str:
-    """Return the URL of a request, with a host that says nothing."""
+    """Return the URL of a request, with a neutral host."""
     query = scope["query_string"].decode("latin-1")
     return f"http://gateway{scope['path']}" + (f"?{query}" if query else "")
 

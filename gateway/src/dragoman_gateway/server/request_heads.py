@@ -135,7 +135,7 @@ def with_bounded_heads(
                 self._head_timer = None
 
         def _refuse(self, reason: tuple[int, str, str]) -> None:
-            """Say why, unless nothing was sent, and close the connection."""
+            """Send the reason, unless the client sent nothing, and close the connection."""
             self._stop_timer()
             if self.transport.is_closing():
                 return

@@ -7,7 +7,7 @@ from dragoman_gateway.wires.contract import Wire
 
 WIRES = (messages.WIRE, chat.WIRE, responses.WIRE)
 ALL_WIRES = (*WIRES, google.WIRE, ollama.WIRE)
-"""Those too whose addresses name more than one job."""
+"""All wires, including those whose addresses have more than one purpose."""
 
 
 def wire_of(headers: Mapping[str, str], default: str = "chat") -> Wire:

@@ -14,8 +14,8 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One wire that clients speak. ``provider`` names the adapter that reads its requests and writes its replies: what
-    goes to that provider goes through as bytes."""
+    """One wire that clients speak. ``provider`` names the adapter that reads its requests and writes its replies:
+    requests to that provider are passed on as bytes."""
 
     name: str
     provider: str
@@ -26,7 +26,7 @@ class Wire:
     headers: HeaderRules
     tokens: ClientTokens
     error_types: Mapping[int, str] = field(default_factory=dict)
-    """The types of errors by status, for those that no provider's error means."""
+    """The types of errors by status, for statuses without a provider's error."""
     asks_for_usage: bool = False
     """Whether a stream has its counts only if the request asks for them."""
     first_ping: bytes = b": keep-alive\n\n"

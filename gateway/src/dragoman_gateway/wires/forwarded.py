@@ -15,7 +15,7 @@ _OWN = frozenset(("provider", "wire", "strip", "header", "id_prefixes", "id_fiel
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
     """The vendor that answers. ``strip`` is the start of each path that the base URL of the provider has already.
-    ``header`` and ``id_prefixes`` tell its clients and its ids from those of another vendor with the same path.
+    ``header`` and ``id_prefixes`` distinguish its clients and its ids from those of another vendor with the same path.
     ``id_field`` has the id in its replies."""
 
     name: str

@@ -27,7 +27,7 @@ def render_report(report: Report, *, signed_in: bool) -> str:
 
 
 def render_sign_in(*, refused: str = "") -> str:
-    """Return the form for a key; ``refused`` says why the last one was of no use."""
+    """Return the form for a key; ``refused`` is the reason why the last one was refused."""
     return _render("sign_in.html.jinja", refused=refused)
 
 

@@ -60,7 +60,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """How often a model of a provider gave an error. Both are empty if none was asked."""
+    """How often a model of a provider returned an error. Both names are empty if no model was reached."""
 
     provider: str
     model: str
@@ -70,7 +70,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that the page shows. ``None`` is what the gateway does not have, or what does not answer now."""
+    """Everything that the page shows. None: the gateway does not have it, or its source does not answer now."""
 
     now: datetime
     since: datetime

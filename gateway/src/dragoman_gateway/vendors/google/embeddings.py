@@ -18,7 +18,7 @@ _PURPOSES: Mapping[str, Purpose] = {
     "FACT_VERIFICATION": "query",
     "CODE_RETRIEVAL_QUERY": "query",
 }
-"""What all providers understand of the word. Anything but the exact words is a loss."""
+"""The purposes that all providers know, by Google's words. Any other word is a loss."""
 _UNSPECIFIED = "TASK_TYPE_UNSPECIFIED"
 _UNREAD = ("title", "documentOcr", "audioTrackExtraction")
 

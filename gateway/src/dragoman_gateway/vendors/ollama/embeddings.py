@@ -13,7 +13,7 @@ _OWN = frozenset({"model", "input", "prompt", "truncate", "dimensions"})
 
 
 async def answer(call: Call) -> dict[str, Any]:
-    """Return one vector for each text. An input that is too long is cut, unless the client says no."""
+    """Return one vector for each text. An input that is too long is cut, unless the client forbids it."""
     texts = call.fields.get("input")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):

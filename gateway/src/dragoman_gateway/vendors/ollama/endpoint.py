@@ -17,7 +17,7 @@ from dragoman_gateway.vendors.ollama.names import plain_name
 
 @dataclass(slots=True, kw_only=True)
 class OllamaRequest(ClientRequest):
-    """A request for a stream if it does not say otherwise."""
+    """A request that asks for a stream by default."""
 
     @property
     def requested_model(self) -> str:

@@ -35,7 +35,8 @@ _UNSENDABLE = {
 
 
 def to_chat(native: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request as a chat. Raises ClientError for fields that a chat cannot say, and for an empty prompt."""
+    """Return the request as a chat. Raises ClientError for fields that a chat does not have, and for an empty
+    prompt."""
     for name, reason in _UNSENDABLE.items():
         if native.get(name):
             raise ClientError(f"{name}: not possible here: {reason}")

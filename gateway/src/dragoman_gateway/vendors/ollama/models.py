@@ -10,7 +10,7 @@ from dragoman_gateway.vendors.ollama.names import plain_name
 from dragoman_gateway.vendors.service import Call
 
 _VERSION = "0.13.0"
-"""The version of Ollama whose interface this is: clients refuse to speak to an older one."""
+"""The version of Ollama whose interface this is: clients refuse to use an older one."""
 _MODIFIED = "2026-01-01T00:00:00Z"
 """A fixed time: the names are the gateway's own, and clients require one."""
 
