@@ -207,7 +207,7 @@ class UnsupportedToolError(RequestError):
 
 
 class UnsupportedReplyError(DragomanError):
-    """The adapter reads replies of its provider, and writes none for clients."""
+    """The adapter reads replies of its provider, but cannot write replies for clients."""
 
     sent = False
 
@@ -254,7 +254,7 @@ class CallNotPendingError(RequestError):
 
 
 class PendingCallsError(DragomanError):
-    """There is no answer yet. ``calls`` are the tool calls without a result."""
+    """The answer was read while tool calls wait for their results. ``calls`` are these calls."""
 
     def __init__(self, message: str, calls: Iterable[Any] = ()) -> None:
         self.calls = tuple(calls)
@@ -314,10 +314,10 @@ class UnpricedModelError(BudgetExceededError):
 class ProviderError(DragomanError):
     """The provider failed, or the connection to it.
 
-    ``message`` is what the provider says, ``provider`` and ``model`` who was asked, ``request_id`` the provider's id of
-    the request, and ``error_class`` a word for the kind of error. ``status`` is the HTTP status, None inside a stream
-    or before an answer; ``code`` the provider's own code; ``retry_after`` the seconds to wait, if the provider says so;
-    ``retryable`` whether the same request may succeed later.
+    ``message`` is the provider's text, ``provider`` and ``model`` are those that were asked, ``request_id`` the
+    provider's id of the request, and ``error_class`` a word for the kind of error. ``status`` is the HTTP status, None
+    inside a stream or before an answer; ``code`` the provider's own code; ``retry_after`` the seconds to wait, if the
+    provider says so; ``retryable`` whether the same request may succeed later.
     """
 
     error_class: ClassVar[str] = "other"

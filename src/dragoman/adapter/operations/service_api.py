@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, Med
 ItemT = TypeVar("ItemT")
 
 MAX_PAGES = 1_000
-"""Pages of one list: a server may name a next page forever."""
+"""The most pages of one list: a server may name a next page forever."""
 
 
 class FileContent(NamedTuple):

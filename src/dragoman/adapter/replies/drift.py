@@ -15,7 +15,7 @@ DriftKind = Literal["event", "field", "stop_reason"]
 DRIFT_NOTE = "drift"
 """The note of a reply on the unknown names, by kind."""
 _MAX_NAMES = 20
-"""Unknown names of one kind that one reply reports."""
+"""The most unknown names of one kind that one reply reports."""
 _MAX_CHARS = 80
 
 

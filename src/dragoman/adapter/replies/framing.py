@@ -16,9 +16,9 @@ from dragoman.adapter.errors import FrameTooLargeError
 DEFAULT_FRAME_CAP = 16 * 1024 * 1024
 DEFAULT_BODY_CAP = 64 * 1024 * 1024
 MAX_EVENT_LINES = 100_000
-"""Data lines of one event."""
+"""The most data lines of one event."""
 MAX_IDLE_LINES = 1_000_000
-"""Lines of one stream that carry no data, such as ids, and blanks between JSON lines."""
+"""The most lines of one stream that carry no data, such as ids, and blanks between JSON lines."""
 
 _BOM = b"\xef\xbb\xbf"
 _EMPTY_LINES = re.compile(rb"\n{3,}")

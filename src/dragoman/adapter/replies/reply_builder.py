@@ -26,7 +26,7 @@ from dragoman.canonical.message import (
 from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
 MAX_ID = 64 * 1024
-"""Characters of the provider's id of a call: gateways put signatures into it."""
+"""The most characters of the provider's id of a call: gateways put signatures into it."""
 
 logger = get_logger("dragoman.adapter")
 

@@ -48,13 +48,13 @@ _TEXT_GETTERS: dict[type, Callable[[Any], object]] = {
 """The fields of deltas that consumers join: each must be a text, or the frame is malformed."""
 
 MAX_FRAMES = 1_000_000
-"""Frames of one stream."""
+"""The most frames of one stream."""
 MAX_FRAME_EVENTS = 10_000
-"""Events of one frame; a whole reply in one frame has a few for each of its blocks."""
+"""The most events of one frame; a whole reply in one frame has a few for each of its blocks."""
 MAX_CALLS = 1_000
-"""Calls of tools in one reply."""
+"""The most tool calls of one reply."""
 MAX_NAME = 4_096
-"""Characters of the name of a tool or a model."""
+"""The most characters of the name of a tool or a model."""
 MAX_FRAME_VALUES = 800_000
 """The most JSON values of one frame, which is parsed in one step: dense values take about 50 ns each."""
 _LARGE_FRAME = 1024 * 1024
@@ -81,7 +81,7 @@ class Framing(Protocol):
 # The exceptions of reading a malformed reply; any other exception is a bug and is not caught.
 MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
-"""Those of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""
+"""The exceptions of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""
 
 
 class StreamDecoder(ABC):

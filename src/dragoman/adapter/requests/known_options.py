@@ -28,8 +28,8 @@ def read_options(
 ) -> AdapterOptions:
     """Return the options of a request. ``decode`` reads them if no request with the same ones is known.
 
-    ``adapter_key`` is the class and the model of the adapter. ``conversation`` names the fields that are no
-    options: to the options it only matters whether they are there.
+    ``adapter_key`` is the class and the model of the adapter. ``conversation`` names the fields that are not options:
+    to the options it only matters whether they are there.
     """
     options = {name: value if name not in conversation or not value else True for name, value in native.items()}
     try:

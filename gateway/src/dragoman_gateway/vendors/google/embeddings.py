@@ -18,7 +18,7 @@ _PURPOSES: Mapping[str, Purpose] = {
     "FACT_VERIFICATION": "query",
     "CODE_RETRIEVAL_QUERY": "query",
 }
-"""The purposes that all providers know, by Google's words. Any other word is a loss."""
+"""The purposes that all providers know, by Google's words. All but the exact ones are a loss."""
 _UNSPECIFIED = "TASK_TYPE_UNSPECIFIED"
 _UNREAD = ("title", "documentOcr", "audioTrackExtraction")
 

@@ -12,7 +12,7 @@ from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Suppor
 from dragoman.canonical.blocks import FrozenModel
 
 Purpose = Literal["query", "document"]
-"""Why a text is embedded: to search, or to be found."""
+"""The purpose of a vector: to search, or to be found."""
 Truncate = Literal["end", "start"]
 """Which part of an input that is too long is left out."""
 
@@ -27,13 +27,13 @@ class EmbeddingCapabilities(FrozenModel):
     dimension_choices: tuple[int, ...] = ()
     """The lengths that a request may ask for, if only some are allowed."""
     max_input_tokens: int | None = None
-    """Tokens of one input."""
+    """The most tokens of one input."""
     max_inputs: int = Field(default=1, ge=1)
-    """Inputs in one request."""
+    """The most inputs of one request."""
     max_images: int | None = None
-    """Images in one request, if fewer than inputs."""
+    """The most images of one request, if fewer than inputs."""
     max_request_tokens: int | None = None
-    """Tokens of all inputs of one request."""
+    """The most tokens of all inputs of one request."""
     purposes: dict[Purpose, str] = Field(default_factory=dict)
     """The provider's words for the purposes."""
     prefixes: dict[Purpose, str] = Field(default_factory=dict)
