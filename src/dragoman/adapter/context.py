@@ -122,7 +122,7 @@ class RequestContext:
     new_id: Callable[[], str] = new_message_id
     """Returns the id of a new message."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """Returns the time."""
+    """Returns the present time, with a time zone."""
     started_at: datetime | None = None
     """When the request was sent; the reply's latency is measured from it."""
     terms: dict[str, str] = field(default_factory=dict)

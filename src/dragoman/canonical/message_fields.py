@@ -191,7 +191,7 @@ class MessageFields(FrozenModel):
     """The fields of a message and their validation. Programs use `Message`, which builds on it."""
 
     id: Text = Field(default_factory=new_message_id)
-    """A new one for each message."""
+    """The id of the message: a new ULID unless one is given."""
     session_id: Text = ""
     """The session that the message belongs to; empty outside of one."""
     role: Role

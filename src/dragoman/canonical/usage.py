@@ -39,21 +39,21 @@ class TokenUsage(FrozenModel):
     """Prompt tokens written to a cache."""
 
     reasoning_tokens: Count | None = None
-    """Part of output_tokens."""
+    """Tokens of reasoning, a part of output_tokens."""
     cache_creation_1h_input_tokens: Count | None = None
-    """Part of cache_creation_input_tokens: written with the one-hour lifetime."""
+    """Tokens that were written to a cache for one hour, a part of cache_creation_input_tokens."""
     audio_input_tokens: Count | None = None
-    """Part of input_tokens."""
+    """Tokens of audio in the prompt, a part of input_tokens."""
     audio_output_tokens: Count | None = None
-    """Part of output_tokens."""
+    """Tokens of generated audio, a part of output_tokens."""
     image_input_tokens: Count | None = None
-    """Part of input_tokens."""
+    """Tokens of images in the prompt, a part of input_tokens."""
     image_output_tokens: Count | None = None
-    """Part of output_tokens."""
+    """Tokens of generated images, a part of output_tokens."""
     cached_audio_input_tokens: Count | None = None
-    """Part of cached_input_tokens."""
+    """Tokens of audio that were read from a cache, a part of cached_input_tokens."""
     cached_image_input_tokens: Count | None = None
-    """Part of cached_input_tokens."""
+    """Tokens of images that were read from a cache, a part of cached_input_tokens."""
 
     server_tools: dict[Text, Count] = Field(default_factory=dict)
     """Billed calls of the provider's own tools, by its name for them."""

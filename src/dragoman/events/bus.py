@@ -26,8 +26,8 @@ _CLOSE_TIMEOUT = 5.0
 
 
 class EventBus:
-    """Threads and sessions may share one bus. Use it as a context manager, or call `close`, so that handlers get the
-    last events.
+    """Delivers events to handlers. Threads and sessions may share one bus. Use it as a context manager, or call
+    `close`, so that handlers get the last events.
 
     ``strict`` raises EventError for an event that does not fit the catalogue, as tests should; otherwise the event is
     logged and dropped. ``payload_types`` are additional classes of `Payload`, in the program's own domains.

@@ -77,19 +77,19 @@ class ViewContext:
 
     @property
     def roles(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The roles of the subject. Raises UnreadableError."""
         self._require("roles", "read_roles")
         return self._subject.roles if self._subject else frozenset()
 
     @property
     def permissions(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The permissions of the subject. Raises UnreadableError."""
         self._require("permissions", "read_permissions")
         return self._subject.permissions if self._subject else frozenset()
 
     @property
     def teams(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The teams of the subject. Raises UnreadableError."""
         self._require("teams", "read_teams")
         return self._subject.teams if self._subject else frozenset()
 
@@ -102,7 +102,7 @@ class ViewContext:
 
     @property
     def labels(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The security labels of the data. Raises UnreadableError."""
         self._require("labels", "read_labels")
         return self._security.labels if self._security else frozenset()
 
@@ -137,12 +137,12 @@ class ViewContext:
         return self._agent.parent_agent_id if self._agent else None
 
     def has_role(self, role: str) -> bool:
-        """Raises UnreadableError."""
+        """Return True if the subject has the role. Raises UnreadableError."""
         self._require("has_role", "read_roles")
         return role in self.roles
 
     def has_permission(self, permission: str) -> bool:
-        """Raises UnreadableError."""
+        """Return True if the subject has the permission. Raises UnreadableError."""
         self._require("has_permission", "read_permissions")
         return permission in self.permissions
 

@@ -36,7 +36,7 @@ class Cassette:
     exchanges: list[Exchange]
     """The exchanges in recorded order."""
     name: str = "the cassette"
-    """How errors call the cassette."""
+    """The name of the cassette in errors."""
     labels: Labels | None = None
     _played: set[int] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
