@@ -1,4 +1,4 @@
-"""All that an adapter is written with: the contract, what encodes requests, what decodes replies, and the registry.
+"""Everything for writing an adapter: the contract, the tools that encode requests and decode replies, and the registry.
 
 Content, messages and events have modules of their own: `dragoman.blocks`, `dragoman.messages`, `dragoman.events` and
 `dragoman.errors`. Each name is loaded when it is first used.

@@ -21,6 +21,7 @@ class FailedAttempt:
     """
 
     model: str
+    """The model that was asked, as ``provider:name``."""
     error: str
     cost_usd: Decimal | None = None
     reply_id: str | None = None

@@ -71,7 +71,7 @@ def read_unchanged(path: Path, read: Callable[[], Result]) -> Result:
             if not before.is_at_rest or _file_state(path) == before:
                 return result
         time.sleep(_PAUSE)
-    raise sqlite3.OperationalError("other programs change the file all the time")
+    raise sqlite3.OperationalError("other programs keep changing the file")
 
 
 def table_names(path: Path, timeout: float = 5.0) -> frozenset[str]:

@@ -18,6 +18,8 @@ from tests.docs.snippets import ROOT
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SHELVES = ("Learn", "Do", "Look up", "Understand")
 MOST_ENTRIES = 9
+LARGEST_PAGE = 1_000_000
+"""Bytes of HTML."""
 TIERS = ("Stable", "Provisional", "Experimental")
 PHONE = 380
 _MISSING_IMAGES = "[...document.images].filter(each => each.complete && !each.naturalWidth).map(each => each.src)"
@@ -125,6 +127,12 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
 @pytest.mark.exhaustive
 def test_no_link_of_the_site_is_broken(built: Path) -> None:
     assert site.broken_links(built) == []
+
+
+@pytest.mark.exhaustive
+def test_no_page_of_the_site_is_heavy(built: Path) -> None:
+    heavy = {str(page): page.stat().st_size for page in built.rglob("*.html") if page.stat().st_size > LARGEST_PAGE}
+    assert heavy == {}, "split the page of the reference"
 
 
 @pytest.mark.exhaustive

@@ -207,7 +207,7 @@ class AnthropicBedrockAdapter(_CloudAdapter):
 
     @property
     def capabilities(self) -> AdapterCapabilities:
-        """A model is anthropic.claude-..., with a place before it or a version behind it."""
+        """A model is anthropic.claude-..., with a region before it or a version after it."""
         return self.models.capabilities(self.model.rpartition("anthropic.")[2])
 
 

@@ -96,7 +96,7 @@ def mark_action(native: Mapping[str, Any], tool_use_id: str, reply: ReplyBuilder
 
 
 def decode_counts(native: dict[str, Any]) -> ReplyCounts:
-    """Decode the counts of a whole reply. Raises as `decode_message` if it is none."""
+    """Decode the counts of a whole reply. Raises as `decode_message` does if it is not a reply."""
     for item in native["content"]:
         str(item["type"])
     usage = decode_usage(native.get("usage"), native["content"])
@@ -154,7 +154,7 @@ _SUBSETS = {
 def _decode_server_tools(
     count: UsageReader, content: Sequence[Mapping[str, Any]], advisor_calls: int
 ) -> dict[str, int]:
-    """Count the calls that may be billed beside the tokens.
+    """Count the calls that may be billed in addition to the tokens.
 
     Code that runs for a search or a fetch costs nothing extra
     (https://platform.claude.com/docs/en/agents-and-tools/tool-use/code-execution-tool).

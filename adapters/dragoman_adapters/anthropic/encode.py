@@ -114,7 +114,7 @@ def _threads() -> "ModuleType":
 def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Sequence[ToolDefinition]) -> None:
     """Name the container of the latest reply, as long as it lives, if a tool of the request runs in containers.
 
-    Without its id, the API refuses to go on with calls that were made from inside; without such a tool, it refuses the
+    Without its id, the API refuses to continue calls that were made from inside it; without such a tool, it refuses the
     id.
     """
     container = request.encoder_state.get(_CONTAINER)

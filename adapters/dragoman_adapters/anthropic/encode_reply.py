@@ -107,11 +107,11 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
 
 
 _NOTES = ("id", "by", "blocks", "tool_ids", "sealed_prefix", "stop_reason", "list", "joined")
-"""The notes of an own reply that are not fields of it, or are written already."""
+"""The notes on a reply of this provider that are not fields of it or are written already."""
 
 
 def encode_blocks(message: Message, writer: ReplyWriter, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Encode the content: own blocks as they came, others as far as the wire has them."""
+    """Encode the content: blocks of this provider as they came, others as far as the wire supports them."""
     notes = raw.get("blocks", {})
     content: list[dict[str, Any]] = []
     shown: set[int] = set()
@@ -167,7 +167,7 @@ def _encode_foreign(block: ContentBlock, index: int, message: Message, writer: R
 
 
 def encode_thinking(text: str, signature: str | None, index: int, writer: ReplyWriter) -> dict[str, Any] | None:
-    """Encode thinking. Clients return only signed thinking, so the envelope stands in the signature's place."""
+    """Encode thinking. Clients return only signed thinking, so the envelope takes the place of the signature."""
     sealed = signature if writer.is_own else writer.state.seal_thinking(index, text, signature)
     if not text and not sealed:
         return None

@@ -78,7 +78,7 @@ class AnthropicServiceApi(ServiceApi):
 
 
 class CloudServiceApi(AnthropicServiceApi):
-    """In the clouds of others, of these services there are token counts alone."""
+    """Clouds of other vendors offer only token counts among these services."""
 
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens"})
 

@@ -1,8 +1,8 @@
 """Threads: a conversation that Anthropic holds for five minutes, so that a request sends only what is new
 (platform.claude.com/docs/en/build-with-claude/message-threads).
 
-The request is encoded whole, as without the option, and its reply gets a note of it. `shorten` then takes away what the
-thread has. A thread that is gone is an error that the session answers with the whole history.
+The whole request is encoded, as without the option, and its reply gets a note about it. `shorten` then removes what the
+thread already has. A thread that is gone is an error that the session answers with the whole history.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ def begin_or_continue(
 
 
 def shorten(request: RequestBuilder, body: dict[str, Any]) -> str | None:
-    """Take away what the thread has, after all of it was compared with the signatures of the history. Returns the beta
-    header that a thread needs; None if the body has none of ours."""
+    """Remove what the thread already has, after all of it was compared with the signatures of the history. Returns the
+    beta header that a thread needs; None if the body has none of ours."""
     if (end := request.encoder_state.get(_END)) is None:
         return None
     if body[_FIELD]["type"] == "continue":

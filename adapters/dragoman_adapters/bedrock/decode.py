@@ -252,7 +252,7 @@ def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Nativ
 
 
 def _other_fields(native: Native, kind: str) -> Native:
-    """Return the difference that adds the fields beside a union's member: unknown ones, as a union has one member."""
+    """Return the difference that adds the fields next to a union's member: unknown ones, as a union has one member."""
     return {"set": {name: value for name, value in native.items() if name != kind}} if len(native) > 1 else {}
 
 

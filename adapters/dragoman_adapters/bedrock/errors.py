@@ -52,7 +52,7 @@ _OVERFLOW = (
 
 def decode_reply_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """Return the error of a failed reply."""
-    # The header may go on with an address: "ValidationException:http://internal.amazon.com/...".
+    # The header may continue with an address: "ValidationException:http://internal.amazon.com/...".
     named = str(origin.headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")
     return decode_error(native, origin, named.partition(":")[0].rpartition("#")[2])
 

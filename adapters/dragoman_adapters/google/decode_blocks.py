@@ -38,7 +38,7 @@ _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 
 
 def part_kind(part: Mapping[str, Any]) -> str:
-    """Return the name of a part's data field; empty if it has none. A known one counts before a new one."""
+    """Return the name of a part's data field; empty if it has none. A known name takes precedence over a new one."""
     known = next((key for key in part if key in _DATA_FIELDS), None)
     return known or next((key for key in part if key not in FLAGS), "")
 

@@ -126,7 +126,7 @@ def _encode_candidate(index: int, message: Message, writer: ReplyWriter) -> dict
 
 
 _NOTES = ("by", "blocks", "candidate", "candidates", "tool_ids", "sealed_prefix", "actions")
-"""The notes of an own reply that are not fields of it."""
+"""The notes on a reply of this provider that are not fields of it."""
 
 
 def _encode_own_parts(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from dragoman_adapters.google import encode_blocks, encode_reply
 class GenerateContentStreamEncoder(ReplyStreamEncoder):
     """Writes a small reply for each delta. A call is one part, so it waits for its arguments.
 
-    The finish reason and the counts stand in the last chunk.
+    The finish reason and the counts are in the last chunk.
     """
 
     calls_wait: ClassVar[bool] = True

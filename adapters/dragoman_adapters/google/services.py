@@ -103,7 +103,7 @@ class InteractionsServiceApi(GoogleServiceApi):
 
 
 class VertexServiceApi(ServiceApi):
-    """Vertex AI counts a body as it stands; its files are those of Cloud Storage."""
+    """Vertex AI counts a body as it is; its files are those of Cloud Storage."""
 
     offers: ClassVar[frozenset[str]] = frozenset({"count_tokens"})
 

@@ -84,7 +84,7 @@ def encode_reply(message: Message, writer: ReplyWriter) -> dict[str, Any]:
 
 
 _NOTES = ("by", "blocks", "residue", "tool_ids", "sealed_prefix")
-"""The notes of an own reply that are not fields of it."""
+"""The notes on a reply of this provider that are not fields of it."""
 
 
 def _own_message(message: Message, raw: Mapping[str, Any], writer: ReplyWriter) -> dict[str, Any]:

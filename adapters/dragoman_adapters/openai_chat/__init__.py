@@ -1,1 +1,1 @@
-"""Chat Completions, OpenAI's and that of many others. A `Dialect` has the differences."""
+"""Chat Completions of OpenAI and of many other providers. A `Dialect` describes the differences."""

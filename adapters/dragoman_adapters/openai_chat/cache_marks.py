@@ -1,5 +1,5 @@
-"""Marks the places up to which a prompt is cached, for models behind Chat Completions that cache only where they are
-asked to (docs/reference/wires/compatible.md).
+"""Marks the positions up to which a prompt is cached, for models on Chat Completions that cache only on request
+(docs/reference/wires/compatible.md).
 
 The model's table says where a mark goes, as ``wire.cache_control``: ``body``, one field of the request for the last
 block; ``part``, a field of a content part; or the name of a field of a message, for endpoints with a word of their own.

@@ -99,7 +99,7 @@ def decode_message(
 
 
 def decode_counts(native: dict[str, Any], dialect: Dialect) -> ReplyCounts:
-    """Decode the counts of a whole reply. Raises as `decode_message` if it is none."""
+    """Decode the counts of a whole reply. Raises as `decode_message` does if it is not a reply."""
     dict(_native_message(first_choice(native)))
     return ReplyCounts(native.get("model") or None, decode_usage(native, dialect))
 
@@ -262,7 +262,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
 
 
 def _names_its_call(native: dict[str, Any]) -> bool:
-    """Whether a message means the same wherever it stands: it is not a result in the older form."""
+    """Whether a message means the same at any position: it is not a result in the older form."""
     return native.get("role") not in ("tool", "function") or bool(native.get("tool_call_id"))
 
 

@@ -112,7 +112,7 @@ def native_id(piece: Piece) -> str | None:
 
 
 def is_plain_text(piece: Piece) -> bool:
-    """Whether a piece is a text and nothing else, about which nothing is to be noted."""
+    """Whether a piece is only a text, so that there is nothing to note about it."""
     field, value = piece
     return field == "content" and type(value) is dict and value.keys() == _PLAIN_FIELDS and value["type"] == "text"
 
@@ -209,7 +209,7 @@ def diff_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
 
 
 def diff_reply_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
-    """As `diff_piece`, for a piece of a reply: fields that the provider left out are still sent."""
+    """Do what `diff_piece` does for a piece of a reply: fields that the provider left out are still sent."""
     note = diff_piece(piece, ours)
     if piece[0] == thinking_details.DETAILS_FIELD:
         return note

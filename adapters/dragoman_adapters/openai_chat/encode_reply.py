@@ -160,7 +160,7 @@ def _reasoning_field(message: Message, writer: ReplyWriter, dialect: Dialect) ->
 
 
 def issuer_dialect(writer: ReplyWriter) -> Dialect | None:
-    """Return the dialect of the provider that answered; None if it does not speak Chat Completions."""
+    """Return the dialect of the provider that answered; None if it does not support Chat Completions."""
     try:
         kind: Any = adapter_class(writer.state.model.partition(":")[0])
     except DragomanError:  # a provider of somebody else, which is not here

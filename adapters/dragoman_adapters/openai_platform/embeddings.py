@@ -1,7 +1,7 @@
 """Embeddings of OpenAI and of the endpoints with its wire
 (https://developers.openai.com/api/reference/resources/embeddings).
 
-``wire`` of embeddings.toml names the fields that an endpoint calls otherwise.
+``wire`` of embeddings.toml has the fields that an endpoint names differently.
 """
 
 from collections.abc import Sequence

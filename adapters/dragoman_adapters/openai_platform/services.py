@@ -24,7 +24,7 @@ _FILES = "/files"
 _MODELS = "/models"
 _PAGE_SIZE = 10_000
 _PURPOSE = "user_data"
-"""Files that stand in conversations."""
+"""Files that are used in conversations."""
 _COUNTED_FIELDS = frozenset({
     "conversation", "input", "instructions", "model", "parallel_tool_calls", "previous_response_id", "reasoning",
     "text", "tool_choice", "tools", "truncation",

@@ -90,7 +90,7 @@ def decode_message(
 
 
 def decode_counts(native: dict[str, Any]) -> ReplyCounts:
-    """Decode the counts of a whole response. Raises as `decode_message` if it is none."""
+    """Decode the counts of a whole response. Raises as `decode_message` does if it is not a response."""
     for item in native["output"]:
         item_kind(item)
     status, _ = STATUSES.get(native.get("status", ""), (MessageStatus.COMPLETE, None))

@@ -98,7 +98,7 @@ UNCOUNTED = ("cache_creation_1h_input_tokens", "audio_input_tokens", "audio_outp
 _STATUSES = ("completed", "incomplete")
 
 _NOTES = ("by", "blocks", "items", "tool_ids", "sealed_prefix", "stored_prefix", "api")
-"""The notes of an own reply that are not fields of it."""
+"""The notes on a reply of this provider that are not fields of it."""
 
 
 def response_object(writer: ReplyWriter, created_at: float, model: str) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def last_status(message: Message) -> str:
 def encode_item(
     block: ContentBlock, index: int, position: int, message: Message, writer: ReplyWriter
 ) -> dict[str, Any] | None:
-    """Encode a block that is an item of its own; None if the wire cannot say it."""
+    """Encode a block that is an item of its own; None if the wire has no form for it."""
     match block:
         case ThinkingBlock():
             sealed = writer.state.seal_thinking(index, block.text, block.signature)

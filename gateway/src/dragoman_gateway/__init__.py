@@ -1,4 +1,4 @@
-"""The gateway: clients that speak the wire of a vendor, in front of any model.
+"""The gateway: clients that use the wire of a vendor can call any model.
 
 ``dragoman_gateway:app`` is the ASGI application that `dragoman.toml` describes. `create_app` makes one in a program.
 """
@@ -20,7 +20,7 @@ _MODULES = {"create_app": "dragoman_gateway.app", "GatewaySettings": "dragoman_g
 
 
 def __getattr__(name: str) -> Any:
-    """Make the application when it is first asked for: a server imports this module by name."""
+    """Make the application when it is first accessed: a server imports this module by name."""
     found: Any
     if name == "app":
         from dragoman_gateway.app import app_from_configuration

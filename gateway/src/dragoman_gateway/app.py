@@ -68,8 +68,8 @@ def create_app(
 def app_from_configuration() -> Starlette:
     """Return the application that dragoman.toml describes. It can be reloaded.
 
-    With a folder to replay, it asks no provider; with one to record, all that passes is written there. Raises
-    ConfigurationError for one to record under a policy: what its clients say has words that the policy takes out.
+    With a folder to replay, it asks no provider; with one to record, all traffic is written there. Raises
+    ConfigurationError for one to record under a policy, because clients send words that the policy removes.
     """
     if (folder := recording.folder_to_replay()) is not None:
         return recording.replay_app(folder, read_settings())
@@ -118,7 +118,7 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
         generation = gateway.current
         caller = await generation.access.authenticate(read_headers(scope))
         check_caller(caller, responses.WIRE.name)
-        if scope.get("method") == "DELETE":  # what a caller deletes may also be in what it sent
+        if scope.get("method") == "DELETE":  # what a caller deletes may also be in its requests
             generation.repeated.forget(name_owner(caller, scope))
         return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
 

@@ -22,7 +22,7 @@ from dragoman_gateway.settings import GatewaySettings
 _VERSION = 12
 """Characters of the name of a version."""
 MODEL_VARIABLE = "DRAGOMAN_GATEWAY_MODEL"
-"""The model that answers for every name that is no other model: ``--model`` of `dragoman serve`, for its workers."""
+"""The model that answers for every other name: ``--model`` of `dragoman serve`, for its workers."""
 
 
 def read_settings(path: Path | None = None) -> GatewaySettings:
@@ -84,11 +84,11 @@ def read_generation(path: Path | None = None, before: Generation | None = None) 
         generation = Generation(
             read_settings(path), client, owns_client=True, version=version, kept=kept, store_url=store
         )
-        if _version_of(path) == version:  # nobody wrote the file meanwhile
+        if _version_of(path) == version:  # the file has not changed meanwhile
             return generation
 
 
 def _version_of(path: Path | None) -> str:
-    """Return a short name of what the file says now."""
+    """Return a short name of the file's present content."""
     found = path or next(iter(find_configuration() or ()), None)
     return "none" if found is None else sha256(Path(found).read_bytes()).hexdigest()[:_VERSION]

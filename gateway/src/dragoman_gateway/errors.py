@@ -1,4 +1,4 @@
-"""Errors of the gateway itself that no provider has: each knows the HTTP status that a client gets."""
+"""Errors of the gateway itself, with the HTTP status that a client gets."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from dragoman.errors import (
 )
 
 RETRY_SECONDS = 2
-"""When another replica, or this gateway after its start, may answer."""
+"""Seconds after which another replica, or this gateway after its start, may answer."""
 
 
 class ClientError(RequestError):
@@ -32,9 +32,9 @@ class ClientError(RequestError):
 
 
 class ServerStateError(ClientError):
-    """The request goes on from state at a provider of the client's wire, and another provider answers.
+    """The request continues from state at a provider of the client's wire, and another provider answers.
 
-    ``details`` are those by which a client recognizes the refusal, and sends its whole history instead.
+    ``details`` are the fields by which a client recognizes the refusal and sends its whole history instead.
     """
 
     def __init__(self, field: str, details: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ class SlowClientError(ClientError):
 
 
 class BodyTooLargeError(ClientError):
-    """The body, or what its references stand for, is larger than a limit."""
+    """The body, or what it references, is larger than a limit."""
 
     status = 413
 
@@ -88,7 +88,7 @@ class ContentTypeError(ClientError):
 
 
 class UnavailableError(ClientError):
-    """The gateway takes no requests now."""
+    """The gateway does not accept requests now."""
 
     status = 503
 
@@ -106,20 +106,20 @@ class EndingError(UnavailableError):
 
     headers: ClassVar[Mapping[str, str]] = {"connection": "close"}
 
-    def __init__(self, message: str = "the gateway is about to end: ask again") -> None:
+    def __init__(self, message: str = "the gateway is about to end: try again") -> None:
         super().__init__(message, retry_after=RETRY_SECONDS)
 
 
 class EndedError(EndingError):
-    """The gateway has ended, and did not wait for the reply any longer."""
+    """The gateway has ended without waiting for the rest of the reply."""
 
     def __init__(self) -> None:
-        super().__init__("the gateway ended before the reply was complete: ask again")
+        super().__init__("the gateway ended before the reply was complete: try again")
 
 
 class ProviderAccessError(ClientError):
-    """A provider refused the credentials of the gateway itself. The client has other ones, which are right: its 401
-    would make it ask its user for a key."""
+    """A provider refused the credentials of the gateway itself. The client has other ones, which are right: a 401 would
+    make it ask its user for a key."""
 
     status = 502
     headers: ClassVar[Mapping[str, str]] = {"x-should-retry": "false"}
@@ -168,7 +168,7 @@ class ModelDeniedError(DeniedError):
 
 
 class NoAddressError(NotFoundError, OwnCodeError):
-    """There is no such address."""
+    """The address does not exist."""
 
 
 _COUNTED_AGAIN = 5.0

@@ -8,5 +8,5 @@ PRESENT_REQUEST: ContextVar[str] = ContextVar("present_request", default="")
 
 
 def new_request_id() -> str:
-    """Return the id of a request, which stands in every reply and in the log."""
+    """Return the id of a request, which is in every reply and in the log."""
     return f"req_{os.urandom(12).hex()}"

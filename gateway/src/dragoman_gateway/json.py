@@ -1,4 +1,4 @@
-"""JSON of clients: without NaN and infinities, and without whole numbers of thousands of digits."""
+"""Parses JSON of clients: it refuses NaN and infinities, and whole numbers of thousands of digits."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from pydantic_core import from_json
 _BEYOND = 2**63
 _SHALLOW_PART = 150
 _SHALLOW = 600
-"""Arrays and objects that cannot be nested too deeply, whatever their order is."""
+"""The number of arrays and objects up to which a text cannot be nested too deeply, whatever their order is."""
 
 
 def _refuse(word: str) -> Any:
@@ -62,7 +62,7 @@ def loads_request(body: bytes) -> tuple[Any, bool]:
 
 
 def decode_part(text: str, position: int, depth: int) -> tuple[Any, int]:
-    """Return the value that begins at a position of a request's JSON text, and the position behind it. ``depth`` is the
+    """Return the value that begins at a position of a request's JSON text, and the position after it. ``depth`` is the
     number of objects and arrays around it.
 
     Raises ValueError as `loads_request` does, and for a number beyond 64 bits.

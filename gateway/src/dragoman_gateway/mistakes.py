@@ -1,4 +1,4 @@
-"""What is wrong in the table ``[gateway]``, in the words and at the places of its file."""
+"""Describes mistakes in the table ``[gateway]``, with the names and the lines of its file."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ Place = tuple[str | int, ...]
 
 
 def find_mistakes(model: type[BaseModel], table: Mapping[str, Any], error: ValidationError) -> list[tuple[Place, str]]:
-    """Return the place of each mistake, and what is wrong there without the value: it may be secret."""
+    """Return the place of each mistake and a description without the value, which may be secret."""
     found: list[tuple[Place, str]] = []
     for each in error.errors(include_input=False, include_url=False):
         place = _place_in(table, each["loc"])

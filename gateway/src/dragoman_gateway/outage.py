@@ -1,4 +1,4 @@
-"""Whether a server that replicas share answers: known to all who ask it, and logged when it changes."""
+"""Tracks whether a server that replicas share answers: all its users share the state, and each change is logged."""
 
 import time
 
@@ -21,7 +21,7 @@ class Outage:
 
     @property
     def may_ask(self) -> bool:
-        """Whether the server answered the last time, or the pause after a failure is over."""
+        """Whether the server answered last time, or the pause after a failure is over."""
         return time.monotonic() >= self.retry_at
 
     @property

@@ -21,14 +21,14 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class ReplaySettings(BaseModel):
-    """The table ``[gateway.replay]``: what does not count in requests besides the labels of known clients."""
+    """The table ``[gateway.replay]``: what is ignored in requests, besides the labels of known clients."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ignored_fields: tuple[str, ...] = ()
     """Paths of fields in a body, such as ``metadata.build``."""
     ignored_patterns: tuple[re.Pattern[str], ...] = ()
-    """Regular expressions of what does not count in any text; of one with groups, what the groups match."""
+    """Regular expressions of what is ignored in any text; if one has groups, only what they match."""
 
 
 class GatewaySettings(BaseModel):
@@ -52,7 +52,7 @@ class GatewaySettings(BaseModel):
     """What is called when a share of a budget is spent."""
     responses: ResponseSettings = ResponseSettings()
     models: Mapping[str, KnownModel | tuple[DeploymentSettings, ...]] = Field(default_factory=dict)
-    """Names or patterns of names that clients ask for, each with the model that answers, or with several places to ask
+    """Names or patterns of names that clients ask for, each with the model that answers, or with several deployments of
     it. The first match counts."""
     replay: ReplaySettings = ReplaySettings()
     """How ``--replay`` compares requests."""
@@ -75,7 +75,7 @@ class GatewaySettings(BaseModel):
     body_seconds: float = Field(default=60.0, gt=0)
     """How long a client may take to send the head of its request, and then its body."""
     reader_seconds: float = Field(default=300.0, gt=0)
-    """How long a client may read nothing of a stream before it is left."""
+    """How long a client may read nothing of a stream before it is disconnected."""
     drain_seconds: float = Field(default=600.0, gt=0)
     """How long requests that have begun may take after the signal to end."""
     max_unstored: int = Field(default=10_000, ge=1)
@@ -87,14 +87,14 @@ class GatewaySettings(BaseModel):
     log_format: Literal["text", "json"] = "text"
     """The form of these lines; ``json`` is one object a line, with the id of the request."""
     telemetry: Literal["off", "spans", "content"] = "off"
-    """Whether requests become spans of OpenTelemetry, which join the trace of the client; ``content`` writes what was
-    said into them."""
+    """Whether requests become spans of OpenTelemetry, which join the trace of the client; ``content`` writes the
+    content of messages into them."""
     body_cap: int = Field(default=32 * 1024 * 1024, ge=1)
-    """The most bytes of a request's body, decompressed and with what its references stand for."""
+    """The most bytes of a request's body, decompressed and with the content of its references."""
     max_inflation: float = Field(default=100.0, ge=1)
     """How many times its size a compressed body may grow to. Each may grow to 8 MiB."""
     max_values: int = Field(default=200_000, ge=1)
-    """The most values in a request, with what its references stand for: each object, array, text and number."""
+    """The most values in a request, with the content of its references: each object, array, text and number."""
     max_name: int = Field(default=500, ge=1)
     """The most characters in the name of a model."""
     max_bodies: int = Field(default=192 * 1024 * 1024, ge=1)
@@ -111,10 +111,10 @@ class GatewaySettings(BaseModel):
     first_event_seconds: float = Field(default=5.0, gt=0)
     """How long the status of a stream waits for the first event of the provider."""
     own_retries: bool = False
-    """Whether the gateway retries a place before it refuses, within ``first_event_seconds``. Clients that retry too
-    multiply these attempts."""
+    """Whether the gateway retries a deployment before it refuses, within ``first_event_seconds``. Clients that retry
+    too multiply these attempts."""
     ping_seconds: float = Field(default=10.0, gt=0)
-    """The seconds of silence in a stream after which the client gets a sign of life."""
+    """The seconds of silence in a stream after which the client gets a keep-alive."""
 
     @field_validator("forward")
     @classmethod

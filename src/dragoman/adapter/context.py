@@ -35,7 +35,8 @@ class StateSealer(Protocol):
     """Encrypts state of a provider for its way through a client. The binding is authenticated, and not part of the
     result."""
 
-    def seal(self, state: bytes, binding: bytes) -> bytes: ...
+    def seal(self, state: bytes, binding: bytes) -> bytes:
+        """Return the encrypted state, which `open` reads with the same binding."""
 
     def open(self, sealed: bytes, binding: bytes) -> bytes:
         """Return the state. Raises ValueError, with the reason, if it was not sealed by this program for that
@@ -46,9 +47,11 @@ class StateSealer(Protocol):
 class StateStore(Protocol):
     """Keeps state of a provider by the id of a tool call."""
 
-    def put(self, key: str, state: bytes) -> None: ...
+    def put(self, key: str, state: bytes) -> None:
+        """Keep the state under the id of a call, in place of what was kept before."""
 
-    def get(self, key: str) -> bytes | None: ...
+    def get(self, key: str) -> bytes | None:
+        """Return the state that was kept under the id of a call, or None."""
 
 
 def bundled_prices() -> Prices:
@@ -72,8 +75,9 @@ class KeptPart:
     """
 
     value: Any
+    """The value as `json.loads` gives it."""
     decoded: Any = None
-    """For the reader of requests; None before it has read the value."""
+    """What the reader of requests made of the value; None before it has read it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +122,7 @@ class RequestContext:
     new_id: Callable[[], str] = new_message_id
     """Returns the id of a new message."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """Returns the time."""
+    """Returns the present time, with a time zone."""
     started_at: datetime | None = None
     """When the request was sent; the reply's latency is measured from it."""
     terms: dict[str, str] = field(default_factory=dict)
@@ -126,9 +130,9 @@ class RequestContext:
     routing: RoutingDecisionRecord | None = None
     """How the model was chosen; it is copied to the reply."""
     user_id: str | None = None
-    """Who asks; it is copied to the reply."""
+    """The id of the user who asks. It is copied to the reply."""
     team_id: str | None = None
-    """For which team; it is copied to the reply."""
+    """The id of the user's team. It is copied to the reply."""
     client_fields: Mapping[str, Any] | None = None
     """The fields of a client's request that are not its history; set by `Adapter.from_wire_request`."""
     kept_items: Sequence[KeptPart] = ()

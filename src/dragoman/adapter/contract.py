@@ -96,7 +96,7 @@ class Adapter(ABC):
     """One model behind one wire. Subclasses declare ``provider`` and ``endpoint`` and implement the abstract methods.
 
     ``transport`` names the transport of the requests: ``http``, or ``local`` for a model in this process. ``model`` is
-    the name without the provider, ``model_id`` the id with it, and ``listed_models`` are those that are named to
+    the name without the provider, ``model_id`` the id with it, and ``listed_models`` are those that are listed for
     people.
     """
 
@@ -207,7 +207,7 @@ class Adapter(ABC):
 
     @property
     def services(self) -> "ServiceApi | None":
-        """The provider's services beside the conversation: token counts, files, models. None if the adapter supports
+        """The provider's services besides conversations: token counts, files, models. None if the adapter supports
         none."""
         return None
 
@@ -349,7 +349,7 @@ class WireAdapter(Adapter):
         self, native: dict[str, Any], reader: HistoryReader
     ) -> tuple[list[ToolDefinition], AdapterOptions]:
         """Decode a request: add its messages to the reader, return its tools and options. By default it is refused."""
-        raise RequestError(f"the adapter of {self.provider} reads no requests")
+        raise RequestError(f"the adapter of {self.provider} does not read requests")
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         """Return the error of an error body; ``native`` is empty if the body is not a JSON object. By default the
@@ -434,7 +434,8 @@ class WireAdapter(Adapter):
         return self._read(response, lambda native: ReplyBuilder(context, self.provider, "").build_usage(decode(native)))
 
     def _read(self, response: WireResponse, decode: Callable[[dict[str, Any]], ResultT]) -> ResultT:
-        """Return what ``decode`` makes of a whole reply. An error has what the response says of it."""
+        """Return what ``decode`` makes of a whole reply. An error gets the facts of the response, such as its
+        status."""
         try:
             try:
                 if response.status >= 400:
@@ -473,7 +474,7 @@ class WireAdapter(Adapter):
         if reply.role is not Role.ASSISTANT or reply.metadata.status is not MessageStatus.COMPLETE:
             raise RequestError(
                 f"a message of the role {reply.role} with the status {reply.metadata.status} is not a reply to a"
-                " client: it takes a complete one of the assistant, or an error"
+                " client: pass a complete message of the assistant, or an error"
             )
         writer = _reply_writer().for_message(self.provider, self.model, context, reply)
         if (failure := writer.find_failure(reply)) is not None:

@@ -102,51 +102,59 @@ def _restore(kind: type[DragomanError], args: tuple[Any, ...], fields: dict[str,
 
 
 class ConfigurationError(DragomanError):
+    """The program is set up wrongly. The message says what to change; nothing was sent."""
+
     sent = False
 
 
 class UnknownProviderError(ConfigurationError):
-    pass
+    """No adapter of that name is installed. The message has the nearest names."""
 
 
 class MissingKeyError(ConfigurationError):
-    pass
+    """No API key was given or found. The message says how to provide one."""
 
 
 class MissingExtraError(ConfigurationError):
-    pass
+    """An optional part is not installed. The message has the command that installs it."""
 
 
 class ToolSchemaError(DragomanError):
-    """``problems`` lists every fault as ``path: what``, e.g. ``$.properties.x: unknown keyword 'oneOf'``."""
+    """A tool's definition is outside the schema subset, or its name is taken. ``problems`` has every fault as ``path:
+    what``, e.g. ``$.properties.x: unknown keyword 'oneOf'``."""
 
     sent = False
 
     def __init__(self, name: str, problems: list[str]) -> None:
         self.name = name
+        """The name of the tool."""
         self.problems = tuple(problems)
         super().__init__(f"the tool {name!r} cannot be registered:\n  " + "\n  ".join(problems))
 
 
 class ProjectionError(DragomanError):
+    """The history cannot be sent to that model. Nothing was sent."""
+
     sent = False
 
 
 class CriticalLossError(ProjectionError):
-    pass
+    """A block that `MessageMetadata.critical` marks would be lost. Nothing was sent."""
 
 
 class SwapRefusedError(ProjectionError):
-    """``reasons`` lists every reason."""
+    """The model to swap to cannot carry the history. ``reasons`` lists every reason."""
 
     def __init__(self, model: str, reasons: list[str]) -> None:
         self.model = model
+        """The model that the session cannot move to, as ``provider:name``."""
         self.reasons = tuple(reasons)
         super().__init__(f"the session cannot move to {model}: " + "; ".join(reasons))
 
 
 class CompactionError(ProjectionError):
-    """``reply`` is the summary that could not be used, if there is one: it has been paid for."""
+    """A summary cannot make the history fit. ``reply`` is the summary that could not be used, if there is one: it has
+    been paid for."""
 
     def __init__(self, message: str, reply: Any = None) -> None:
         self.reply = reply
@@ -155,8 +163,9 @@ class CompactionError(ProjectionError):
 
 
 class NoModelError(DragomanError):
-    """Nothing was sent. ``candidates`` are the models in the order in which they were considered, each with the rule
-    that proposed it and the reasons against it, by name and as text.
+    """No candidate can answer the turn, which did not start. Nothing was sent. ``candidates`` are the models in the
+    order in which they were considered, each with the rule that proposed it and the reasons against it, by name and as
+    text.
     """
 
     sent = False
@@ -181,6 +190,8 @@ def _because(against: Iterable[tuple[str, str]]) -> str:
 
 
 class RequestError(DragomanError):
+    """An argument of a call that a request cannot contain. Nothing was sent."""
+
     sent = False
 
 
@@ -189,17 +200,20 @@ class UnsupportedToolError(RequestError):
 
     def __init__(self, message: str, *, provider: str = "", model: str = "") -> None:
         self.provider = provider
+        """The name of the provider; empty if it is not known."""
         self.model = model
+        """The model that was asked, as ``provider:name``; empty if it is not known."""
         super().__init__(message)
 
 
 class UnsupportedReplyError(DragomanError):
-    """The adapter reads replies of its provider, and writes none for clients."""
+    """The adapter reads replies of its provider, but cannot write replies for clients."""
 
     sent = False
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
+        """The name of the provider whose wire cannot be written."""
         super().__init__(
             f"the adapter {provider} writes no replies for clients: Chat Completions (openai-chat and its dialects),"
             " Responses (openai), Messages (anthropic), generateContent (google) and Ollama's chat (ollama) have them"
@@ -207,19 +221,19 @@ class UnsupportedReplyError(DragomanError):
 
 
 class BatchPendingError(DragomanError):
-    pass
+    """The answers of a batch were requested before it ended. `Batches.wait` waits for the end."""
 
 
 class EventError(DragomanError):
-    pass
+    """An object is not an event of the catalogue. Source: docs/reference/routing-and-events.md."""
 
 
 class EventOverflowError(EventError):
-    pass
+    """A handler was too slow for the bus and missed an event. Turns go on."""
 
 
 class TurnLimitError(DragomanError):
-    pass
+    """A turn used all its allowed rounds of tool calls. Its messages are kept."""
 
 
 class CallNotPendingError(RequestError):
@@ -228,6 +242,7 @@ class CallNotPendingError(RequestError):
 
     def __init__(self, tool_use_id: str, pending: Iterable[str] = (), *, answered: bool = False) -> None:
         self.tool_use_id = tool_use_id
+        """The id of the call that the result was given for."""
         self.pending = tuple(pending)
         self.answered = answered
         why = "has its result already" if answered else "does not wait for a result"
@@ -239,7 +254,7 @@ class CallNotPendingError(RequestError):
 
 
 class PendingCallsError(DragomanError):
-    """There is no answer yet. ``calls`` are the tool calls without a result."""
+    """The answer was read while tool calls wait for their results. ``calls`` are these calls."""
 
     def __init__(self, message: str, calls: Iterable[Any] = ()) -> None:
         self.calls = tuple(calls)
@@ -247,9 +262,10 @@ class PendingCallsError(DragomanError):
 
 
 class BudgetExceededError(DragomanError):
-    """Nothing was sent, or a stream ends here. ``per`` is client, session, turn, user or team. The amounts are in
-    ``unit``, which is usd or tokens: ``spent`` includes what is ``reserved`` for requests in flight, and ``needed`` is
-    what the request reserves. ``may_fit`` says whether it fits if those cost nothing: ask again when they have ended.
+    """A request could cost more than a budget has left. Nothing was sent, or a stream ends here. ``per`` is client,
+    session, turn, user or team. The amounts are in ``unit``, which is usd or tokens: ``spent`` includes what is
+    ``reserved`` for requests in flight, and ``needed`` is what the request reserves. ``may_fit`` says whether it fits
+    if those cost nothing: ask again when they have ended.
     """
 
     sent = False
@@ -258,6 +274,7 @@ class BudgetExceededError(DragomanError):
         self.per = per
         self.unit = unit
         self.limit = limit
+        """The amount that the budget allows, in ``unit``: a Decimal of US dollars, or a number of tokens."""
         self.spent = spent
         self.needed = needed
         self.reserved = reserved
@@ -275,14 +292,16 @@ def _amount(value: Any, unit: str) -> str:
 
 
 class UnpricedModelError(BudgetExceededError):
-    """Nothing was sent. The price table does not know the model or the tier, or a tool that is billed by call may be
-    called without limit."""
+    """The cost of a request has no bound, and its budget is in dollars: the price table does not know the model or the
+    tier, or a tool that is billed by call may be called without limit. Nothing was sent."""
 
     def __init__(self, model: str, per: str) -> None:
         self.model = model
+        """The model without a bound, as ``provider:name``."""
         self.per = per
         self.unit = "usd"
         self.limit = self.spent = self.needed = self.reserved = None
+        """None, like ``spent``, ``needed`` and ``reserved``: nothing was compared."""
         self.may_fit = False
         DragomanError.__init__(
             self,
@@ -295,10 +314,10 @@ class UnpricedModelError(BudgetExceededError):
 class ProviderError(DragomanError):
     """The provider failed, or the connection to it.
 
-    ``message`` is what the provider says, ``provider`` and ``model`` who was asked, ``request_id`` the provider's id of
-    the request, and ``error_class`` a word for the kind of error. ``status`` is the HTTP status, None inside a stream
-    or before an answer; ``code`` the provider's own code; ``retry_after`` the seconds to wait, if the provider says so;
-    ``retryable`` whether the same request may succeed later.
+    ``message`` is the provider's text, ``provider`` and ``model`` are those that were asked, ``request_id`` the
+    provider's id of the request, and ``error_class`` a word for the kind of error. ``status`` is the HTTP status, None
+    inside a stream or before an answer; ``code`` the provider's own code; ``retry_after`` the seconds to wait, if the
+    provider says so; ``retryable`` whether the same request may succeed later.
     """
 
     error_class: ClassVar[str] = "other"
@@ -357,43 +376,53 @@ class ProviderError(DragomanError):
 
 
 class AuthenticationError(ProviderError):
+    """The provider does not accept the key (401)."""
+
     error_class = "auth"
 
 
 class PermissionDeniedError(AuthenticationError):
-    pass
+    """The key lacks a permission that the request needs (403)."""
 
 
 class CredentialsError(AuthenticationError):
-    """What proves to the provider who asks could not be had: a token was refused or has expired, or a function failed.
+    """The credentials for the request could not be obtained: a token was refused or has expired, or a function failed.
     Nothing was sent. The message says what to run or to check."""
 
     sent = False
 
 
 class BillingError(ProviderError):
+    """The account at the provider has no credit (402)."""
+
     error_class = "auth"
 
 
 class RateLimitError(ProviderError):
+    """The provider got too many requests or tokens (429). ``retry_after`` has the seconds to wait, if it names them."""
+
     error_class = "rate_limit"
     retryable = True
 
 
 class OverloadedError(RateLimitError):
-    pass
+    """The provider has no capacity at the moment (503, 529)."""
 
 
 class ContextOverflowError(ProviderError):
+    """The request is larger than the model's window, or than the provider takes (413)."""
+
     error_class = "context_overflow"
 
 
 class InvalidRequestError(ProviderError):
+    """The provider rejects the request (400, 422). The same request fails again."""
+
     error_class = "invalid_request"
 
 
 class NotFoundError(InvalidRequestError):
-    pass
+    """The model or the path does not exist at the provider, or not for this key (404)."""
 
 
 class ExpiredReferenceError(InvalidRequestError):
@@ -406,24 +435,32 @@ class ExpiredReferenceError(InvalidRequestError):
 
 
 class ContentFilterError(ProviderError):
+    """A filter of the provider blocked the request. A reply that is cut by one ends as a refusal, without an error."""
+
     error_class = "invalid_request"
 
 
 class ServerError(ProviderError):
+    """The provider failed (5xx)."""
+
     error_class = "server_error"
     retryable = True
 
 
 class NetworkError(ProviderError):
+    """No reply arrived, or only a part of one."""
+
     error_class = "network"
     retryable = True
 
 
 class RequestTimeoutError(NetworkError):
-    pass
+    """No data arrived in time, or the provider gave up waiting (408)."""
 
 
 class StreamTruncatedError(NetworkError):
+    """A stream ended without the event that marks its end. ``partial`` is the message as far as it had arrived."""
+
     sent = True
 
 
@@ -435,20 +472,24 @@ class UnexpectedPageError(NetworkError):
 
 
 class MalformedReplyError(ProviderError):
+    """The reply does not follow the provider's protocol."""
+
     error_class = "other"
     sent = True
 
 
 class FrameTooLargeError(MalformedReplyError):
-    pass
+    """One frame of a stream, or a whole body, has more bytes than its cap."""
 
 
 class RequestCancelledError(ProviderError):
+    """The caller left a request or a stream before its end."""
+
     error_class = "cancelled"
 
 
 class UnclassifiedError(ProviderError):
-    pass
+    """A failure that no other class describes. ``status`` and ``message`` have what is known."""
 
 
 _BY_STATUS: dict[int, type[ProviderError]] = {

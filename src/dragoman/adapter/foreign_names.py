@@ -1,4 +1,4 @@
-"""The names of other libraries, answered with ours: foreign_names.toml is the table. It is read for an error only."""
+"""Hints for names of other libraries: foreign_names.toml maps them to ours. The table is read only for an error."""
 
 import re
 import tomllib

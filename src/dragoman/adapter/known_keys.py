@@ -7,9 +7,10 @@ always show that it is a key.
 from dragoman.canonical.forks import ProcessLock
 
 MIN_SECRET_LENGTH = 8
-"""The minimum length in characters of a key that counts as a secret. For local servers people make up words."""
+"""The minimum length in characters of a key that counts as a secret. Keys of local servers are often made-up words."""
 _MAX_KEYS = 1024
-"""A program for many tenants has many keys. Each message is searched for all of them."""
+"""The most keys that are kept, because each message is searched for all of them. A program for many tenants has many
+keys."""
 
 _keys: dict[str, None] = {}
 _lock = ProcessLock()

@@ -10,13 +10,16 @@ logger = get_logger("dragoman.projection")
 
 
 class Severity(StrEnum):
-    """``info``: the form changed, the content did not; ``warning``: content is gone or reduced."""
+    """How much a loss matters. ``info``: the form changed, the content did not; ``warning``: content is gone or
+    reduced."""
 
     INFO = "info"
     WARNING = "warning"
 
 
 class LossKind(StrEnum):
+    """What kind of thing a request or a document could not carry. Source: docs/reference/tool-ids.md#losses."""
+
     ORPHAN_RESULT = "orphan_result"
     INTERRUPTED_CALL = "interrupted_call"
     DUPLICATE_TOOL_ID = "duplicate_tool_id"

@@ -1,4 +1,4 @@
-"""Hints for names that a caller has misspelt, or knows from another library."""
+"""Hints for names that a caller has misspelt or knows from another library."""
 
 import difflib
 import re

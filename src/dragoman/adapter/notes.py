@@ -1,5 +1,5 @@
-"""The notes in ``provider_raw``. Their content belongs to the adapter that wrote them, and what all have in common
-stands here: rooms above the adapters read and write them by these functions and by methods of the adapter.
+"""The notes in ``provider_raw``. Their content belongs to the adapter that wrote them. This module has what all of them
+share: packages above the adapters read and write notes only through these functions and through methods of the adapter.
 
 ``by`` names the writer, and ``tool_ids`` holds the provider's own ids of calls by the canonical ones.
 """
@@ -48,7 +48,7 @@ def native_tool_ids(message: Message) -> dict[str, str]:
 
 
 def is_foreign_tool(tool: ToolDefinition) -> bool:
-    """Whether the tool was read from a document or a request: somebody else than the program described it."""
+    """Whether the tool was read from a document or a request, so that the program did not describe it itself."""
     return tool.provider_raw is not None
 
 

@@ -14,6 +14,7 @@ class NamedTool(NamedTuple):
     """A tool choice: this tool must be called, as in ``tool_choice=NamedTool("look_up")``."""
 
     name: str
+    """The name under which the tool is offered."""
 
 
 ToolChoice = Literal["auto", "none", "required"] | NamedTool
@@ -152,7 +153,7 @@ class AdapterOptions:
             value = given[name]
             if value is not None and type(value) not in classes and not _is_one_of(value, classes):
                 raise RequestError(
-                    f"{name} is {words}, and not a value of the class {type(value).__name__}{_hint(name, value)}"
+                    f"{name} must be {words}, not a value of the class {type(value).__name__}{_hint(name, value)}"
                 )
         self._check_values()
         if self.background is not None or self.server_state is not None or self.headers or self.extra:
@@ -161,17 +162,17 @@ class AdapterOptions:
     def _check_values(self) -> None:
         """Raise RequestError for a value that no provider takes, and write each meaning in one form."""
         if self.max_output_tokens is not None and self.max_output_tokens < 0:
-            raise RequestError(f"max_output_tokens is at least 0, and not {self.max_output_tokens!r:.40}")
+            raise RequestError(f"max_output_tokens must be at least 0, not {self.max_output_tokens!r:.40}")
         if self.stop_sequences and not all(isinstance(each, str) for each in self.stop_sequences):
-            raise RequestError("stop_sequences is a list of texts: one of them is none")
+            raise RequestError("stop_sequences must be a list of strings: one of them is not a string")
         if self.tool_choice is not None:
             _check_tool_choice(self.tool_choice)
         if self.n is not None:
             if type(self.n) is not int or self.n < 1:
-                raise RequestError(f"n is the number of answers, at least 1, and not {self.n!r:.40}")
+                raise RequestError(f"n must be a number of answers, at least 1, not {self.n!r:.40}")
             object.__setattr__(self, "n", None if self.n == 1 else self.n)
         if self.safety is not None and self.safety not in _SAFETY:
-            raise RequestError(f"safety is one of {', '.join(_SAFETY)}, and not {self.safety!r:.40}")
+            raise RequestError(f"safety must be one of {', '.join(_SAFETY)}, not {self.safety!r:.40}")
         if self.logprobs is not None:
             object.__setattr__(self, "logprobs", _check_logprobs(self.logprobs))
         if self.background is False:
@@ -180,7 +181,7 @@ class AdapterOptions:
     def _check_state(self) -> None:
         """The same for what a provider keeps, and for the fields of single providers."""
         if not (self.background is None or self.background is True or _is_duration(self.background)):
-            raise RequestError(f"background is True or a number of seconds, and not {self.background!r:.40}")
+            raise RequestError(f"background must be True or a number of seconds, not {self.background!r:.40}")
         if self.server_state is False:
             object.__setattr__(self, "server_state", None)
         if not (
@@ -188,12 +189,12 @@ class AdapterOptions:
             or self.server_state is True
             or (self.server_state and type(self.server_state) is str)
         ):
-            raise RequestError(f"server_state is True or the id of a conversation, and not {self.server_state!r:.40}")
+            raise RequestError(f"server_state must be True or the id of a conversation, not {self.server_state!r:.40}")
         for name in ("headers", "extra") if self.headers or self.extra else ():
             for provider, fields in getattr(self, name).items():
                 if not isinstance(fields, Mapping):
                     raise RequestError(
-                        f"{name} are given by provider, such as {name}={{'openai': {{{provider!r:.40}: ...}}}}"
+                        f"{name} must be given by provider, such as {name}={{'openai': {{{provider!r:.40}: ...}}}}"
                     )
 
     @cached_property
@@ -226,7 +227,7 @@ _FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "c
 
 _SAFETY = ("off", "standard", "strict")
 
-_TEXT = ((str,), "a text")
+_TEXT = ((str,), "a string")
 _NUMBER = ((int, float), "a number")
 _COUNT = ((int,), "a whole number")
 _SWITCH = ((bool,), "True or False")
@@ -240,7 +241,7 @@ _CLASSES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "frequency_penalty": _NUMBER,
     "presence_penalty": _NUMBER,
     "seed": _COUNT,
-    "stop_sequences": ((tuple, list), "a list of texts"),
+    "stop_sequences": ((tuple, list), "a list of strings"),
     "parallel_tool_calls": _SWITCH,
     "effort": _TEXT,
     "thinking": _SWITCH,
@@ -250,9 +251,9 @@ _CLASSES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "verbosity": _TEXT,
     "reasoning_summary": _TEXT,
     "user": _TEXT,
-    "metadata": ((dict, Mapping), "a mapping of texts"),
+    "metadata": ((dict, Mapping), "a mapping of strings"),
     "num_ctx": _COUNT,
-    "keep_alive": ((str, int, float), "a text such as '10m' or a number of seconds"),
+    "keep_alive": ((str, int, float), "a string such as '10m' or a number of seconds"),
     "strict_prefix": _SWITCH,
     "stream": _SWITCH,
     "headers": _BY_PROVIDER,
@@ -271,17 +272,17 @@ def _hint(name: str, value: Any) -> str:
 
 
 def _is_one_of(value: Any, classes: tuple[type, ...]) -> bool:
-    """Whether the value has one of the classes or a subclass. A bool counts as no number."""
+    """Whether the value has one of the classes or a subclass. A bool does not count as a number."""
     return isinstance(value, classes) and (not isinstance(value, bool) or bool in classes)
 
 
 def _check_tool_choice(choice: Any) -> None:
     if isinstance(choice, NamedTool):
         if type(choice.name) is not str:
-            raise RequestError("tool_choice: the name in NamedTool is a text")
+            raise RequestError("tool_choice: the name in NamedTool must be a string")
     elif not isinstance(choice, str) or choice not in _CHOICES:
         raise RequestError(
-            "tool_choice is 'auto', 'none', 'required' or NamedTool('name_of_a_tool') from dragoman.tools, and not "
+            "tool_choice must be 'auto', 'none', 'required' or NamedTool('name_of_a_tool') from dragoman.tools, not "
             f"{choice!r:.40}{_hint('tool_choice', choice)}"
         )
 
@@ -291,7 +292,7 @@ def _check_logprobs(count: Any) -> int:
     if count is True:
         return 0
     if type(count) is not int or count < 0:
-        raise RequestError(f"logprobs is the number of alternatives of each token, at least 0, and not {count!r:.40}")
+        raise RequestError(f"logprobs must be the number of alternatives of each token, at least 0, not {count!r:.40}")
     return count
 
 

@@ -117,6 +117,7 @@ class ToolIdMap:
 
     @classmethod
     def load(cls, data: dict[str, Any], mint: Callable[[], str] = new_tool_use_id) -> "ToolIdMap":
+        """Restore a map from what `dump` returned. ``mint`` makes the ids of calls that are still to come."""
         restored = cls(mint)
         for canonical, (provider, native) in data.get("issued", {}).items():
             restored.remember(canonical, provider, native)

@@ -63,6 +63,7 @@ class Upload:
     """A body in pieces, which are sent as they come and can be sent once. ``size`` is its bytes, if that is known."""
 
     pieces: AsyncIterable[bytes] = field(repr=False)
+    """The bytes of the body, in order. They can be read once."""
     size: int | None = None
 
 
@@ -82,7 +83,7 @@ class WireRequest:
     path: str
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those that the wire needs, without the key."""
+    """The headers that the wire needs, without the key."""
     stream: bool = False
     """Whether a streamed reply is read."""
     losses: tuple[Loss, ...] = ()
@@ -96,9 +97,13 @@ class AttemptRecord:
     """One attempt of a request: its HTTP status or error class, and the seconds waited after it, if any."""
 
     number: int
+    """Which attempt it was, from 1."""
     status: int | None
+    """The HTTP status; None if no response arrived."""
     error_class: str | None
+    """The kind of the error, such as ``rate_limit``; None for a success."""
     waited: float = 0.0
+    """The seconds that the client waited after the attempt, before the next one."""
 
 
 @dataclass(frozen=True, slots=True)

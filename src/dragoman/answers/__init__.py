@@ -1,5 +1,5 @@
-"""What a program needs to answer clients in their own wires: ids that return, state of providers that travels, and
-requests that go without a session.
+"""What a program needs to answer clients in their own wires: ids that come back, provider state that travels with a
+reply, and requests without a session.
 
 The methods themselves are the adapter's: `Adapter.from_wire_request`, `to_wire_response` and `encode_stream`
 (docs/answers.md).

@@ -1,4 +1,4 @@
-"""A request that goes to another address of a provider as it is, and whose reply nobody reads here
+"""Forwards a request to another address of a provider unchanged; its reply is not read here
 (docs/answers.md#forwarding)."""
 
 import asyncio

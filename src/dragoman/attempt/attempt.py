@@ -25,7 +25,8 @@ class Exchange(Protocol):
 
 
 class Attempt:
-    """``governors`` reserve one after the other, and are settled in the same order."""
+    """One attempt of a request: reserved, sent and settled. ``governors`` reserve one after the other, and are settled
+    in the same order."""
 
     __slots__ = ("_governors", "_measure")
 

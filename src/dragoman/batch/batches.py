@@ -112,6 +112,7 @@ class _Batches(Generic[TransportT]):
         """
         settings = seal_keys(settings)
         self.adapter = get_adapter(model)
+        """The adapter of the model."""
         provider = self.adapter.provider
         config, own = read_call_settings(provider, client, providers, settings)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
@@ -386,6 +387,7 @@ class Batches(_Batches[Transport]):
         return drive(self._submit(requests, output))
 
     def poll(self, handle: BatchHandle) -> BatchState:
+        """Return where the batch is. Raises ProviderError if the provider cannot be asked."""
         return drive(self._state(handle, self._wire.poll))
 
     def cancel(self, handle: BatchHandle) -> BatchState:
@@ -422,6 +424,7 @@ class Batches(_Batches[Transport]):
         return iterate(self._outputs(handle, output))
 
     def close(self) -> None:
+        """Release the connections. Batches go on, and a `BatchHandle` is all that is needed later."""
         drive(self._close())
 
     def __enter__(self) -> Self:
@@ -437,12 +440,15 @@ class AsyncBatches(_Batches[AsyncTransport]):
     _asynchronous = True
 
     async def submit(self, requests: Requests, *, output: Any = None) -> BatchHandle:
+        """Await `Batches.submit`."""
         return await drive_async(self._submit(requests, output))
 
     async def poll(self, handle: BatchHandle) -> BatchState:
+        """Await `Batches.poll`."""
         return await drive_async(self._state(handle, self._wire.poll))
 
     async def cancel(self, handle: BatchHandle) -> BatchState:
+        """Await `Batches.cancel`."""
         return await drive_async(self._state(handle, self._wire.cancel))
 
     async def wait(
@@ -453,18 +459,23 @@ class AsyncBatches(_Batches[AsyncTransport]):
         timeout: float | None = None,
         progress: StateCallback | None = None,
     ) -> BatchState:
+        """Await `Batches.wait`."""
         return await drive_async(self._wait(handle, every, timeout, progress))
 
     async def fetch(self, handle: BatchHandle) -> list[BatchResult]:
+        """Await `Batches.fetch`."""
         return sort_results(handle, [each async for each in self.results(handle)])
 
     def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
+        """Iterate over `Batches.results`."""
         return iterate_async(self._results(handle))
 
     def outputs(self, handle: BatchHandle, output: TypeForm[T]) -> AsyncIterator[tuple[str, T | BatchError]]:
+        """Iterate over `Batches.outputs`."""
         return iterate_async(self._outputs(handle, output))
 
     async def close(self) -> None:
+        """Await `Batches.close`."""
         await drive_async(self._close())
 
     async def __aenter__(self) -> Self:

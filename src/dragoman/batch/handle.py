@@ -16,16 +16,23 @@ class BatchDenial(FrozenModel):
     """Why the client's policy denied a request; the fields are those of a PolicyDeniedError."""
 
     hook: str
+    """The hook at which the plugin ran."""
     plugin: str
+    """The name of the plugin."""
     code: str
+    """The plugin's word for programs."""
     reason: str
+    """The plugin's sentence for people."""
     description: str = ""
+    """More for people; empty without."""
 
     @classmethod
     def of(cls, error: PolicyDeniedError) -> Self:
+        """Keep the fields of an error, so that a handle can be stored."""
         return cls(**{name: str(getattr(error, name)) for name in cls.model_fields})
 
     def to_error(self) -> PolicyDeniedError:
+        """Return the error again, for the answer of the request."""
         return PolicyDeniedError(self.hook, self.plugin, self.code, self.reason, self.description)
 
 
@@ -33,8 +40,10 @@ class BatchEntry(FrozenModel):
     """One request. ``wire_id`` is its id at the provider; the other fields say how to read its answer."""
 
     custom_id: str
+    """The caller's id of the request, unique in a batch."""
     wire_id: str
     session_id: str
+    """The session that the answer belongs to; with a store, a new one for each request."""
     tool_names: dict[str, str] = Field(default_factory=dict)
     """Maps the names that the provider was given to the tools' own names, if they differ."""
     answers_by_tool: bool = False
@@ -58,21 +67,26 @@ class BatchHandle(FrozenModel):
     submitted_at_ms: int
     """Milliseconds since 1970, UTC. Answers carry this time and its prices, whenever they are fetched."""
     entries: tuple[BatchEntry, ...]
+    """The requests, in the order in which they were given."""
     plugins: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
     """The plugins of the policy under which it was submitted. Its answers are given out under these only."""
 
     @property
     def provider(self) -> str:
+        """The name of the provider."""
         return self.model.partition(":")[0]
 
     @property
     def custom_ids(self) -> tuple[str, ...]:
+        """The callers' ids of all requests, in order."""
         return tuple(entry.custom_id for entry in self.entries)
 
     @property
     def request_count(self) -> int:
+        """The number of requests, denied ones included."""
         return len(self.entries)
 
     @property
     def submitted_at(self) -> datetime:
+        """When the batch was submitted, in UTC."""
         return datetime.fromtimestamp(self.submitted_at_ms / 1000, UTC)

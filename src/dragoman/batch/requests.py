@@ -25,8 +25,11 @@ class BatchRequest:
     """
 
     custom_id: str
+    """The caller's id of the request, unique in a batch."""
     messages: str | Sequence[Message]
+    """The text, or the history whose last message is to be answered."""
     tools: Sequence[ToolDefinition] = ()
+    """The definitions that the model is offered. A batch runs no tools."""
     options: AdapterOptions | None = None
     labels: frozenset[str] = frozenset()
 

@@ -40,6 +40,7 @@ class BatchError:
     """
 
     custom_id: str
+    """The caller's id of the request."""
     error: ProviderError | PolicyDeniedError | OutputError
     usage: Usage | None = None
 
@@ -50,10 +51,12 @@ class BatchError:
 
     @property
     def error_message(self) -> str:
+        """The text of ``error``."""
         return str(self.error)
 
     @property
     def retryable(self) -> bool:
+        """Whether the same request may succeed in another batch or in a live call."""
         return isinstance(self.error, ProviderError) and self.error.retryable
 
 

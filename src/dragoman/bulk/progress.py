@@ -22,15 +22,20 @@ class Progress:
     """
 
     total: int
+    """The answers that the whole run has to give: rows times models."""
     done: int
     errors: int
     in_flight: int
+    """The requests that wait for an answer."""
     rate: float | None
     cost_usd: Decimal | None
+    """The known cost of all answers so far."""
     projected_cost_usd: Decimal | None
     """An estimate: the rest costs what an answer of the same model cost on average."""
     seconds_left: float | None
+    """An estimate of the time to the end, at the present rate."""
     stopped: str | None
+    """Why the run ends early; None while it goes on."""
     resumed: int = 0
     """Those of ``done`` that an earlier process has left in the manifest."""
 

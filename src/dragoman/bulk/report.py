@@ -26,12 +26,18 @@ class ModelSummary:
     """
 
     model: str
+    """The model, as ``provider:name``."""
     answered: int
+    """The rows that have an answer."""
     errors: int
+    """The rows that ended with an error."""
     cost_usd: Decimal | None
+    """The known cost of its answers and errors."""
     unpriced: int
     input_tokens: int
+    """Tokens of the prompts, cached ones included."""
     output_tokens: int
+    """Tokens of the replies."""
     median_seconds: float | None
     p95_seconds: float | None
     agreement: float | None
@@ -44,21 +50,28 @@ class LostRequests:
     """
 
     killed: int = 0
+    """Requests in flight when a process was killed."""
     network: int = 0
+    """Requests whose connection broke after they were sent."""
     failed: int = 0
+    """Requests that the provider billed and answered with an error."""
     usd: Decimal | None = None
 
 
 @dataclass(eq=False)
 class BulkReport:
-    """``stopped`` says why rows are left, or None if none are. Iterating reads the rows from the manifest; `close` it,
-    or use it as a context manager.
+    """The result of a run. ``stopped`` says why rows are left, or None if none are. Iterating reads the rows from the
+    manifest; `close` it, or use it as a context manager.
     """
 
     row_count: int
+    """The number of rows of the source."""
     models: tuple[ModelSummary, ...]
+    """One summary for each model, in the order in which they were given."""
     lost: LostRequests
+    """The requests that may have been billed without an answer."""
     agreement: Mapping[tuple[str, str], float | None]
+    """The share of equal answers for each pair of models; None if nothing can be compared."""
     stopped: str | None
     cost_usd: Decimal | None
     """The known cost of all answers and errors."""
@@ -76,6 +89,7 @@ class BulkReport:
 
     @property
     def errors(self) -> int:
+        """The number of rows and models that ended with an error."""
         return sum(line.errors for line in self.models)
 
     def __iter__(self) -> Iterator[Row]:
@@ -93,6 +107,7 @@ class BulkReport:
         return "\n".join(f"{row[0]:<{widths[0]}}" + _align_right(row[1:], widths[1:]) for row in cells)
 
     def close(self) -> None:
+        """Close the manifest. The rows cannot be read after it."""
         self._manifest.close()
 
     def __enter__(self) -> Self:

@@ -43,9 +43,13 @@ class EmbeddedRows:
     some of it is unknown."""
 
     rows: int
+    """The number of rows in the file."""
     tokens: int
+    """The tokens of all inputs."""
     cost_usd: Decimal | None
+    """The price in US dollars."""
     output: Path
+    """The path of the file with the vectors."""
 
 
 def embed_rows(

@@ -120,11 +120,13 @@ class MediaSource(FrozenModel):
     """
 
     kind: Annotated[Literal["base64", "url", "text", "file_ref", "file_id"], OpenLiteral("kind of source")]
+    """What ``data`` is. A word of a newer version is kept as it was read."""
     data: Text
     provider: Text | None = None
 
 
 ImageSource = MediaSource
+"""The specification's name for it."""
 
 
 class Citation(FrozenModel):
@@ -144,9 +146,13 @@ class Citation(FrozenModel):
 
 
 class TextBlock(FrozenModel):
+    """Text that somebody wrote."""
+
     type: Literal["text"] = "text"
     text: Text
+    """The text, which may be empty."""
     citations: tuple[Citation, ...] = ()
+    """The sources that the provider named for parts of the text, in its order."""
 
 
 TEXT_ALONE = {"text"}
@@ -170,32 +176,45 @@ class ToolUseBlock(FrozenModel):
     type: Literal["tool_use"] = "tool_use"
     id: Text
     name: Text
+    """The name under which the tool was offered."""
     input: JsonObject = Field(default_factory=dict)
     raw_input: Text | None = None
 
 
 class ImageBlock(FrozenModel):
-    """``media_type`` is an IANA type and may be unknown for URLs; ``detail`` is the resolution hint."""
+    """An image. ``media_type`` is an IANA type and may be unknown for URLs; ``detail`` is the resolution hint."""
 
     type: Literal["image"] = "image"
     source: MediaSource
+    """The image itself, or where it is."""
     media_type: Text | None = None
     detail: Text | None = None
 
 
 class AudioBlock(FrozenModel):
+    """Recorded or generated speech and sound."""
+
     type: Literal["audio"] = "audio"
     source: MediaSource
+    """The recording itself, or where it is."""
     media_type: Text | None = None
+    """An IANA type such as ``audio/wav``; None if it is not known."""
     duration_ms: Count | None = None
+    """The length in milliseconds, if it is known."""
     transcript: Text | None = None
+    """The words of the recording, which models without audio get in its place."""
 
 
 class VideoBlock(FrozenModel):
+    """A film. Models without video get a note in its place, as a loss."""
+
     type: Literal["video"] = "video"
     source: MediaSource
+    """The film itself, or where it is."""
     media_type: Text | None = None
+    """An IANA type such as ``video/mp4``; None if it is not known."""
     duration_ms: Count | None = None
+    """The length in milliseconds, if it is known."""
 
 
 class DocumentBlock(FrozenModel):
@@ -206,7 +225,9 @@ class DocumentBlock(FrozenModel):
 
     type: Literal["document"] = "document"
     source: MediaSource
+    """The document itself, or where it is."""
     media_type: Text | None = None
+    """An IANA type such as ``application/pdf``; None if it is not known."""
     title: Text | None = None
     context: Text | None = None
     citations: bool | None = None
@@ -217,17 +238,22 @@ class ThinkingBlock(FrozenModel):
 
     type: Literal["thinking"] = "thinking"
     text: Text = ""
+    """The reasoning, or a summary of it; empty if the provider shows only the signature."""
     signature: Text | None = None
 
 
 class RedactedThinkingBlock(FrozenModel):
+    """Reasoning that its provider encrypted."""
+
     type: Literal["redacted_thinking"] = "redacted_thinking"
     data: Text
+    """The provider's opaque token. Only its issuer can read it."""
 
 
 ResourceType = Annotated[
     Literal["file", "blob", "uri", "database", "api", "memory", "artifact"], OpenLiteral("type of resource")
 ]
+"""The kind of a resource. A word of a newer version is kept as it was read."""
 
 
 class ResourceBlock(FrozenModel):
@@ -235,16 +261,25 @@ class ResourceBlock(FrozenModel):
 
     type: Literal["resource"] = "resource"
     resource_request_id: Text
+    """The id of the request that the resource answers."""
     uri: Text
+    """The address of the resource, in any scheme."""
     resource_type: ResourceType
+    """The kind of resource: file, blob, uri, database, api, memory or artifact."""
     name: Text | None = None
+    """A short name for people and models."""
     description: Text | None = None
+    """A text that says what the resource contains."""
     content: Text | None = None
     blob: Text | None = None
     mime_type: Text | None = None
+    """The IANA type of the content or blob."""
     size_bytes: Count | None = None
+    """The declared size in bytes; it may differ from the size of ``content``."""
     annotations: JsonObject = Field(default_factory=dict)
+    """Hints of the server, such as MCP's audience and priority, as JSON."""
     version: Text | None = None
+    """The server's own word for the version of the resource."""
 
     @model_validator(mode="after")
     def _check_one_body(self) -> Self:
@@ -260,12 +295,19 @@ class ResourceRefBlock(FrozenModel):
 
     type: Literal["resource_ref"] = "resource_ref"
     resource_request_id: Text
+    """The id of the request that the reference answers."""
     uri: Text
+    """The address of the resource, in any scheme."""
     resource_type: ResourceType
+    """The kind of resource: file, blob, uri, database, api, memory or artifact."""
     name: Text | None = None
+    """A short name for people and models."""
     range_start: Integer | None = None
+    """The first line or byte of the part; None means from the beginning."""
     range_end: Integer | None = None
+    """The last line or byte of the part, included; None means to the end."""
     selector: Text | None = None
+    """A part that is not a range, such as a JSON path or a CSS selector."""
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
@@ -279,9 +321,13 @@ class PromptRequestBlock(FrozenModel):
 
     type: Literal["prompt_request"] = "prompt_request"
     prompt_request_id: Text
+    """The id that the result repeats."""
     name: Text
+    """The name of the template on its server."""
     arguments: JsonObject = Field(default_factory=dict)
+    """The values of the template's parameters, by name."""
     server_id: Text | None = None
+    """The MCP server of the template, if it has one."""
 
 
 class ProviderBlock(FrozenModel):
@@ -294,6 +340,7 @@ class ProviderBlock(FrozenModel):
     type: Literal["provider"] = "provider"
     provider: Text
     kind: Text
+    """The provider's own word for the block, such as ``server_tool_use``."""
     data: JsonObject
 
 
@@ -305,6 +352,7 @@ class UnknownBlock(BaseModel):
     __pydantic_extra__: dict[str, Json]
 
     type: Text
+    """The kind, as it was read."""
 
     @model_serializer
     def _serialize(self) -> dict[str, Any]:
@@ -319,8 +367,11 @@ class ToolResultBlock(FrozenModel):
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: Text
+    """The canonical id of the call that this answers."""
     content: "Content" = ()
+    """What the tool returned: text, media or other results. At most 16 levels are nested."""
     is_error: bool = False
+    """Whether the tool failed. The content then says why, for the model."""
 
     @model_validator(mode="after")
     def _check_depth(self) -> Self:
@@ -341,11 +392,16 @@ class PromptResultBlock(FrozenModel):
 
     type: Literal["prompt_result"] = "prompt_result"
     prompt_request_id: Text
+    """The id of the request that this answers."""
     prompt_name: Text
+    """The name of the template on its server."""
     messages: tuple[JsonObject, ...] = ()
     content: Text | None = None
+    """The rendered prompt as one text, if the server gave a text."""
     is_error: bool = False
+    """Whether the prompt could not be rendered."""
     error_message: Text | None = None
+    """Why it could not be rendered."""
 
 
 _KINDS = (
@@ -392,6 +448,7 @@ ContentBlock = Annotated[
         custom_error_message="a block is one of the block classes or a dict with a type; a text is TextBlock(text=...)",
     ),
 ]
+"""A block of any kind, told apart by its ``type``. Source: docs/reference/canonical.md#blocks."""
 
 SINGLE_VALUES = (BaseModel, Mapping, bytes, bytearray)
 """Iterable types that are not lists of blocks: a single block, a dict, bytes."""

@@ -15,85 +15,116 @@ OutputT = TypeVar("OutputT", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class MessageStart:
+    """The first event of a reply."""
+
     type: ClassVar[Literal["message_start"]] = "message_start"
     role: ClassVar[Role] = Role.ASSISTANT
+    """Always the assistant."""
     message_id: str
+    """The id of the message that `MessageComplete` brings."""
     model: str
+    """The model as ``provider:name``, as the provider reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """The next piece of a text block."""
+
     type: ClassVar[Literal["text_delta"]] = "text_delta"
     message_id: str
+    """The id of the message that the piece belongs to."""
     content_block_index: int
+    """The index of the block in ``message.content``, from 0."""
     text: str
+    """The new piece alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """``signature`` is set only on the last delta of the block. ``redacted`` is the data of redacted thinking, which
-    has no text and comes whole."""
+    """The next piece of a thinking block. ``signature`` is set only on the last delta of the block. ``redacted`` is the
+    data of redacted thinking, which has no text and comes whole."""
 
     type: ClassVar[Literal["thinking_delta"]] = "thinking_delta"
     message_id: str
+    """The id of the message that the piece belongs to."""
     content_block_index: int
+    """The index of the block in ``message.content``, from 0."""
     text: str
+    """The new piece alone; it may be empty."""
     signature: str | None = None
     redacted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseStart:
-    """``signature`` is what its provider wants back with the call, if that is known at its start."""
+    """A tool call begins. ``signature`` is what its provider wants back with the call, if that is known at its
+    start."""
 
     type: ClassVar[Literal["tool_use_start"]] = "tool_use_start"
     message_id: str
+    """The id of the message that the call belongs to."""
     content_block_index: int
+    """The index of the call in ``message.content``, from 0."""
     tool_use_id: str
+    """The canonical id of the call (``tu_<ulid>``)."""
     tool_name: str
+    """The name under which the tool was offered."""
     signature: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseInputDelta:
-    """``partial_json`` is the provider's literal fragment: join the fragments, do not parse a single one."""
+    """The next piece of a call's arguments. ``partial_json`` is the provider's literal fragment: join the fragments, do
+    not parse a single one."""
 
     type: ClassVar[Literal["tool_use_input_delta"]] = "tool_use_input_delta"
     message_id: str
+    """The id of the message that the call belongs to."""
     content_block_index: int
+    """The index of the call in ``message.content``, from 0."""
     tool_use_id: str
+    """The canonical id of the call (``tu_<ulid>``)."""
     partial_json: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseEnd:
-    """``final_input`` is authoritative. A call that is cut off never gets this event."""
+    """A tool call is complete. ``final_input`` is authoritative. A call that is cut off never gets this event."""
 
     type: ClassVar[Literal["tool_use_end"]] = "tool_use_end"
     message_id: str
+    """The id of the message that the call belongs to."""
     content_block_index: int
+    """The index of the call in ``message.content``, from 0."""
     tool_use_id: str
+    """The canonical id of the call (``tu_<ulid>``)."""
     final_input: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class UsageUpdate:
-    """Cumulative counts: replace the last ones, do not add."""
+    """The tokens of the reply so far. The counts are cumulative: replace the last ones, do not add."""
 
     type: ClassVar[Literal["usage_update"]] = "usage_update"
     message_id: str
+    """The id of the message that is being billed."""
     usage: TokenUsage
+    """All tokens of the reply so far, without a price."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageComplete:
+    """The last event of a reply that arrived whole."""
+
     type: ClassVar[Literal["message_complete"]] = "message_complete"
     message: Message
+    """The whole message, with its usage and its stop reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """``error`` is a DragomanError. ``partial`` is the message so far, with the status error or cancelled."""
+    """The last event of a stream that broke or was left. ``error`` is a DragomanError. ``partial`` is the message so
+    far, with the status error or cancelled."""
 
     type: ClassVar[Literal["error"]] = "error"
     error: Exception
@@ -111,6 +142,7 @@ StreamEvent = (
     | MessageComplete
     | ErrorEvent
 )
+"""What the stream of one reply yields. Each has a ``type``. Source: docs/reference/streams.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +151,7 @@ class OutputProblem:
 
     path: tuple[str | int, ...]
     message: str
+    """What is wrong with the value, as the model is told."""
 
     def __str__(self) -> str:
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
@@ -131,6 +164,7 @@ class OutputPartial(Generic[OutputT]):
 
     type: ClassVar[Literal["output_partial"]] = "output_partial"
     value: OutputT
+    """The answer so far, as the requested type or as a partial value of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +173,7 @@ class OutputComplete(Generic[OutputT]):
 
     type: ClassVar[Literal["output_complete"]] = "output_complete"
     value: OutputT
+    """The answer, of the requested type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +182,7 @@ class OutputRetry:
 
     type: ClassVar[Literal["output_retry"]] = "output_retry"
     problems: tuple[OutputProblem, ...]
+    """Why the answer was refused; the model gets the same list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +192,7 @@ class BackgroundProgress:
     type: ClassVar[Literal["background_progress"]] = "background_progress"
     state: str
     seconds: float
-    """Since the reply was asked for."""
+    """The seconds since the reply was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +201,14 @@ class ToolProgress:
 
     type: ClassVar[Literal["tool_progress"]] = "tool_progress"
     tool_name: str
+    """The name under which the tool was offered."""
     tool_use_id: str
+    """The canonical id of the call (``tu_<ulid>``)."""
     message: str = ""
+    """A text for people; empty if the tool gave none."""
     fraction: float | None = None
     data: Any = None
+    """Anything else that the tool yielded with it."""
 
 
 OutputEvent = OutputPartial[Any] | OutputComplete[Any] | OutputRetry

@@ -112,7 +112,8 @@ class _Copier:
         return copied
 
     def copy_object(self, node: dict[Any, Any], path: _Path, depth: int) -> dict[str, Any]:
-        """As `copy`, without a call for each value: nearly all values are of the types that are handled here."""
+        """Do what `copy` does, without a call for each value: nearly all values are of the types that are handled
+        here."""
         if depth > self._max_depth:
             raise self._too_deep(path)
         copied: dict[str, Any] = {}

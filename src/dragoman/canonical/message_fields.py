@@ -34,6 +34,8 @@ SCHEMA_VERSION = 1
 
 
 class Role(OpenEnum):
+    """Who speaks. Source: docs/reference/canonical.md#roles."""
+
     USER = "user"
     ASSISTANT = "assistant"
     SYSTEM = "system"
@@ -42,12 +44,16 @@ class Role(OpenEnum):
 
 
 class Channel(OpenEnum):
+    """The kind of output of an assistant: its reasoning, a remark on the way, or the answer."""
+
     ANALYSIS = "analysis"
     COMMENTARY = "commentary"
     FINAL = "final"
 
 
 class MessageStatus(OpenEnum):
+    """How a message ended. All but ``complete`` lack a part."""
+
     COMPLETE = "complete"
     PARTIAL = "partial"
     CANCELLED = "cancelled"
@@ -55,6 +61,8 @@ class MessageStatus(OpenEnum):
 
 
 class StopReason(OpenEnum):
+    """Why the model stopped. Source: docs/reference/canonical.md#stop-reasons."""
+
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"
@@ -82,7 +90,9 @@ class Alternative(FrozenModel):
     """Another answer to the same prompt: what the model wrote, and why it stopped."""
 
     content: Content = ()
+    """The blocks of the other answer, in the model's order."""
     stop_reason: StopReason | None = None
+    """Why the model stopped; None if the provider does not say."""
 
     @property
     def text(self) -> str:
@@ -105,11 +115,11 @@ class MessageMetadata(FrozenModel):
     provider: Text | None = None
     """The provider that answered."""
     routing: RoutingDecisionRecord | None = None
-    """How the model was chosen; None if nobody chose."""
+    """How the model was chosen; None if no router chose it."""
     usage: Usage | None = None
     """Tokens and cost of the reply; None if the provider reported nothing."""
     parent_tool_use_id: Text | None = None
-    """For a tool's message: the id of the call that it answers."""
+    """The id of the call that a tool's message answers."""
     status: MessageStatus = MessageStatus.COMPLETE
     """Whether the reply is complete."""
     stop_reason: StopReason | None = None
@@ -118,16 +128,16 @@ class MessageMetadata(FrozenModel):
     """What the provider changed in the prompt, if it says so."""
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
-    """Who asked, as the program names people."""
+    """The id of the user who asked, as the program names users."""
     team_id: Text | None = None
-    """For which team, as the program names teams."""
+    """The id of the user's team, as the program names teams."""
     critical: bool | tuple[Count, ...] = False
     """The indexes of the blocks that no projection may lose; True means all blocks."""
     cache_breakpoints: tuple[Count, ...] | None = None
     """The indexes of the blocks up to which a provider is asked to cache the prompt, for as long as the option
     ``prompt_cache`` says, or for five minutes."""
     summary_of: tuple[Text, ...] | None = None
-    """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
+    """The ids of the earlier messages that a summary replaces, which may be summaries themselves."""
     alternatives: tuple[Alternative, ...] | None = None
     """The other answers, if the option ``n`` asked for several. They are in no later request."""
     labels: NameSet | None = None
@@ -181,7 +191,7 @@ class MessageFields(FrozenModel):
     """The fields of a message and their validation. Programs use `Message`, which builds on it."""
 
     id: Text = Field(default_factory=new_message_id)
-    """A new one for each message."""
+    """The id of the message: a new ULID unless one is given."""
     session_id: Text = ""
     """The session that the message belongs to; empty outside of one."""
     role: Role
@@ -189,11 +199,11 @@ class MessageFields(FrozenModel):
     content: Content = ()
     """Blocks in order. A text becomes one block of text."""
     channel: Channel | None = None
-    """For which reader a model wrote, if its wire has channels."""
+    """The kind of reader that a model wrote for, if its wire has channels."""
     metadata: MessageMetadata = Field(default_factory=MessageMetadata)
     """Everything that was not said: model, usage, why it stopped."""
     created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
-    """In UTC."""
+    """When the message was made, in UTC."""
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     """The version of the stored form."""
 

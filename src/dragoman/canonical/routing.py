@@ -12,6 +12,8 @@ from dragoman.canonical.words import OpenEnum
 
 
 class RoutingMode(OpenEnum):
+    """Which link of the routing chain chose the model. Source: docs/reference/routing-and-events.md#chain."""
+
     OVERRIDE = "override"
     MANUAL = "manual"
     RULE = "rule"
@@ -33,9 +35,17 @@ class Refusal(StrEnum):
 
 
 class RoutingDecisionRecord(FrozenModel):
+    """Why this model answered. Source: docs/reference/routing-and-events.md#decision-record."""
+
     mode: RoutingMode
+    """Which link of the routing chain chose the model."""
     chosen_model: Text
+    """The model, as ``provider:name``."""
     reason: Text
+    """One sentence for people."""
     rule_name: Text | None = None
+    """The rule that won, if a rule did."""
     confidence: float | None = Field(default=None, ge=0, le=1)
+    """The recommender's confidence, from 0 to 1, if a recommendation won."""
     alternatives_considered: tuple[Text, ...] = ()
+    """The other models of the chain, in its order."""

@@ -16,8 +16,8 @@ from dragoman.canonical.words import OpenEnum, OpenLiteral
 
 
 class CostStatus(OpenEnum):
-    """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound. It is None if a priced model
-    served the reply in a tier without a price and no other part has one.
+    """Whether the cost of a usage is known. ``partial``: some of the usage has no known price, so ``cost_usd`` is a
+    lower bound. It is None if a priced model served the reply in a tier without a price and no other part has one.
     """
 
     PRICED = "priced"
@@ -39,21 +39,21 @@ class TokenUsage(FrozenModel):
     """Prompt tokens written to a cache."""
 
     reasoning_tokens: Count | None = None
-    """Part of output_tokens."""
+    """Tokens of reasoning, a part of output_tokens."""
     cache_creation_1h_input_tokens: Count | None = None
-    """Part of cache_creation_input_tokens: written with the one-hour lifetime."""
+    """Tokens that were written to a cache for one hour, a part of cache_creation_input_tokens."""
     audio_input_tokens: Count | None = None
-    """Part of input_tokens."""
+    """Tokens of audio in the prompt, a part of input_tokens."""
     audio_output_tokens: Count | None = None
-    """Part of output_tokens."""
+    """Tokens of generated audio, a part of output_tokens."""
     image_input_tokens: Count | None = None
-    """Part of input_tokens."""
+    """Tokens of images in the prompt, a part of input_tokens."""
     image_output_tokens: Count | None = None
-    """Part of output_tokens."""
+    """Tokens of generated images, a part of output_tokens."""
     cached_audio_input_tokens: Count | None = None
-    """Part of cached_input_tokens."""
+    """Tokens of audio that were read from a cache, a part of cached_input_tokens."""
     cached_image_input_tokens: Count | None = None
-    """Part of cached_input_tokens."""
+    """Tokens of images that were read from a cache, a part of cached_input_tokens."""
 
     server_tools: dict[Text, Count] = Field(default_factory=dict)
     """Billed calls of the provider's own tools, by its name for them."""
@@ -62,8 +62,8 @@ class TokenUsage(FrozenModel):
     speed: Text | None = None
     """The speed that served the request, as the reply states it."""
     terms: dict[Text, Text] | None = None
-    """What of the request changes its price and the reply does not repeat, by name: the ``host`` of an address with
-    prices of its own, and the ``completion_window`` of a request in the background.
+    """Parts of the request that change its price and that the reply does not repeat, by name: the ``host`` of an
+    address with prices of its own, and the ``completion_window`` of a request in the background.
     """
     reported_total: Count | None = None
     """The provider's own total, if it sends one."""
@@ -76,8 +76,8 @@ class TokenUsage(FrozenModel):
     raw: JsonObject | None = None
     """The provider's usage object, verbatim."""
     uncounted_replies: Count | None = None
-    """In the usage of several replies: of how many the provider reported no tokens, so that the counts are lower
-    bounds. None: of none. A single reply without counts has no usage at all."""
+    """The number of replies without reported tokens, in the usage of several replies: the counts are then lower bounds.
+    None if all reported theirs. A single reply without counts has no usage at all."""
 
     @property
     def prompt_tokens(self) -> int:

@@ -62,6 +62,7 @@ class ClientBase:
 
     @property
     def is_closed(self) -> bool:
+        """Whether the client was closed. It then opens no session."""
         return self._config.lifetime.closed
 
     def with_(self, **changes: Unpack[ClientSettings]) -> Self:

@@ -1,4 +1,4 @@
-"""What proves to a provider who asks: keys, functions, and the credentials of clouds.
+"""Proof of identity for providers: keys, functions, and the credentials of clouds.
 
 `Credentials` is what a program implements for a source of its own; `Authorization` is what it returns.
 """

@@ -31,10 +31,11 @@ class ApiKey:
         return _PRINTABLE.fullmatch(self._value) is not None
 
     def reveal(self) -> str:
+        """Return the key as text. Only code that writes a request should need it."""
         return self._value
 
     def mask(self, text: str) -> str:
-        """Return the text without the key. Short keys stay: for local servers people make up words."""
+        """Return the text without the key. Short keys stay, because keys of local servers are often made-up words."""
         return text if len(self._value) < MIN_SECRET_LENGTH else text.replace(self._value, "***")
 
     def __repr__(self) -> str:

@@ -69,7 +69,7 @@ def _fetch(service: str, settings: Mapping[str, Any], given: Any, renew: bool) -
 
 
 def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str]:
-    """Return botocore's session, its region and the way of its credentials."""
+    """Return botocore's session, its region and the method by which it found its credentials."""
     from botocore.config import Config
     from botocore.session import Session
 

@@ -39,9 +39,9 @@ FETCHING: ContextVar[bool] = ContextVar("fetching_credentials", default=False)
 """Whether the present task or thread fetches credentials: recordings leave its requests out."""
 
 _AHEAD = 300.0
-"""Seconds before its end at which an authorization is renewed, or a fifth of its time if that is less."""
+"""Seconds before its end after which an authorization is renewed, or a fifth of its lifetime if that is less."""
 _SKEW = 10.0
-"""Seconds before its end at which it is not used any more: a request is on its way for a while."""
+"""Seconds before its end after which it is not used any more, because a request takes a while to arrive."""
 _LEAST = 30.0
 """Seconds for which a new authorization is used whatever it says: the clock of this computer may be wrong."""
 _PAUSE = 30.0
@@ -60,7 +60,7 @@ class _Entry:
 
 
 class _Pending:
-    """A fetch on its way."""
+    """A fetch in progress."""
 
     __slots__ = ("future", "loop", "started")
 
@@ -192,7 +192,7 @@ class CachedCredentials:
     def _start(
         self, unwanted: Authorization | None, loop: "asyncio.AbstractEventLoop | None", *, renew: bool
     ) -> _Pending:
-        """Return the fetch on its way, or start one. ``unwanted`` is what is not good enough."""
+        """Return the fetch in progress, or start one. ``unwanted`` is what is not good enough."""
         now = self._clock()
         with self._lock:
             pending, entry = self._pending, self._entry

@@ -1,4 +1,4 @@
-"""The kinds of credentials that a library of their owner fetches, and what this process has said about them.
+"""The kinds of credentials that a cloud's own library fetches, and the settings of this process for them.
 
 Nothing here imports such a library: each kind has a module that does, when the first request needs it.
 """
@@ -33,7 +33,7 @@ class Cloud:
     """One kind. ``identity`` are the settings that choose who asks, ``place`` those that complete the address.
 
     ``variables`` are read by the library: if one of them changes, its credentials are fetched again. ``advice`` says
-    what a person can do who has none.
+    what to do without credentials.
     """
 
     name: str
@@ -108,7 +108,7 @@ _SOURCE_VARIABLES = {
               "IDENTITY_ENDPOINT"),
     "anthropic": ("ANTHROPIC_PROFILE", "ANTHROPIC_FEDERATION_RULE_ID"),
 }  # fmt: skip
-"""Variables that say by themselves that there are credentials, the first that counts first."""
+"""Variables whose presence alone shows that there are credentials, in order of precedence."""
 _SOURCE_FILES = {
     "aws": (".aws/credentials", ".aws/config"),
     "google": (".config/gcloud/application_default_credentials.json",),
@@ -191,7 +191,7 @@ def check_kind(provider: str, kind: str | None, settings: Mapping[str, Any]) -> 
     given = {name: value for name, value in settings.items() if name in CLOUD_SETTINGS and value is not None}
     known = () if kind is None else (*CLOUDS[kind].identity, *CLOUDS[kind].place)
     if strange := sorted(given.keys() - set(known)):
-        raise ConfigurationError(f"{provider} has no setting {strange[0]}: it is one of another cloud")
+        raise ConfigurationError(f"{provider} has no setting {strange[0]}: it belongs to another cloud")
     return given
 
 

@@ -1,4 +1,4 @@
-"""What proves to a provider who asks: a key, headers or a signature, and until when it is valid."""
+"""Proof of identity for a provider: a key, headers or a signature, and how long it is valid."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,13 @@ class SignableRequest(NamedTuple):
     """A request as it is sent, without its credential."""
 
     method: str
+    """The HTTP method, in upper case."""
     url: str
+    """The full URL with its query."""
     headers: Mapping[str, str]
+    """The headers that will be sent, without the credential."""
     body: bytes
+    """The bytes of the body, which signatures cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -32,7 +36,7 @@ class Authorization:
     variables: Mapping[str, str] = field(default_factory=dict)
     """What is known with the credentials and completes an address, such as AWS_REGION."""
     source: str = ""
-    """Where it comes from, in a few words, without a secret."""
+    """The source of the credentials in a few words, without a secret."""
 
     def __repr__(self) -> str:
         return "Authorization(***)"
@@ -53,4 +57,4 @@ class Credentials(Protocol):
 
 
 Fetch = Callable[[bool], Authorization | Awaitable[Authorization]]
-"""As `Credentials.authorize`, called with ``renew``."""
+"""Do what `Credentials.authorize` does, called with ``renew``."""

@@ -102,7 +102,8 @@ def from_variable(name: str) -> CachedCredentials:
 
 
 def from_file(path: Path) -> CachedCredentials:
-    """Return the credentials of a file with a key, which is read again every minute: somebody may renew it."""
+    """Return the credentials of a file with a key, which is read again every minute, because the key may have been
+    renewed."""
     return from_result(lambda renew: _read(path), f"the file {path}")
 
 

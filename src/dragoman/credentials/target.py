@@ -80,7 +80,7 @@ class TargetFinder:
         cloud: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         if api_key is not None and credentials is not None:
-            raise ConfigurationError("there are both api_key and credentials: keep one of them")
+            raise ConfigurationError("both api_key and credentials are given: keep one of them")
         self._key = None if api_key is None else validate_key(ApiKey.wrap(api_key), "the given API key")
         self._base_url = base_url
         self._environ = environ
@@ -126,7 +126,7 @@ class TargetFinder:
     def _find_cloud(self, endpoint: Endpoint, provider: str) -> "CachedCredentials":
         if endpoint.credentials is None:
             names = ", ".join(sorted(self._cloud))
-            raise ConfigurationError(f"{provider} takes keys, and has no use for {names}")
+            raise ConfigurationError(f"{provider} takes keys and does not use {names}")
         return cloud_credentials(endpoint.credentials, self._scope(endpoint), self._cloud)
 
     def _scope(self, endpoint: Endpoint) -> str:
@@ -230,7 +230,7 @@ def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:
 
 def check_scheme(value: str, default: str, setting: str) -> None:
     """Raise ConfigurationError for an address without a scheme, if it would become https: a server such as
-    ``localhost:4111/v1`` hardly ever speaks TLS."""
+    ``localhost:4111/v1`` rarely supports TLS."""
     if "://" in value or not default.startswith("https://") or not HOST_AND_PATH.fullmatch(value):
         return
     raise ConfigurationError(f"{setting} has no scheme: write {setting}={likely_scheme(value)}://{value}")

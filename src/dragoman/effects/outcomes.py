@@ -19,7 +19,9 @@ class ResponseDetails:
     """
 
     status: int
+    """The HTTP status of the last attempt."""
     headers: Mapping[str, str] = field(default_factory=Headers, repr=False)
+    """The response's headers. Names compare without case."""
     attempts: tuple[AttemptRecord, ...] = field(default=(), repr=False)
     first_event_seconds: float | None = None
     seconds: float | None = None
@@ -45,6 +47,7 @@ class Replied:
     """The whole reply. ``response`` is None if a middleware provided the reply and nothing was sent."""
 
     message: Message
+    """The complete reply."""
     response: ResponseDetails | None = None
 
 
@@ -53,6 +56,7 @@ class Failed:
     """The attempt gave no reply: the request could not be sent, or the provider refused it."""
 
     error: Exception
+    """Why there is no reply: a DragomanError, or what a middleware raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,11 @@ class Broken:
     that."""
 
     error: Exception
+    """Why the reply broke off, such as StreamTruncatedError."""
     partial: Message | None
     seen: bool
     response: ResponseDetails | None = None
+    """Status, headers and times; None if nothing of the response is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Abandoned:
     partial: Message | None = None
     billed: Message | None = None
     response: ResponseDetails | None = None
+    """Status, headers and times; None if no response had arrived."""
     sent: bool = True
 
 

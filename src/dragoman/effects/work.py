@@ -20,7 +20,9 @@ class Perform:
     """Do work that may wait: a driver calls one of the two functions. The outcome is its result."""
 
     work: Callable[[], Any]
+    """What a synchronous driver calls. It may block."""
     work_async: Callable[[], Awaitable[Any]]
+    """What an asynchronous driver awaits; the same work."""
 
 
 Work = Generator[Perform, Any, ResultT]

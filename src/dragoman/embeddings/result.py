@@ -24,12 +24,17 @@ class Embeddings:
     """
 
     model: str
+    """The model, as ``provider:name``."""
     vectors: list[Vector] = field(repr=False)
+    """The vectors, as arrays of 32-bit floats."""
     dimensions: int
+    """The length of each vector."""
     usage: Usage
     normalized: bool | None = None
     purpose: str | None = None
+    """What the vectors are for, as the caller said; None if the caller did not."""
     losses: tuple[Loss, ...] = ()
+    """What the requests could not carry, such as a purpose that the model does not know."""
     receipts: tuple[Message, ...] = field(default=(), repr=False)
     labels: frozenset[str] = frozenset()
 
@@ -66,9 +71,12 @@ class PartialEmbeddings:
     """
 
     model: str
+    """The model, as ``provider:name``."""
     vectors: list[Vector | None] = field(repr=False)
+    """One place for each input, in order."""
     key: str
     receipts: tuple[Message, ...] = field(default=(), repr=False)
+    """Messages without content, one for each request that was answered, with its usage."""
     labels: frozenset[str] = frozenset()
 
     @property

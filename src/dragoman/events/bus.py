@@ -26,8 +26,8 @@ _CLOSE_TIMEOUT = 5.0
 
 
 class EventBus:
-    """Threads and sessions may share one bus. Use it as a context manager, or call `close`, so that handlers get the
-    last events.
+    """Delivers events to handlers. Threads and sessions may share one bus. Use it as a context manager, or call
+    `close`, so that handlers get the last events.
 
     ``strict`` raises EventError for an event that does not fit the catalogue, as tests should; otherwise the event is
     logged and dropped. ``payload_types`` are additional classes of `Payload`, in the program's own domains.
@@ -46,6 +46,7 @@ class EventBus:
         new_id: Callable[[], str] = new_ulid,
     ) -> None:
         self.types = CATALOGUE | _index_types(payload_types)
+        """The payload classes that the bus accepts, by the type of their events."""
         self._strict = strict
         self._capacity = capacity
         self._clock = clock
@@ -159,7 +160,7 @@ class EventBus:
         return self._wait(timeout)
 
     async def flush_async(self, timeout: float | None = None) -> bool:
-        """As `flush`, without blocking the event loop."""
+        """Do what `flush` does, without blocking the event loop."""
         return await asyncio.to_thread(self._wait, timeout)
 
     def _wait(self, timeout: float | None) -> bool:
@@ -175,7 +176,7 @@ class EventBus:
         self._unsubscribe_all()
 
     async def close_async(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """As `close`, without blocking the event loop."""
+        """Do what `close` does, without blocking the event loop."""
         await self.flush_async(timeout)
         self._unsubscribe_all()
 

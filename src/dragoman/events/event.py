@@ -23,6 +23,8 @@ streamed, and there are too many stream events for the bus.
 
 
 class Actor(OpenEnum):
+    """Who caused an event."""
+
     USER = "user"
     AGENT = "agent"
     SYSTEM = "system"
@@ -87,26 +89,35 @@ class UnknownPayload:
     """The payload of a type that this version does not know, as it was read."""
 
     type: str
+    """The type of the event, as it was read."""
     fields: Mapping[str, Any]
+    """The fields of the payload, as they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """``id`` is a ULID: the ids of one process are in chronological order. ``parent_event_id`` is the cause of the
-    event.
+    """Something that happened in a session, with its envelope. ``id`` is a ULID: the ids of one process are in
+    chronological order. ``parent_event_id`` is the cause of the event.
     """
 
     id: str
     timestamp: datetime
+    """When the event was emitted, in UTC."""
     session_id: str
+    """The session that the event belongs to."""
     payload: Payload | UnknownPayload
+    """What happened: a class of the catalogue or of the program."""
     actor: Actor
+    """Who caused the event."""
     sensitivity: Sensitivity
+    """How carefully the payload must be kept; an exporter may leave out what is private."""
     turn_id: str | None = None
+    """The turn that the event belongs to; None between two turns."""
     parent_event_id: str | None = None
 
     @property
     def type(self) -> str:
+        """The dotted name of what happened, such as ``llm.call_started``."""
         return self.payload.type
 
     def as_dict(self) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class JsonLines:
                 raise OSError(f"only {written} of {len(line)} bytes of an event could be written")
 
     def close(self) -> None:
+        """Close the file. Later calls do nothing, and events that come later are dropped."""
         with self._lock:
             if self._open:
                 self._open = False

@@ -51,7 +51,9 @@ class Subscription:
 
     def __init__(self, handler: Handler, event_filter: Filter, name: str, capacity: int) -> None:
         self.name = name
+        """The name of the handler in log records."""
         self.event_filter = event_filter
+        """Which events the handler gets."""
         self._handler = handler
         self._on_emit: Callable[[Event, object], None] | None = getattr(handler, "on_emit", None)
         self._capacity = capacity
@@ -111,6 +113,7 @@ class Subscription:
         self._closed = self._closed or self._loop is not None
 
     def runs_in(self, loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Return whether the handler runs in this event loop, so that waiting for it there would never end."""
         return loop is not None and self._loop is loop
 
     def wait(self, deadline: float) -> bool:

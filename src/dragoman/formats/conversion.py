@@ -12,7 +12,8 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True, slots=True)
 class Conversion(Generic[Data]):
-    """``data`` is JSON as Python values, or a text. ``losses`` are like those of a request to a provider.
+    """A conversation in another format. ``data`` is JSON as Python values, or a text. ``losses`` are like those of a
+    request to a provider.
 
     ``labels`` are security labels that ``data`` has no room for: keep them beside it.
     """

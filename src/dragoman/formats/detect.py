@@ -42,8 +42,8 @@ _MAX_ENTRIES = 50
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """``format`` is the name of the format, or None. Without one, ``closest`` is the nearest format, if there is one,
-    and ``reason`` says why it is not that.
+    """The format that a document seems to be in. ``format`` is the name of the format, or None. Without one,
+    ``closest`` is the nearest format, if there is one, and ``reason`` says why it is not that.
     """
 
     format: str | None

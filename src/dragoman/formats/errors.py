@@ -18,20 +18,24 @@ _MAX_SHOWN = 4
 
 
 class FormatError(DragomanError):
-    """``path`` leads to the fault, as in ``$[3].message.content[0].text``; ``$`` is the document itself."""
+    """A document does not follow its format. ``path`` leads to the fault, as in ``$[3].message.content[0].text``; ``$``
+    is the document itself."""
 
     def __init__(self, reason: str, *, path: str = "$") -> None:
         self.reason = reason
+        """What is wrong at ``path``, without the content."""
         self.path = path
         super().__init__(f"{path}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class BodyViolation:
-    """``path`` leads to the part, as in ``$[2]``. It is ``$``, the body itself, if a part is missing."""
+    """One way in which a body does not follow its schema. ``path`` leads to the part, as in ``$[2]``. It is ``$``, the
+    body itself, if a part is missing."""
 
     path: str
     reason: str
+    """What is wrong at ``path``, without the content."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -43,7 +47,7 @@ class BodyViolation:
 
 
 class MessageBodyError(FormatError):
-    """``violations`` has every violation."""
+    """A body does not follow its schema. ``violations`` has every violation."""
 
     def __init__(self, violations: Iterable[BodyViolation], *, ended: str | None = None) -> None:
         self.violations = tuple(violations)
@@ -55,7 +59,7 @@ class MessageBodyError(FormatError):
 
 
 class NotFetchedError(FormatError):
-    """``url`` is the address of the content."""
+    """Content at a URL was read without a function that fetches it. ``url`` is the address of the content."""
 
     def __init__(self, url: str, *, path: str = "$") -> None:
         self.url = url

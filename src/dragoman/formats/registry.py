@@ -78,8 +78,8 @@ Writer = Callable[[Sequence[Message], str | None], Conversion[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``read`` and ``write`` take the model of a provider's list. None: the format can only be read, or only be
-    written.
+    """A format that conversations can be read from or written to. ``read`` and ``write`` take the model of a provider's
+    list. None: the format can only be read, or only be written.
 
     ``read_many`` reads a source with several conversations from the path of its file, ``read_all`` from its text.
     With both, ``file_mark`` has the first bytes of the files that ``read_many`` reads.
@@ -87,12 +87,15 @@ class Format:
     """
 
     name: str
+    """The word that `to_format` and the command line take."""
     description: str
+    """What the format is, in a few words for lists."""
     read: Reader | None = None
     write: Writer | None = None
     read_many: Callable[[Path], list[Conversation]] | None = None
     read_all: Callable[[Any], list[Conversation]] | None = None
     suffix: str = ".json"
+    """The usual ending of a file, with its dot."""
     recognises: Recogniser | None = None
     file_mark: bytes | None = None
 

@@ -1,6 +1,6 @@
 """Estimates what a request could use at most, before it is sent.
 
-Some parts have no size that anybody knows before: documents by address, and what the provider's tools find. For each of
+The size of some parts is not known in advance: documents by address, and what the provider's tools find. For each of
 them there is a stated bound, and a tool that is billed by call and may be called without limit has none.
 Source: docs/sessions.md#what-a-budget-reserves.
 """
@@ -100,7 +100,8 @@ def _bound(adapter: Adapter, tool: ServerTool, options: AdapterOptions) -> _Tool
 
 
 def _predicted_tokens(adapter: Adapter, options: AdapterOptions) -> int:
-    """Return the tokens of a prediction: those that the model rejects are billed as output, beside the reply."""
+    """Return the tokens of a prediction: those that the model rejects are billed as output, in addition to the
+    reply."""
     prediction = options.extra.get(adapter.provider, {}).get("prediction")
     if not isinstance(prediction, Mapping):
         return 0

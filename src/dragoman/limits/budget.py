@@ -60,8 +60,8 @@ class Budget:
     one `ask`, `stream` or `compact` with all its rounds of tools and all its attempts. Users and teams are identified
     by ``user_id`` and ``team_id``, as they are stored; whatever names none is refused before it starts. Share one
     Budget among all their sessions, which may run in different threads. What a session spent before it was loaded
-    counts. What a client, a user or a team spent in another program is added by `add_spend`; `Store.spent` has the
-    numbers.
+    counts. What a client, a user or a team spent in another program is added by `add_spend`; `Store.total_spend` has
+    the numbers.
 
     Under a limit in dollars, a model without a known price is refused, unless ``allow_unpriced`` is set: its replies
     then cost 0. If the model that was asked has a price and its reply has none, such as one in a service tier that the
@@ -89,12 +89,14 @@ class Budget:
             raise ConfigurationError(f"per must be one of {', '.join(get_args(Per))}, not {per!r:.40}")
         try:
             self.usd = None if usd is None else Decimal(usd)
+            """The limit in US dollars; None without one."""
         except ArithmeticError:
             raise ConfigurationError(f"usd must be an amount of dollars, not {usd!r:.40}") from None
         usd_is_valid = self.usd is None or (self.usd.is_finite() and self.usd >= 0)
         if not usd_is_valid or (tokens is not None and tokens < 0):
             raise ConfigurationError("the limit of a budget must be at least 0")
         self.tokens = tokens
+        """The limit in tokens of prompts and replies; None without one."""
         self._per: Per | None = per
         self.allow_unpriced = allow_unpriced
         self._lock = ProcessLock()
@@ -125,6 +127,7 @@ class Budget:
             account.spent += Spend(usd, tokens)
 
     def account_for(self, user_id: str | None) -> "BudgetAccount":
+        """Return the account of a user or team, or with None that of the budget itself. All callers share it."""
         with self._lock:
             return self._users.setdefault(user_id, BudgetAccount(self))
 
@@ -142,6 +145,7 @@ class Budget:
             account.reserved += max_spend.spent
 
     def settle(self, account: "BudgetAccount", max_spend: "MaxSpend", actual: Spend) -> None:
+        """Give back what was reserved for a request, and add what it cost."""
         with self._lock:
             account.reserved -= max_spend.spent
             account.spent += actual
@@ -195,7 +199,7 @@ class BudgetAccounts:
 
 @dataclass(frozen=True, slots=True)
 class MaxSpend:
-    """The maximum spend of a request. ``input`` is what it has of it. ``unpriced``: some of the price is unknown.
+    """The maximum spend of a request. ``input`` is the part for its input. ``unpriced``: some of the price is unknown.
     ``price`` returns what the model that is asked costs for a usage."""
 
     model: str

@@ -13,8 +13,8 @@ from dragoman.adapter.errors import DragomanError, RateLimitError
 
 
 class LimitReachedError(RateLimitError):
-    """Nothing was sent, and nothing counted. ``retry_after`` is the number of seconds until there is room; None means
-    never, because the request is larger than the limit.
+    """A limit of the program's own has no room for a request. Nothing was sent, and nothing counted. ``retry_after`` is
+    the number of seconds until there is room; None means never, because the request is larger than the limit.
 
     It does not count as a failure of the provider; a router may fall back to another model.
     """
@@ -24,4 +24,6 @@ class LimitReachedError(RateLimitError):
 
 
 class LimitsUnavailableError(DragomanError):
+    """The server that holds the counters does not answer. Nothing was sent."""
+
     sent = False

@@ -36,6 +36,7 @@ class Limit:
     shared: bool = False
     burst: float = 0.1
     count_cached: bool = True
+    """Whether tokens that the provider read from its cache count."""
 
     def __post_init__(self) -> None:
         if self.requests is None and self.tokens is None:
@@ -51,6 +52,7 @@ class Limit:
             raise ConfigurationError("burst is a share of the limit: more than 0, and at most 1")
 
     def matches(self, model: str) -> bool:
+        """Return whether the limit counts requests to this model, given as ``provider:name``."""
         return fnmatchcase(model, self.models)
 
     def buckets(self, model: str) -> "Iterator[Bucket]":

@@ -37,10 +37,12 @@ class Grant:
     """
 
     model: str
+    """The model of the request, as ``provider:name``."""
     tokens: int
     wait: float
     at: int
     reserved: tuple[tuple[Bucket, int], ...] = ()
+    """What was taken from each counter, which `Limits.settle` corrects."""
 
 
 class Limits:
@@ -66,6 +68,7 @@ class Limits:
         if not max_wait >= 0:
             raise ConfigurationError("max_wait must be a number of seconds, at least 0")
         self.limits = (limits,) if isinstance(limits, Limit) else tuple(limits)
+        """The limits, in the order in which they were given."""
         self.max_wait = max_wait
         self.reply_tokens = reply_tokens
         self._timing = timing or Timing()
@@ -114,7 +117,7 @@ class Limits:
         return self._to_grant(model, reserved, result)
 
     async def reserve_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `reserve`, without blocking the event loop."""
+        """Do what `reserve` does, without blocking the event loop."""
         if self._local_counters is not None:
             return self.reserve(model, input_tokens, output_tokens)
         reserved = self._required_amounts(model, input_tokens, output_tokens)
@@ -124,7 +127,8 @@ class Limits:
         return self._to_grant(model, reserved, await self._redis.claim_async(claims, self._max_wait_us))
 
     def acquire(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `reserve`, then wait until the request may start. If the wait is interrupted, the grant is released."""
+        """Do what `reserve` does, then wait until the request may start. If the wait is interrupted, the grant is
+        released."""
         grant = self.reserve(model, input_tokens, output_tokens)
         if grant.wait > 0:
             try:
@@ -135,7 +139,7 @@ class Limits:
         return grant
 
     async def acquire_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-        """As `acquire`, without blocking the event loop."""
+        """Do what `acquire` does, without blocking the event loop."""
         grant = await self.reserve_async(model, input_tokens, output_tokens)
         if grant.wait > 0:
             try:
@@ -159,7 +163,7 @@ class Limits:
         return True
 
     async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> bool:
-        """As `settle`, without blocking the event loop."""
+        """Do what `settle` does, without blocking the event loop."""
         try:
             await self._settle_async(_adjustments(grant, usage, requests), grant.at)
         except LimitsUnavailableError as error:
@@ -171,7 +175,7 @@ class Limits:
         self.settle(grant, None, requests=0)
 
     async def release_async(self, grant: Grant) -> None:
-        """As `release`, without blocking the event loop."""
+        """Do what `release` does, without blocking the event loop."""
         await self.settle_async(grant, None, requests=0)
 
     def observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
@@ -187,7 +191,7 @@ class Limits:
                 _log_uncounted(error)
 
     async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
-        """As `observe`, without blocking the event loop."""
+        """Do what `observe` does, without blocking the event loop."""
         if self._local_counters is not None:
             self.observe(model, headers_or_error)
         elif notices := self._read_notices(model, headers_or_error):
@@ -220,7 +224,7 @@ class Limits:
         for bucket in self._buckets(model):
             if bucket.unit == "tokens" and input_tokens > bucket.amount:
                 raise LimitReachedError(
-                    f"the limit is {bucket}, and the request alone has about {input_tokens:,}: it never fits",
+                    f"the limit is {bucket}, and the request alone has about {input_tokens:,}, so it never fits",
                     provider=model.partition(":")[0],
                     model=model,
                 )

@@ -44,7 +44,7 @@ class RedisCounters:
             self._client: Any = redis.Redis.from_url(self._url, **_client_settings())
         except ValueError:  # the URL is not shown: it may hold a password
             raise ConfigurationError(
-                "this is not a URL of Redis: write redis://host:6379/0, or rediss:// for TLS"
+                "this is not a Redis URL: write redis://host:6379/0, or rediss:// for TLS"
             ) from None
 
     def with_name(self, name: str) -> "RedisCounters":
@@ -156,7 +156,7 @@ def _claim_result(values: Sequence[Any]) -> ClaimResult:
 
 def _unavailable(error: Exception) -> LimitsUnavailableError:
     return LimitsUnavailableError(
-        f"the server with the counts of the limits cannot be reached: {mask_secrets(str(error))}"
+        f"the server that holds the counters of the limits cannot be reached: {mask_secrets(str(error))}"
     )
 
 

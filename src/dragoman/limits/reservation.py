@@ -1,4 +1,4 @@
-"""What one attempt of a request holds while it runs, and what lets it start."""
+"""Reservations: what one attempt of a request holds while it runs, and the governors that let it start."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ class Reservation:
     """
 
     observe: Observe | None = None
+    """Called with the headers or the error of the response, for limits that a provider reports."""
     stage: Stage | None = None
     """Sees the reply as it arrives: it may reserve more, or end the reply."""
 

@@ -1,4 +1,4 @@
-"""What an attempt used, by how it ended: the same on every road."""
+"""Settles what an attempt used, according to how it ended. The rules are the same for all kinds of requests."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -54,8 +54,8 @@ def is_unreadable(outcome: SendOutcome) -> bool:
 
 
 def is_billed(outcome: SendOutcome) -> bool:
-    """Whether a reply that reported no usage was billed all the same, as far as anybody knows."""
-    left = isinstance(outcome, Abandoned) and outcome.sent  # the provider may go on
+    """Whether a reply that reported no usage was probably billed all the same."""
+    left = isinstance(outcome, Abandoned) and outcome.sent  # the provider may continue
     return left or _was_seen(outcome) or is_unreadable(outcome) or is_ended_here(outcome)
 
 

@@ -14,8 +14,9 @@ DEFAULT_OUTPUT_TOKENS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class MaxUsage:
-    """``input`` has the estimated tokens in the bucket that they are billed in. ``output_tokens`` is the most that the
-    request allows. ``replies`` is the number of alternatives, or None if the request names a maximum of output.
+    """The most that a request could use. ``input`` has the estimated tokens in the bucket that they are billed in.
+    ``output_tokens`` is the most that the request allows. ``replies`` is the number of alternatives, or None if the
+    request names a maximum of output.
 
     ``predicted_tokens`` are those of a prediction, which are part of the output and billed if the model rejects them.
 
@@ -25,6 +26,7 @@ class MaxUsage:
     """
 
     model: str
+    """The model whose prices count, as ``provider:name``."""
     input: TokenUsage
     output_tokens: int = 0
     replies: int | None = None
@@ -82,8 +84,8 @@ class ReservedOutput:
         return self.tokens < self._most
 
     def count(self, event: StreamEvent) -> bool:
-        """Count what arrives. Returns whether more has to be reserved before the event goes on: `tokens` is then how
-        much."""
+        """Count what arrives. Returns whether more has to be reserved before the event is passed on: `tokens` is then
+        how much."""
         if type(event) in (TextDelta, ThinkingDelta):
             self.counted += text_bytes(event.text)  # type: ignore[union-attr]  # both have it
         elif type(event) is ToolUseInputDelta:

@@ -1,4 +1,4 @@
-"""What an answer has to be: a Python type, or a JSON Schema."""
+"""The required type of an answer: a Python type, or a JSON Schema."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar

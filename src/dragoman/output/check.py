@@ -27,14 +27,14 @@ _FINAL_STOPS = {
 }
 """Stops after which the same question is not asked again."""
 _MAX_PROBLEMS, _MAX_CHARS = 20, 500
-"""Of a request to answer again: more would not help the model."""
+"""The most problems and characters in a request to answer again: more would not help the model."""
 _CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
 
 
 def check_output_retries(retries: Any) -> int:
-    """Return the number. Raises RequestError if it is none."""
+    """Return the number. Raises RequestError if the value is not one."""
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise RequestError("output_retries is a whole number, at least 0")
+        raise RequestError("output_retries must be a whole number, at least 0")
     return retries
 
 
@@ -93,7 +93,7 @@ class AnswerCheck(Generic[T]):
         return PartialReader(self._form, strings=self._partial_strings)
 
     def watch(self) -> Callable[[str], tuple[OutputProblem, ...]] | None:
-        """Return what finds problems in the pieces of an answer; None if the whole answer is to be waited for."""
+        """Return what finds problems in the pieces of an answer; None if only the whole answer can be checked."""
         return self._form.watch() if self._early and not self._retries else None
 
     def outcome(self, reply: Message) -> OutputComplete[T] | OutputRetry | None:

@@ -21,9 +21,13 @@ class TierViolation(PolicyError):  # noqa: N818 - the specification's word
     def __init__(self, plugin: str, slot: str, tier: str, detail: str) -> None:
         super().__init__(f"plugin {plugin!r}: slot {slot} is {tier}: {detail}")
         self.plugin = plugin
+        """The name of the plugin."""
         self.slot = slot
+        """The path of the slot, such as ``security.labels``."""
         self.tier = tier
+        """The tier of the slot. Source: docs/reference/cmf.md#tiers."""
         self.detail = detail
+        """What the plugin may not do, without values."""
 
 
 _SENT = {"llm_input": False, "request": False, "llm_output": True}

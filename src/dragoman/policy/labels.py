@@ -25,13 +25,18 @@ class Declassification(FrozenModel):
     """The audit record: who removed which labels, why and when. ``subject`` names the data, such as a message's id."""
 
     labels: Names
+    """The labels that were removed."""
     actor: Text
+    """Who removed them."""
     reason: Text
+    """Why, in the actor's words."""
     subject: Text | None = None
     at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    """When they were removed, with a time zone."""
 
 
 def labels_of(extensions: Extensions | None) -> frozenset[str]:
+    """Return the security labels of the data; an empty set without extensions."""
     return extensions.security.labels if extensions and extensions.security else frozenset()
 
 

@@ -34,7 +34,9 @@ class PipelineResult:
     """The message and the extensions after the plugins."""
 
     message: Message
+    """The message as it goes on."""
     extensions: Extensions | None
+    """The extensions as they go on; None if there were none."""
 
 
 class Pipeline:
@@ -71,6 +73,7 @@ class Pipeline:
         if denied_calls not in ("raise", "answer"):
             raise ConfigurationError(f"{denied_calls!r:.80}: use raise or answer")
         self.plugins = tuple(declared)
+        """The plugins as they were declared, in the order in which they were given."""
         self._by_hook = {hook: HookPlugins([each for each in declared if hook in each.hooks]) for hook in Hook}
         self._hooks = frozenset(hook for each in declared for hook in each.hooks)
         self._shared = FilterCache()

@@ -75,10 +75,12 @@ class Mode(StrEnum):
 
     @property
     def can_deny(self) -> bool:
+        """Whether a violation of the plugin ends the step."""
         return self in (Mode.SEQUENTIAL, Mode.CONCURRENT)
 
     @property
     def can_change(self) -> bool:
+        """Whether the plugin may return other content."""
         return self in (Mode.SEQUENTIAL, Mode.TRANSFORM)
 
 
@@ -99,6 +101,7 @@ class Violation:
     reason: str
     code: str = "denied"
     description: str = ""
+    """More for people than ``reason`` says; empty without."""
     plugin: str = ""
 
 
@@ -107,8 +110,11 @@ class PluginResult:
     """A plugin's result: a changed message, changed extensions, or a denial. None leaves the value unchanged."""
 
     message: Message | None = None
+    """The message in place of the one that was shown."""
     extensions: Extensions | None = None
+    """The extensions in place of those that were shown. The tiers decide whether they may change."""
     violation: Violation | None = None
+    """The denial. The step ends with PolicyDeniedError."""
 
 
 CheckResult: TypeAlias = PluginResult | Violation | Message | Extensions | None
@@ -116,8 +122,8 @@ CheckResult: TypeAlias = PluginResult | Violation | Message | Extensions | None
 
 
 class Plugin:
-    """Override ``check``, as a function or a coroutine function. Declare the rest on the class, or set it before first
-    use.
+    """The base class of plugins. Subclasses override ``check``, as a function or a coroutine function. Declare the rest
+    on the class, or set it before first use.
 
     ``hooks`` are the points at which it runs. ``capabilities`` say what it may read and change of the extensions.
     Plugins of the same mode run by ``priority``, lowest first. ``timeout`` is in seconds; a plain function with a
@@ -128,12 +134,15 @@ class Plugin:
     """
 
     name: str = ""
+    """The name in errors and events, unique in a pipeline; if it is empty, that of the class."""
     hooks: Iterable[Hook | str] = ()
     capabilities: Iterable[Capability | str] = ()
     mode: Mode | str = Mode.SEQUENTIAL
+    """When the plugin runs, and whether it may change or deny."""
     priority: int = 100
     timeout: float | None = None
     on_error: OnError | str = OnError.DENY
+    """What an exception or a timeout of the plugin means: the step is denied, or goes on without it."""
     window: int | None = None
 
     def check(self, step: Step) -> CheckResult | Awaitable[CheckResult]:

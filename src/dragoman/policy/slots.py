@@ -25,6 +25,8 @@ class Tier(StrEnum):
 
 
 class Capability(StrEnum):
+    """What a plugin may see or change. Source: docs/reference/cmf.md#capabilities."""
+
     READ_SUBJECT = "read_subject"
     READ_ROLES = "read_roles"
     READ_TEAMS = "read_teams"
@@ -56,11 +58,12 @@ IMPLIED: dict[Capability, Capability] = {
 
 
 class Slot(NamedTuple):
-    """``read`` is the capability to read it, ``write`` the one to change it. If ``read`` is None,
-    everyone may read it.
+    """How one slot of the extensions is protected. ``read`` is the capability to read it, ``write`` the one to change
+    it. If ``read`` is None, everyone may read it.
     """
 
     tier: Tier
+    """How the slot may change. Source: docs/reference/cmf.md#tiers."""
     read: Capability | None = None
     write: Capability | None = None
 

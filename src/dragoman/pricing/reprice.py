@@ -18,9 +18,13 @@ class UsageRecord(NamedTuple):
     """The usage of one reply, its model (``provider:name``) and its time."""
 
     model: str
+    """The model that answered, as ``provider:name``."""
     usage: TokenUsage
+    """The tokens that were billed."""
     at: datetime
+    """When the reply was made, with a time zone: the prices of that moment count."""
     batch: bool = False
+    """Whether the reply came from a batch, which has prices of its own."""
 
 
 @overload

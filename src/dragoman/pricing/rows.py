@@ -40,6 +40,7 @@ class Rate:
     """Dollars per million tokens. ``over``: (prompt tokens, rate) in ascending order, for prompts longer than that."""
 
     amount: Decimal
+    """Dollars per million tokens, for prompts below every length in ``over``."""
     over: tuple[tuple[int, Decimal], ...] = ()
 
     def at(self, prompt_tokens: int) -> Decimal:
@@ -56,10 +57,13 @@ class Window:
     """Hours of the day, in UTC; an end before the start is on the next day. ``days``: 0 is Monday."""
 
     start: time
+    """The first moment of the window."""
     end: time
+    """The first moment after the window."""
     days: frozenset[int] = frozenset(range(7))
 
     def is_active(self, at: datetime) -> bool:
+        """Return whether a moment in UTC is in the window."""
         now = at.time()
         if self.start <= self.end:
             return self.start <= now < self.end and at.weekday() in self.days
@@ -78,17 +82,24 @@ class PriceRow:
     """
 
     provider: str
+    """The provider's name, as in the table's file."""
     model: str
+    """The provider's name for the model."""
     source: str
     checked: date
     valid_from: datetime | None = None
     valid_until: datetime | None = None
     window: Window | None = None
+    """The hours in which the row applies; None means always."""
     variant: tuple[str, str] | None = None
     free: bool = False
+    """Whether the model costs nothing. A row without rates is unknown, not free."""
     rates: Mapping[str, Rate]
+    """The price of each bucket of tokens, by the bucket's name."""
     request: Decimal | None = None
+    """Dollars per request, besides the tokens."""
     tools: Mapping[str, Decimal]
+    """Dollars per call of the provider's own tools, by their names."""
 
     def is_active(self, at: datetime) -> bool:
         """Return True if the row applies at that time, given in UTC."""

@@ -31,8 +31,11 @@ class PriceUpdate:
     """An update: its day, its SHA-256 and where it came from. ``version`` is that of the price table with it."""
 
     date: date
+    """The day of the prices."""
     sha256: str
+    """The digest of the update's file, in hexadecimal."""
     source: str
+    """The URL or path that the update was read from."""
     version: str
 
 

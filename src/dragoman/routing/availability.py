@@ -32,21 +32,30 @@ class OutageThresholds:
     docs/reference/routing-and-events.md#availability."""
 
     failures: int = 5
+    """Failures in a row after which a model is down."""
     models: int = 3
+    """How many of its models are down when their provider is."""
     within: timedelta = timedelta(minutes=2)
+    """The time within which these failures count."""
     unreachable: int = 2
+    """Failures to reach a provider after which it is down."""
     unreachable_within: timedelta = timedelta(seconds=30)
+    """The time within which failures to reach a provider count."""
     idle: timedelta = timedelta(minutes=5)
+    """The time without an attempt after which an outage is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """``target`` is down: a model id or the name of a provider."""
+    """A model or a provider that is down. ``target`` is down: a model id or the name of a provider."""
 
     scope: Literal["model", "provider"]
+    """Whether ``target`` is one model or a whole provider."""
     target: str
     since: datetime
+    """When the outage was noticed."""
     reason: str
+    """One sentence for people."""
 
     def __str__(self) -> str:
         whole = "all models of " if self.scope == "provider" else ""
@@ -71,6 +80,7 @@ class Availability:
 
     def __init__(self, thresholds: OutageThresholds | None = None) -> None:
         self.thresholds = thresholds or OutageThresholds()
+        """When a model or a provider counts as down."""
         self._models: dict[str, _Health] = {}
         self._providers: dict[str, _Health] = {}
         self._lock = ProcessLock()

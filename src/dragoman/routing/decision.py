@@ -57,12 +57,16 @@ class Candidate:
     """
 
     policy: RoutingPolicy
+    """The link of the chain. Source: docs/reference/routing-and-events.md#chain."""
     model: str | None
     reason: str
     verdict: Verdict = Verdict.NOT_APPLICABLE
+    """Whether the link proposed nothing, was outranked and not checked, was refused, or won."""
     refusals: tuple[RefusalReason, ...] = ()
     rule_name: str | None = None
+    """The rule behind the proposal, if it was a rule."""
     confidence: float | None = None
+    """The recommender's confidence, from 0 to 1, if it was a recommendation."""
     alternatives: tuple[str, ...] = ()
     """The recommender's next choices."""
     failure: str | None = None
@@ -85,8 +89,11 @@ class RouteDecision:
     """A model for one turn; ``str()`` is the whole chain, one line for each link."""
 
     model: str
+    """The model, as ``provider:name``."""
     record: RoutingDecisionRecord
+    """What the reply's ``metadata.routing`` says about the decision."""
     chain: tuple[Candidate, ...]
+    """All links in their order, with what each proposed."""
     winner_index: int
     """The index of the chosen candidate in the chain."""
     request: RouteRequest
@@ -104,6 +111,7 @@ class RouteDecision:
 
     @property
     def winner(self) -> Candidate:
+        """The link that chose the model."""
         return self.chain[self.winner_index]
 
     @property

@@ -5,7 +5,7 @@ from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, V
 
 
 def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
-    """``elapsed_ms`` is the duration of the decision, measured by the caller."""
+    """Return the event of a decision. ``elapsed_ms`` is the duration of the decision, measured by the caller."""
     return RouteDecided(
         chosen_model=decision.model,
         winner_index=decision.winner_index,

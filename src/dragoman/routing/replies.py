@@ -7,8 +7,8 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message, StopReason
 
 ReplyFault = Literal["refusal", "empty", "truncated", "invalid"]
-"""``refusal``: the model or a filter refused. ``empty``: there is neither text nor a call. ``truncated``: the limit of
-output tokens cut it. ``invalid``: it is not of the requested type."""
+"""A reply after which another model is asked. ``refusal``: the model or a filter refused. ``empty``: there is neither
+text nor a call. ``truncated``: the limit of output tokens cut it. ``invalid``: it is not of the requested type."""
 
 ReplyTest = Callable[[Message], bool]
 """Returns whether the next model is to be asked instead. Its name is in the record of the route."""

@@ -43,18 +43,29 @@ class RouteRequest:
     delegate: str | None = None
     estimated_tokens: int | Callable[[str], int] = 0
     max_output_tokens: int | None = None
+    """The most tokens of the reply; None means the most that the model writes."""
     images: bool = False
+    """Whether the request contains images."""
     audio: bool = False
+    """Whether the request contains audio."""
     video: bool = False
+    """Whether the request contains video."""
     documents: bool = False
+    """Whether the request contains documents."""
     tools: bool = False
+    """Whether the turn offers tools."""
     side_effects: frozenset[SideEffects] = frozenset()
     """The side effects of the tools that the turn offers."""
     system_prompt: bool = False
+    """Whether the request has a system prompt."""
     output_schema: bool = False
+    """Whether the reply has to follow a schema."""
     labels: frozenset[str] = frozenset()
+    """The security labels of the request."""
     user_id: str | None = None
+    """The pseudonymous id of the user, for rules on users."""
     team_id: str | None = None
+    """The pseudonymous id of the team, for rules on teams."""
     spent_usd: Decimal | None = None
 
     @classmethod
@@ -94,9 +105,13 @@ class Recommendation(NamedTuple):
     """A model, the confidence in it (0 to 1), and the reason as text."""
 
     model: str
+    """A model id or an alias."""
     confidence: float
+    """From 0 to 1. Below the router's ``min_confidence``, the recommendation does not count."""
     reason: str
+    """One sentence for people."""
     alternatives: tuple[str, ...] = ()
+    """The next choices, best first."""
 
 
 class Recommender(Protocol):

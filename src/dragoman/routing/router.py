@@ -80,9 +80,13 @@ class Router:
     ) -> None:
         self.aliases = Aliases(aliases)
         self.rules = _name_rules(rules, self.aliases)
+        """The rules in their order: the first one that fits proposes its model."""
         self.workspace_default = self._resolve(workspace_default)
+        """The model id that is proposed if no earlier link of the chain has a model that can be used."""
         self.global_default = self._resolve(global_default)
+        """The model id that is proposed last."""
         self.availability = availability if availability is not None else Availability()
+        """The outages that are known. A model that is down is refused."""
         self._recommender = recommender
         self._min_confidence = min_confidence
         self._mentions = mentions

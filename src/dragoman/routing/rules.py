@@ -42,12 +42,19 @@ class When(FrozenModel):
     tokens_over: Count | None = None
     """Estimated prompt tokens, history included."""
     tokens_under: Count | None = None
+    """The estimated prompt tokens are fewer."""
     has_tools: bool | None = None
+    """Whether the turn offers tools."""
     has_images: bool | None = None
+    """Whether the request contains images."""
     has_audio: bool | None = None
+    """Whether the request contains audio."""
     has_video: bool | None = None
+    """Whether the request contains video."""
     has_documents: bool | None = None
+    """Whether the request contains documents."""
     has_output_schema: bool | None = None
+    """Whether the reply has to follow a schema."""
     side_effects: Annotated[
         frozenset[SideEffects], PlainSerializer(sorted, return_type=list[str], when_used="json")
     ] = frozenset()
@@ -59,13 +66,17 @@ class When(FrozenModel):
     users: Names = frozenset()
     """One of these user ids."""
     teams: Names = frozenset()
+    """One of these team ids."""
     cost_under_usd: Usd | None = None
     """The maximum cost of one reply: the prompt and the maximum output."""
     cost_over_usd: Usd | None = None
+    """The maximum cost of one reply is higher than this."""
     spent_over_usd: Usd | None = None
     """What was spent before, in a period that the program defines."""
     any_of: tuple["When", ...] = ()
+    """One of these holds as well."""
     none_of: tuple["When", ...] = ()
+    """None of these holds."""
 
     if TYPE_CHECKING:  # the same fields, but amounts of money are also accepted as str and int
 
@@ -140,6 +151,7 @@ class Rule(FrozenModel):
     model: Text
     when: When = Field(default_factory=When)
     name: Text | None = None
+    """The name in the decision record, unique in a router."""
 
 
 def named_labels(when: When) -> frozenset[str]:

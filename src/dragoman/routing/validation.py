@@ -15,8 +15,12 @@ from dragoman.routing.request import ModelFacts, RouteRequest
 
 
 class RefusalReason(NamedTuple):
+    """What speaks against a model. Source: docs/reference/routing-and-events.md#validation."""
+
     name: Refusal
+    """The word for programs."""
     reason: str
+    """A sentence for people."""
 
 
 def find_refusals(

@@ -48,6 +48,7 @@ class _Services:
         """
         settings = seal_keys(settings)
         self.adapter = get_adapter(model)
+        """The adapter of the model."""
         provider = self.adapter.provider
         config, own = read_call_settings(provider, client, providers, settings)
         if self.adapter.services is None:
@@ -160,6 +161,7 @@ class Services(_Services):
         return drive(self._governance.run(self._api.models()))
 
     def close(self) -> None:
+        """Release the connections."""
         drive(self._close())
 
     def __enter__(self) -> Self:
@@ -181,23 +183,29 @@ class AsyncServices(_Services):
         system: str | None = None,
         tools: Iterable["Tool | Callable[..., Any] | ToolDefinition"] = (),
     ) -> int:
+        """Await `Services.count_tokens`."""
         return await drive_async(self._count(prompt, system, tools))
 
     async def upload(
         self, file: str | Path | bytes, *, name: str | None = None, media_type: str | None = None
     ) -> ProviderFile:
+        """Await `Services.upload`."""
         return await drive_async(self._upload(file, name, media_type))
 
     async def files(self) -> tuple[ProviderFile, ...]:
+        """Await `Services.files`."""
         return await drive_async(self._governance.run(self._api.files()))
 
     async def delete_file(self, file: ProviderFile | str) -> None:
+        """Await `Services.delete_file`."""
         await drive_async(self._governance.run(self._api.delete_file(_file_id(file))))
 
     async def models(self) -> tuple[ProviderModel, ...]:
+        """Await `Services.models`."""
         return await drive_async(self._governance.run(self._api.models()))
 
     async def close(self) -> None:
+        """Await `Services.close`."""
         await drive_async(self._close())
 
     async def __aenter__(self) -> Self:

@@ -33,6 +33,7 @@ class Cost:
     status: CostStatus
     by_model: dict[str, Decimal | None]
     replies: int
+    """The number of replies, broken ones that were billed included."""
     uncounted: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":

@@ -37,10 +37,13 @@ class ToolAnswered:
 
     type: ClassVar[Literal["tool_answered"]] = "tool_answered"
     tool_name: str
+    """The name under which the tool was offered."""
     result: ToolResultBlock
+    """The result, or the error in its place."""
 
 
 SessionEvent = StreamEvent | ToolAnswered | BackgroundProgress | ToolProgress | OutputEvent
+"""What a stream of a session yields. Each has a ``type``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Admit:
     """
 
     prompt: tuple[Message, ...]
+    """The new messages of the caller."""
     adapter: Adapter | None
     opens_turn: bool = True
     """False for a request to answer again, in the middle of a turn."""
@@ -63,6 +67,7 @@ class Choose:
     """Choose the model. The outcome is the route; None if there is no fallback."""
 
     choose: Callable[[], Route | None]
+    """The function that asks the router. It may raise NoModelError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class Read:
 
     adapter: Adapter
     history: Sequence[Message]
+    """The messages as the session stores them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +89,21 @@ class Send:
     """
 
     adapter: Adapter
+    """The adapter of the model that is asked."""
     context: RequestContext
+    """What the adapter needs beside the messages, new for each attempt."""
     history: Sequence[Message]
     messages: Sequence[Message]
     tools: tuple[ToolDefinition, ...]
+    """The definitions that the model is offered."""
     options: AdapterOptions
+    """The options of the request."""
     retries: RetryState
+    """How many retries are left, and for which errors."""
     new_messages: tuple[Message, ...] | None = None
     """The messages of ``history`` that are kept together with the reply; None if nothing is kept."""
     stages: tuple[Stage, ...] = ()
+    """What the events of a stream pass through before the caller sees them, in order."""
     observers: tuple[Observe, ...] = ()
     """Called with the headers of the response as soon as it begins; the driver performs what they return."""
     joins_text: bool = False
@@ -109,6 +121,7 @@ class RunTools:
 
     adapter: Adapter
     calls: tuple[ToolUseBlock, ...]
+    """The calls of one reply, in its order."""
     results: Mapping[str, ToolResultBlock] = field(default_factory=dict)
     labels: Mapping[str, set[str]] = field(default_factory=dict)
     """The security labels of these results, by call id."""
@@ -123,6 +136,7 @@ class Keep:
     """
 
     messages: tuple[Message, ...]
+    """The new messages, in order."""
     calls: tuple[ToolUseBlock, ...] = ()
     ends_turn: bool = False
 
@@ -132,8 +146,11 @@ class Wait:
     """Wait before the next attempt. The caller receives the events after it."""
 
     seconds: float
+    """How long to wait."""
     timing: Timing
+    """The clock to wait by."""
     events: tuple[SessionEvent, ...] = ()
+    """What the caller receives after the wait."""
 
 
 Effect = Admit | Choose | Read | Send | RunTools | Keep | Wait | Perform
@@ -149,7 +166,9 @@ class ToolRun:
     """One call with its result, as a message. ``latency_ms`` is the time of this call alone."""
 
     call: ToolUseBlock
+    """The call as the model made it."""
     message: Message
+    """The message of the role ``tool`` that the model will read."""
     latency_ms: int | None = None
     fault: Fault | None = None
     """Why the call was not run."""

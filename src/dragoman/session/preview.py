@@ -21,21 +21,25 @@ _MIN_SHOWN_USD = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """``reasons`` is empty if the swap is possible. Tokens and prices are estimates; prices are in USD, for uncached
-    tokens, and None if unknown.
+    """What a swap to a model would mean. ``reasons`` is empty if the swap is possible. Tokens and prices are estimates;
+    prices are in USD, for uncached tokens, and None if unknown.
     """
 
     model: str
+    """The model of the swap, as ``provider:name``."""
     reasons: tuple[str, ...]
     losses: tuple[Loss, ...]
+    """What the next request could not carry to this model."""
     input_tokens: int
     """Size of the history as it would be sent to this model, tools included."""
     max_context_tokens: int
+    """The size of the model's window, in tokens."""
     input_cost_usd: Decimal | None
     """The price of reading the history once."""
     refusals: tuple[Refusal, ...] = ()
     """The reasons for which routing has a name."""
     present_model: str | None = None
+    """The model of the session now, as ``provider:name``; None if a router chooses."""
     present_tokens: int | None = None
     """Size of the same history for the present model."""
     max_output_tokens: int | None = None

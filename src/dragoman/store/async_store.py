@@ -44,12 +44,15 @@ class AsyncStore:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        """The store whose calls are made in threads."""
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def create(self, model: str | None = None, messages: Sequence[Message] = (), **fields: Any) -> SessionRecord:
+        """Await `Store.create`."""
         return await self._run(partial(self.store.create, model, messages, **fields))
 
     async def create_all(self, sessions: Iterable[Mapping[str, Any]]) -> None:
+        """Await `Store.create_all`."""
         await self._run(partial(self.store.create_all, list(sessions)))
 
     async def append(
@@ -64,6 +67,7 @@ class AsyncStore:
         attempts: Sequence[Message] = (),
         step: TurnStep | None = None,
     ) -> int:
+        """Await `Store.append`."""
         return await self._run(
             partial(
                 self.store.append,
@@ -81,19 +85,23 @@ class AsyncStore:
     async def annotate(
         self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
     ) -> int:
+        """Await `Store.annotate`."""
         return await self._run(
             partial(self.store.annotate, session_id, message_id, extensions, expected_version=expected_version)
         )
 
     async def load(self, session_id: str) -> StoredSession:
+        """Await `Store.load`."""
         return await self._run(partial(self.store.load, session_id))
 
     async def record(self, session_id: str) -> SessionRecord:
+        """Await `Store.record`."""
         return await self._run(partial(self.store.record, session_id))
 
     async def fork(
         self, session_id: str, at_message_id: str | None = None, *, new_session_id: str | None = None
     ) -> SessionRecord:
+        """Await `Store.fork`."""
         return await self._run(partial(self.store.fork, session_id, at_message_id, new_session_id=new_session_id))
 
     async def list(
@@ -106,6 +114,7 @@ class AsyncStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> SessionPage:
+        """Await `Store.list`."""
         return await self._run(
             partial(
                 self.store.list,
@@ -121,19 +130,23 @@ class AsyncStore:
     async def search(
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[SearchHit, ...]:
+        """Await `Store.search`."""
         return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
 
     async def unanswered(
         self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[StoredCall, ...]:
+        """Await `Store.unanswered`."""
         return await self._run(partial(self.store.unanswered, user_id=user_id, session_id=session_id, limit=limit))
 
     async def failed_calls(
         self, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[StoredCall, ...]:
+        """Await `Store.failed_calls`."""
         return await self._run(partial(self.store.failed_calls, user_id=user_id, session_id=session_id, limit=limit))
 
     async def unfinished(self, *, limit: int = 50) -> tuple[str, ...]:
+        """Await `Store.unfinished`."""
         return await self._run(partial(self.store.unfinished, limit=limit))
 
     async def billed_replies(
@@ -145,6 +158,7 @@ class AsyncStore:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[Message]:
+        """Iterate over `Store.billed_replies`, without holding up the event loop."""
         replies = self.store.billed_replies(
             user_id=user_id, team_id=team_id, session_id=session_id, since=since, until=until
         )
@@ -155,6 +169,7 @@ class AsyncStore:
     async def total_spend(
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
+        """Await `Store.total_spend`."""
         return await self._run(partial(self.store.total_spend, user_id=user_id, team_id=team_id, since=since))
 
     async def export_replies(
@@ -166,20 +181,25 @@ class AsyncStore:
         text: bool = False,
         overwrite: bool = False,
     ) -> ExportResult:
+        """Await `Store.export_replies`."""
         return await self._run(
             partial(self.store.export_replies, folder, since=since, until=until, text=text, overwrite=overwrite)
         )
 
     async def export(self, session_id: str) -> tuple[str, ...]:
+        """Await `Store.export`, whose lines are returned together."""
         return await self._run(lambda: tuple(self.store.export(session_id)))
 
     async def import_lines(self, lines: Iterable[str | bytes], *, session_id: str | None = None) -> SessionRecord:
+        """Await `Store.import_lines`."""
         return await self._run(partial(self.store.import_lines, lines, session_id=session_id))
 
     async def delete(self, session_id: str) -> None:
+        """Await `Store.delete`."""
         await self._run(partial(self.store.delete, session_id))
 
     async def delete_user(self, user_id: str, *, reports: str | Path | None = None, text: bool = False) -> UserDeletion:
+        """Await `Store.delete_user`."""
         return await self._run(partial(self.store.delete_user, user_id, reports=reports, text=text))
 
     async def enforce_retention(
@@ -189,14 +209,17 @@ class AsyncStore:
         session_idle: timedelta = timedelta(days=1),
         dry_run: bool = False,
     ) -> tuple[RetentionRecord, ...]:
+        """Await `Store.enforce_retention`."""
         return await self._run(
             partial(self.store.enforce_retention, action=action, session_idle=session_idle, dry_run=dry_run)
         )
 
     async def retention_records(self, session_id: str | None = None) -> tuple[RetentionRecord, ...]:
+        """Await `Store.retention_records`."""
         return await self._run(partial(self.store.retention_records, session_id))
 
     async def close(self) -> None:
+        """Await `Store.close`."""
         await self._run(self.store.close)
 
     async def __aenter__(self) -> Self:

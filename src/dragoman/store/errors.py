@@ -13,11 +13,12 @@ from dragoman.adapter.errors import DragomanError
 
 
 class StoreError(DragomanError):
-    pass
+    """An operation of a store failed, and changed nothing."""
 
 
 class ConflictError(StoreError):
-    """``expected`` and ``found`` are versions of the session; both are None if an id is taken."""
+    """Another writer was first: load the session again before the next try. ``expected`` and ``found`` are versions of
+    the session; both are None if an id is taken."""
 
     def __init__(self, message: str, *, expected: int | None = None, found: int | None = None) -> None:
         self.expected = expected
@@ -26,16 +27,16 @@ class ConflictError(StoreError):
 
 
 class SessionNotFoundError(StoreError):
-    pass
+    """No session, or no message in it, has that id."""
 
 
 class StoreBusyError(StoreError):
-    pass
+    """Other programs locked the database for longer than the store waits."""
 
 
 class StoreVersionError(StoreError):
-    pass
+    """The database, or the line, was written by a newer version of this library."""
 
 
 class UnreadableError(StoreError):
-    pass
+    """A row or a line does not hold a valid message."""

@@ -21,18 +21,27 @@ class SessionRecord(FrozenModel):
     """
 
     id: Text
+    """The session's id, unique in a store."""
     version: Count = 0
     model: Text | None = None
+    """The model that the session is set to, as ``provider:name``; None if a router chooses."""
     title: Text | None = None
+    """A name for people; None if the program gave none."""
     workspace: Text | None = None
+    """The path of the program's workspace, as the program names it."""
     routing_policy: JsonObject | None = None
+    """The program's own routing settings of this session, as JSON."""
     metadata: JsonObject = Field(default_factory=dict)
     user_id: Text | None = None
+    """The pseudonymous id of the user."""
     team_id: Text | None = None
+    """The pseudonymous id of the team."""
     parent_session_id: Text | None = None
     parent_message_id: Text | None = None
     created_at: datetime
+    """When the session was created, in UTC."""
     updated_at: datetime
+    """When the session was last changed, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,9 @@ class StoredSession:
     """
 
     record: SessionRecord
+    """The session without its messages."""
     messages: tuple[Message, ...] = ()
+    """The history, oldest first."""
     tool_ids: dict[str, Any] = field(default_factory=dict)
     attempts: tuple[Message, ...] = ()
     extensions: Mapping[str, dict[str, Any]] = field(default_factory=dict)
@@ -55,14 +66,17 @@ class StoredSession:
 
     @property
     def id(self) -> str:
+        """The session's id."""
         return self.record.id
 
     @property
     def version(self) -> int:
+        """The number that the next `Store.append` has to expect."""
         return self.record.version
 
     @property
     def model(self) -> str | None:
+        """The model that the session is set to, as ``provider:name``; None if a router chooses."""
         return self.record.model
 
 
@@ -71,6 +85,7 @@ class SessionPage:
     """Some sessions; ``cursor`` fetches the next page, and is None at the end."""
 
     sessions: tuple[SessionRecord, ...]
+    """The sessions of this page, those that changed last first."""
     cursor: str | None = None
 
 
@@ -79,8 +94,10 @@ class SearchHit:
     """A message that contains the searched text. ``seq`` is its index in the session, from 0."""
 
     session_id: str
+    """The session that holds the message."""
     seq: int
     message: Message
+    """The whole message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +109,21 @@ class StoredCall:
     """
 
     session_id: str
+    """The session that holds the call."""
     message_id: str
     id: str
+    """The canonical id of the call (``tu_<ulid>``)."""
     name: str
+    """The name of the tool."""
     status: str
     side_effects: str | None
     created_at: datetime
+    """When the reply with the call was stored, in UTC."""
     started_at: datetime | None
     completed_at: datetime | None
+    """When the result was stored, in UTC; None if there is none."""
     result_message_id: str | None
+    """The id of the message with the result; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +137,7 @@ class UserDeletion:
     """
 
     user_id: str
+    """The pseudonymous id of the user."""
     sessions: int
     messages: int
     attempts: int
@@ -137,8 +161,11 @@ class RetentionRecord:
     """
 
     session_id: str
+    """The session that was changed."""
     action: RetentionAction
+    """Whether the messages were redacted or their session deleted."""
     at: datetime
+    """When it was done, in UTC."""
     messages: int
     attempts: int
     sources: tuple[str, ...]
@@ -152,6 +179,9 @@ class ExportResult:
     """
 
     written: tuple[date, ...]
+    """The days whose files are new or changed."""
     unchanged: tuple[date, ...]
+    """The days whose files were there already."""
     removed: tuple[date, ...]
+    """The days whose files were removed."""
     replies: int

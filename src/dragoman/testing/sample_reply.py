@@ -9,12 +9,15 @@ class SampleCall:
     """A tool call. Joined, ``pieces`` are the JSON text of ``input``, split as a provider would stream it."""
 
     id: str
+    """The provider's own id of the call."""
     name: str
+    """The name of the tool."""
     input: dict[str, Any]
     pieces: tuple[str, ...]
 
     @property
     def arguments(self) -> str:
+        """The JSON text of the input, as one piece."""
         return "".join(self.pieces)
 
 
@@ -29,11 +32,14 @@ class SampleReply:
     thinking: tuple[str, ...]
     text: tuple[str, ...]
     calls: tuple[SampleCall, ...]
+    """The tool calls, in order."""
     truncated: bool
     """Whether the model reached its output limit."""
     input_tokens: int
     cached_tokens: int
+    """Tokens of the prompt that the provider read from its cache."""
     output_tokens: int
+    """Tokens of the reply, thinking included."""
 
     @property
     def content(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:

@@ -67,6 +67,7 @@ class Effort:
     stride: int = 1
     cuts: int = 1
     seed: int = 20261121
+    """The seed of the mutations: the same one replays the same bytes."""
 
 
 @dataclass(slots=True)
@@ -74,12 +75,18 @@ class Verdict:
     """A law's result for one stream: the number of replays, their outcomes and the first faults."""
 
     law: str
+    """The name of the law."""
     tried: int = 0
+    """The number of replays."""
     failed: int = 0
+    """The number of replays with a fault."""
     outcomes: dict[str, int] = field(default_factory=dict)
+    """How the replays ended, each with how often."""
     faults: list[str] = field(default_factory=list)
+    """The first faults, each with its replay."""
 
     def count(self, trial: Trial) -> None:
+        """Add one replay."""
         self.tried += 1
         if trial.outcome:
             self.outcomes[trial.outcome] = self.outcomes.get(trial.outcome, 0) + 1
@@ -292,7 +299,7 @@ def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             faults = list(partial_stream_faults(events, subject.events, early=True, network=False))
             last = events[-1]
             if not (isinstance(last, ErrorEvent) and isinstance(last.error, kind)):
-                faults.append(f"{kind.__name__} was due, not {last}")
+                faults.append(f"{kind.__name__} was expected, not {last}")
             yield Trial(f"{kind.__name__} before event {at}", tuple(faults))
 
 

@@ -39,7 +39,7 @@ class CallLog(Protocol):
 
 
 def ignore(progress: ToolProgress) -> None:
-    """Report to nobody."""
+    """Do nothing: nobody receives reports."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class CallRunner:
     """The calls of one turn.
 
     A call that takes longer than its tool's timeout becomes an error for the model, and so does a tool that has no
-    retries left. A coroutine is then cancelled. A plain function goes on in its thread, and its result is dropped: it
+    retries left. A coroutine is then cancelled. A plain function continues in its thread, and its result is dropped: it
     can look at ``cancelled`` of its context.
     """
 

@@ -65,7 +65,7 @@ Tell = Callable[[Progress], object]
 
 
 def _ignore(progress: Progress) -> None:
-    """Report to nobody."""
+    """Do nothing: nobody receives reports."""
 
 
 def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:

@@ -1,4 +1,4 @@
-"""What a tool may know of its call, and what it may report while it runs."""
+"""What a tool can find out about its call, and what it can report while it runs."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ class Context(Generic[ContextT]):
 
     value: ContextT
     session_id: str = ""
+    """The session that the call belongs to."""
     tool_name: str = ""
     tool_use_id: str = ""
     _history: Sequence[Message] = field(default=(), repr=False)
@@ -40,7 +41,7 @@ class Context(Generic[ContextT]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: the time of the call is over, or the turn was left. A function
+        """Whether the result is no longer needed: the time of the call is over, or the caller left the turn. A function
         that runs in a thread cannot be stopped, and should look here."""
         return self._ended.is_set()
 
@@ -50,6 +51,7 @@ class Progress:
     """What a tool yields to report how far it is. ``fraction`` is between 0 and 1; ``data`` is anything else."""
 
     message: str = ""
+    """A text for people."""
     fraction: float | None = None
     data: Any = None
 
@@ -59,15 +61,16 @@ class Deferred:
     """What ``approve`` returns if somebody decides later, or elsewhere: the call waits for `Session.answer`."""
 
     reason: str = ""
+    """A text for people, such as who decides."""
 
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Deferred | Awaitable[bool | Deferred]]
 """Decides whether a call may run. Only an AsyncSession can await the decision."""
 
 
-class CallDeferred(Exception):  # noqa: N818 - no failure: the result comes later
+class CallDeferred(Exception):  # noqa: N818 - not a failure: the result comes later
     """Raised by a tool whose result comes later: the call waits for `Session.answer`. The text is the reason."""
 
 
-class ModelRetry(Exception):  # noqa: N818 - an instruction to the model, and no failure
+class ModelRetry(Exception):  # noqa: N818 - an instruction to the model, not a failure
     """Raised by a tool to make the model call it again; the message tells the model what to change."""

@@ -62,9 +62,10 @@ class McpTool(Tool):
 
 
 class McpConnection:
-    """``client`` is an open ``mcp.Client`` or ``ClientSession``. ``name`` is the server's name in policies, as in
-    ``tool://NAME/TOOL``. The name that a server reports is not used: it could be that of another server. A list of more
-    than ``max_items`` entries or pages, or of over 64 MiB, raises RequestError.
+    """The tools, prompts and resources of one MCP server. ``client`` is an open ``mcp.Client`` or ``ClientSession``.
+    ``name`` is the server's name in policies, as in ``tool://NAME/TOOL``. The name that a server reports is not used:
+    it could be that of another server. A list of more than ``max_items`` entries or pages, or of over 64 MiB, raises
+    RequestError.
 
     All methods are asynchronous, so the tools need an AsyncSession. Raises ConfigurationError if ``client`` is not a
     client. Errors between client and server are raised as the client raises them.

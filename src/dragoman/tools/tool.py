@@ -35,7 +35,9 @@ class Tool(Generic[P, ResultT]):
     """
 
     definition: ToolDefinition
+    """What the model is told: name, description and schema."""
     function: Callable[P, ResultT]
+    """The function itself, sync or async."""
     arguments: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict, repr=False)
     context_type: Any = NO_CONTEXT
     timeout: float | None = None
@@ -45,20 +47,23 @@ class Tool(Generic[P, ResultT]):
     def __post_init__(self) -> None:
         timeout, retries = self.timeout, self.retries
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):
-            raise ConfigurationError(f"the tool {self.name}: timeout is a number of seconds over 0, or None")
+            raise ConfigurationError(f"the tool {self.name}: timeout must be a number of seconds above 0, or None")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ConfigurationError(f"the tool {self.name}: retries is a whole number, at least 0")
+            raise ConfigurationError(f"the tool {self.name}: retries must be a whole number, at least 0")
 
     @property
     def name(self) -> str:
+        """The name under which the tool is offered."""
         return self.definition.name
 
     @property
     def takes_context(self) -> bool:
+        """Whether the function's first parameter is a `Context`."""
         return self.context_type is not NO_CONTEXT
 
     @property
     def is_async(self) -> bool:
+        """Whether the function is a coroutine function or an async generator function."""
         if (flags := _flags(self.function)) is not None:
             return bool(flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
         return self._is(inspect.iscoroutinefunction) or self._is(inspect.isasyncgenfunction)

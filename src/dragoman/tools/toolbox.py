@@ -119,10 +119,12 @@ class Toolbox:
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
+        """The definitions of all tools, in the order in which they were added."""
         return tuple(self._definitions.values())
 
     @property
     def async_names(self) -> tuple[str, ...]:
+        """The names of the tools that only an `AsyncSession` can run."""
         return tuple(item.name for item in self._tools.values() if item.is_async)
 
     def may_report(self, requested_calls: Iterable[ToolUseBlock]) -> bool:
@@ -131,6 +133,7 @@ class Toolbox:
         return any(found is not None and found.yields for found in tools)
 
     def find(self, name: str) -> Tool | None:
+        """Return the tool of this name, or None."""
         return self._tools.get(name)
 
     def side_effects(self, name: str) -> SideEffects | None:

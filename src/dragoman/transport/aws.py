@@ -26,16 +26,20 @@ class SigV4Auth(httpx.Auth):
     """
 
     requires_request_body = True
+    """True: a signature covers the body, so httpx reads it first."""
 
     def __init__(self, region: str | None = None, *, session: Any = None) -> None:
         self._region = region
         self._session = session if session is not None else _new_session()
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Yield the signed request. httpx calls this for a sync client."""
         request.read()
         yield self._sign(request, self._credentials())
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        """Yield the signed request; credentials are fetched outside the event loop. httpx calls this for an async
+        client."""
         await request.aread()
         # Fetching credentials may block, so it runs outside the event loop.
         yield self._sign(request, await asyncio.to_thread(self._credentials))

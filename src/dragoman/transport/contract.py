@@ -22,9 +22,13 @@ class StreamedReply:
     """
 
     status: int
+    """The HTTP status, under 400."""
     headers: Headers
+    """The response's headers. Names compare without case."""
     chunks: Iterator[bytes]
+    """The body as it arrives. It raises ProviderError if the connection breaks."""
     attempts: tuple[AttemptRecord, ...] = ()
+    """All attempts of the request, the last one included."""
     idle_timeout: float | None = None
 
 
@@ -33,10 +37,15 @@ class AsyncStreamedReply:
     """The async `StreamedReply`."""
 
     status: int
+    """The HTTP status, under 400."""
     headers: Headers
+    """The response's headers. Names compare without case."""
     chunks: AsyncIterator[bytes]
+    """The body as it arrives. It raises ProviderError if the connection breaks."""
     attempts: tuple[AttemptRecord, ...] = ()
+    """All attempts of the request, the last one included."""
     idle_timeout: float | None = None
+    """The seconds without content after which the stream has stalled."""
 
 
 class Transport(Protocol):
@@ -44,22 +53,28 @@ class Transport(Protocol):
     key.
     """
 
-    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse: ...
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """Send a request and return the whole reply. ``timeout`` is in seconds, retries included."""
 
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
-    ) -> AbstractContextManager[StreamedReply]: ...
+    ) -> AbstractContextManager[StreamedReply]:
+        """Send a request and enter its reply as soon as it has begun. ``timeout`` is in seconds, until then."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the connections that belong to this transport alone. Later calls do nothing."""
 
 
 class AsyncTransport(Protocol):
     """The async `Transport`."""
 
-    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse: ...
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """Send a request and return the whole reply. ``timeout`` is in seconds, retries included."""
 
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[AsyncStreamedReply]: ...
+    ) -> AbstractAsyncContextManager[AsyncStreamedReply]:
+        """Send a request and enter its reply as soon as it has begun. ``timeout`` is in seconds, until then."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Release the connections that belong to this transport alone. Later calls do nothing."""

@@ -27,14 +27,22 @@ class HttpExchange:
     """
 
     provider: str
+    """The name of the provider."""
     model: str
+    """The name of the model, without the provider."""
     attempt: int
+    """Which attempt of the request this was, from 1."""
     method: str
+    """The HTTP method, in upper case."""
     url: str
+    """The full URL; keys in it are masked."""
     request_headers: Mapping[str, str]
+    """The headers as they were sent, masked."""
     request_body: bytes
+    """The body as it was sent."""
     status: int | None
     response_headers: Mapping[str, str]
+    """The headers as they arrived, masked; empty if no reply began."""
     response_body: bytes
     error: DragomanError | None
     seconds: float

@@ -79,9 +79,11 @@ class FetchError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class FetchedMedia:
-    """``media_type`` is the server's IANA type, in lower case; ``application/octet-stream`` if it sends none."""
+    """Content that was fetched from a URL. ``media_type`` is the server's IANA type, in lower case;
+    ``application/octet-stream`` if it sends none."""
 
     data: bytes = field(repr=False)
+    """The whole content, decompressed."""
     media_type: str
 
 

@@ -80,10 +80,13 @@ class Timing:
 
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = _utc_now
+    """Returns the time of day in UTC, for dates in headers."""
     roll: Callable[[], float] = random.random
     """A number from 0 up to, not including, 1."""
     sleep: Callable[[float], None] = time.sleep
+    """Blocks for so many seconds."""
     sleep_async: Callable[[float], Awaitable[None]] = _sleep_async
+    """Waits for so many seconds, without blocking the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,11 @@ class RetryPolicy:
     """
 
     max_retries: int = 2
+    """Retries after the first attempt; 0 turns them off."""
     initial_wait: float = 1.0
+    """The wait before the first retry. Each further wait is twice as long."""
     max_wait: float = 30.0
+    """The longest wait that is not requested by the provider."""
     jitter: float = 0.25
     """The random share of a wait, in either direction."""
     max_retry_after: float = 60.0

@@ -208,6 +208,6 @@ def test_a_row_that_is_refused_gets_the_place_of_one_that_waits_for_the_budget()
 def test_a_wrong_number_of_retries_is_refused() -> None:
     provider = Provider()
     for wrong in (-1, True, "1"):
-        with pytest.raises(RequestError, match="output_retries is a whole number, at least 0"):
+        with pytest.raises(RequestError, match="output_retries must be a whole number, at least 0"):
             run(provider, output_retries=wrong)
     assert provider.requests == 0

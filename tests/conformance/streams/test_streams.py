@@ -152,7 +152,7 @@ def test_a_handwritten_error_frame_ends_the_stream_anywhere(streams: list[Record
             faults = list(_faults(events, whole, early=True, network=False))
             last = events[-1]
             if not (isinstance(last, ErrorEvent) and isinstance(last.error, getattr(errors, name))):
-                faults.append(f"{name} was due, not {last}")
+                faults.append(f"{name} was expected, not {last}")
             counter.check(exchange, f"error at {place}", faults)
     counter.close(streams)
 

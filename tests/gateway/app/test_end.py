@@ -90,7 +90,7 @@ def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
     left = database.run(lambda connection: connection.execute(select(reservations)).all())
     database.close()
     assert b"word3" in received
-    assert b"ask again" in received[received.rindex(b"data: ") :]  # in the client's wire
+    assert b"try again" in received[received.rindex(b"data: ") :]  # in the client's wire
     assert not any(end in received for end in (b"message_stop", b"[DONE]"))
     assert not [line for line in caplog.records if line.exc_info]
     assert [(row.scope, row.requests, row.tokens > 0) for row in rows] == [(f"key:{key.id}", 1, True)]
@@ -127,7 +127,7 @@ def test_a_client_that_reads_nothing_does_not_delay_the_end(monkeypatch: pytest.
     with FaultyServer(sse_reply(cut("messages"), STALL)) as provider:
         client = AsyncClient(providers={"anthropic": {"base_url": provider.url, "api_key": "sk"}})
         asyncio.run(scenario(create_app(GatewaySettings(models={"house": "anthropic:m"}), client=client)))
-    assert b"ask again" in bodies[-1]
+    assert b"try again" in bodies[-1]
 
 
 @pytest.mark.parametrize("wire", PATHS)
@@ -158,7 +158,7 @@ def test_a_request_that_waits_at_the_end_of_the_drain_is_told_to_ask_again(
     assert reply.status_code == 503
     assert reply.headers["retry-after"] == "2"
     assert reply.headers["x-dragoman-request-id"].startswith("req_")
-    assert "ask again" in reply.json()["error"]["message"]
+    assert "try again" in reply.json()["error"]["message"]
     assert not [line for line in caplog.records if line.exc_info]
 
 

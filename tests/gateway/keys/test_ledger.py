@@ -124,7 +124,7 @@ def test_what_only_reservations_fill_has_room_again(database: Database) -> None:
 
     message, retry_after, status = run(scenario())
     assert "$0.0100 are spent, $0.0200 are reserved" in message
-    assert "ask again when one has ended" in message
+    assert "try again when one has ended" in message
     assert (retry_after, status) == (1, 429)
 
 

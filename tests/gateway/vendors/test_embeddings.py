@@ -67,16 +67,16 @@ def test_openai_s_two_forms_on_the_wire() -> None:
 REFUSED = [
     ({"input": [1, 2, 3]}, "tokens are not possible here"),
     ({"input": [[1, 2], [3]]}, "tokens are not possible here"),
-    ({"input": []}, "a text or a list of texts"),
-    ({"input": None}, "a text or a list of texts"),
-    ({"input": [{"text": "a"}]}, "a text or a list of texts"),
+    ({"input": []}, "a string or a list of strings"),
+    ({"input": None}, "a string or a list of strings"),
+    ({"input": [{"text": "a"}]}, "a string or a list of strings"),
     ({"input": ""}, "empty"),
     ({"input": "a", "dimensions": -1}, "dimensions"),
     ({"input": "a", "dimensions": True}, "dimensions"),
     ({"input": "a", "dimensions": 4_000_000}, "dimensions"),
     ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
     ({"input": "a", "model": ""}, "model"),
-    ({"input": "a", "model": "anthropic:claude-opus-5-5"}, "embeds nothing"),
+    ({"input": "a", "model": "anthropic:claude-opus-5-5"}, "has no embeddings"),
 ]
 
 

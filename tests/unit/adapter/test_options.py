@@ -19,29 +19,29 @@ class Effort(StrEnum):
 
 
 REFUSED: list[tuple[str, Any, str]] = [
-    ("max_output_tokens", -1, "at least 0, and not -1"),
-    ("max_output_tokens", "5", "a whole number, and not a value of the class str"),
+    ("max_output_tokens", -1, "at least 0, not -1"),
+    ("max_output_tokens", "5", "a whole number, not a value of the class str"),
     ("max_output_tokens", 5.5, "a whole number"),
-    ("max_output_tokens", True, "a whole number, and not a value of the class bool"),
+    ("max_output_tokens", True, "a whole number, not a value of the class bool"),
     ("temperature", "hot", "a number"),
     ("temperature", False, "a number"),
     ("top_k", "many", "a number"),
     ("seed", 1.5, "a whole number"),
-    ("stop_sequences", 5, "a list of texts, and not a value of the class int"),
-    ("stop_sequences", [5], "a list of texts"),
-    ("stop_sequences", {"END"}, "a list of texts"),
+    ("stop_sequences", 5, "a list of strings, not a value of the class int"),
+    ("stop_sequences", [5], "a list of strings"),
+    ("stop_sequences", {"END"}, "a list of strings"),
     ("parallel_tool_calls", "no", "True or False"),
     ("thinking", 1, "True or False"),
     ("thinking_budget", "much", "a whole number"),
-    ("effort", 3, "a text"),
-    ("user", 5, "a text, and not a value of the class int"),
-    ("service_tier", ["flex"], "a text, and not a value of the class list"),
-    ("prompt_cache", 5, "a text"),
-    ("metadata", "team", "a mapping of texts"),
-    ("keep_alive", [5], "a text such as '10m' or a number of seconds"),
+    ("effort", 3, "a string"),
+    ("user", 5, "a string, not a value of the class int"),
+    ("service_tier", ["flex"], "a string, not a value of the class list"),
+    ("prompt_cache", 5, "a string"),
+    ("metadata", "team", "a mapping of strings"),
+    ("keep_alive", [5], "a string such as '10m' or a number of seconds"),
     ("num_ctx", "8k", "a whole number"),
     ("stream", "yes", "True or False"),
-    ("headers", "x-key: secret", "a mapping by provider, such as {'openai': {...}}, and not a value of the class str"),
+    ("headers", "x-key: secret", "a mapping by provider, such as {'openai': {...}}, not a value of the class str"),
     ("extra", ["x"], "a mapping by provider"),
 ]
 
@@ -59,7 +59,7 @@ def test_a_value_of_a_wrong_class_is_refused(name: str, value: Any, problem: str
 @pytest.mark.parametrize("schema", [["x"], "{}", 5])
 def test_an_output_schema_is_a_mapping(schema: Any) -> None:
     """Sessions take other forms too; an adapter gets what they have made of them."""
-    with pytest.raises(RequestError, match="output_schema is a JSON Schema as a mapping, and not a "):
+    with pytest.raises(RequestError, match="output_schema must be a JSON Schema as a mapping, not a "):
         get_adapter("openai-chat:gpt-4.1").to_wire([Message.user("Hi.")], [], AdapterOptions(output_schema=schema))
 
 
@@ -70,7 +70,7 @@ def test_a_wrong_tool_choice_is_refused_with_the_accepted_forms(choice: Any) -> 
 
 
 def test_a_named_tool_has_a_name() -> None:
-    with pytest.raises(RequestError, match="the name in NamedTool is a text"):
+    with pytest.raises(RequestError, match="the name in NamedTool must be a string"):
         AdapterOptions(tool_choice=NamedTool(5))  # type: ignore[arg-type]
 
 
@@ -94,13 +94,13 @@ def test_a_subclass_with_slots_is_checked_too() -> None:
         pass
 
     assert OwnOptions(user="ann").user == "ann"
-    with pytest.raises(RequestError, match="user is a text"):
+    with pytest.raises(RequestError, match="user must be a string"):
         OwnOptions(user=5)  # type: ignore[arg-type]
 
 
 def test_a_turn_is_refused_before_anything_is_sent() -> None:
     with Session("openai-chat:gpt-4.1", api_key="not-a-key") as session:
-        with pytest.raises(RequestError, match="tool_choice is"):
+        with pytest.raises(RequestError, match="tool_choice must be"):
             session.ask("Hi", tool_choice="look_up")  # type: ignore[arg-type]
         assert session.messages == ()
 

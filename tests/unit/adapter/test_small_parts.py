@@ -207,7 +207,7 @@ def test_a_context_needs_a_full_model_id(model: Any) -> None:
 )
 def test_wrong_values_of_options_are_refused(name: str, value: Any) -> None:
     """What an adapter would leave out without a word, or send to be refused, is an error here."""
-    with pytest.raises(RequestError, match=f"{name} is"):
+    with pytest.raises(RequestError, match=f"{name} must be"):
         AdapterOptions(**{name: value})
 
 

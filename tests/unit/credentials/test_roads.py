@@ -225,7 +225,7 @@ def test_headers_of_the_settings(provider: Server) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "both": ({"api_key": "k", "credentials": Keys()}, "both api_key and credentials"),
+    "both": ({"api_key": "k", "credentials": Keys()}, "both api_key and credentials are given"),
     "a class": ({"api_key": Keys}, "must be a text or a function"),
     "bytes": ({"credentials": b"key"}, "must be a function that returns a key"),
     "a header of the transport": ({"headers": {"host": "elsewhere"}}, "belongs to the transport"),

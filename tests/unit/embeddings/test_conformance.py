@@ -177,7 +177,7 @@ def test_an_adapter_without_embeddings_is_no_subject() -> None:
         __test__ = False
         adapter = "anthropic"
 
-    with pytest.raises(ConfigurationError, match="embeds nothing"):
+    with pytest.raises(ConfigurationError, match="has no embeddings"):
         Suite.subject("claude-opus-5-5")
 
 

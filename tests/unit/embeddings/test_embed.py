@@ -126,7 +126,7 @@ def test_one_text_is_one_input(provider: Provider, call: Call) -> None:
             MODEL,
             [ImageBlock(source=MediaSource(kind="base64", data="AAAA"), media_type="image/png")],
             {},
-            "reads texts alone",
+            "reads only texts",
         ),
         (
             COHERE,

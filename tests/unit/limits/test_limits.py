@@ -188,7 +188,7 @@ def test_invalid_headers_are_ignored(headers: dict[str, str], expected: dict[str
 
 def test_an_invalid_url_is_not_shown() -> None:
     """It may hold a password."""
-    with pytest.raises(ConfigurationError, match="not a URL of Redis") as refused:
+    with pytest.raises(ConfigurationError, match="not a Redis URL") as refused:
         Limits(Limit(requests=1), url="memcached://:hunter2@host")
     assert "hunter2" not in str(refused.value)
 

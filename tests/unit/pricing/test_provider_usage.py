@@ -106,7 +106,7 @@ def test_a_total_that_differs_from_its_parts_is_reported(caplog: pytest.LogCaptu
             handwritten_gemini(promptTokenCount=5, candidatesTokenCount=5, totalTokenCount=99),
         )
     assert (usage.total_tokens, usage.reported_total, usage.discrepancy) == (10, 99, 89)
-    assert "google:gemini-2.5-flash: the provider counts 99 tokens in all, its parts sum to 10" in caplog.text
+    assert "google:gemini-2.5-flash: the provider reports 99 tokens in total, but its parts add up to 10" in caplog.text
 
 
 def test_an_invalid_count_is_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Who may use the gateway."""
+"""Access control: who may use the gateway."""
 
 from dragoman_gateway.access.contract import Access, Caller, Prices
 from dragoman_gateway.access.open_access import OpenAccess

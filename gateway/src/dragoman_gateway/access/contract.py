@@ -1,4 +1,4 @@
-"""Who may use the gateway: what a caller is, and what checks a request's key."""
+"""Access control: the caller of a request, and the interface that checks its key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Prices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request. A caller without a key came over the loopback address of an open gateway."""
+    """The sender of a request. A caller without a key came through the loopback address of an open gateway."""
 
     key_id: str | None = None
     """The public id of the key, never the key."""
@@ -23,7 +23,7 @@ class Caller:
     team: str | None = None
     roles: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
-    """What the plugins of a policy and its object profiles know of the caller."""
+    """What the plugins of a policy and its object profiles can see of the caller."""
     models: tuple[str, ...] = ()
     """Patterns of the models that the caller may use, such as ``anthropic:*``; empty for all."""
     endpoints: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Caller:
 
 
 class Access(Protocol):
-    """Checks keys, and says what a caller may spend."""
+    """Checks keys, and returns what a caller may spend."""
 
     async def authenticate(self, headers: Mapping[str, str]) -> Caller:
         """Return the caller of a request with these headers, whose names are in lower case.

@@ -1,4 +1,4 @@
-"""Numbers that no provider reads: they are refused here, and not by whatever counts with them first."""
+"""Refuses numbers that no provider reads, before any code computes with them."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from dragoman_gateway.json import is_in_range
 
 
 def check_numbers(fields: dict[str, Any]) -> None:
-    """Raise ClientError for a number beyond 64 bits, unless it stands where a client chooses the names, as in the
-    schema of a tool."""
+    """Raise ClientError for a number beyond 64 bits, unless it is in a place where a client chooses the names, as in
+    the schema of a tool."""
     for each in wire_objects(fields):
         for name, value in each.items():
             if _is_beyond(value):

@@ -48,9 +48,9 @@ _GOOGLE_FILE = re.compile(
     r"\s*(?:files/|(?:[a-z]+:)?//[^/]*generativelanguage\.(?:[a-z]+\.)?googleapis\.com)", re.IGNORECASE
 )
 _MAX_IDS = 10_000
-"""Databases take only so many values at once, and answer nobody for a while after an error."""
+"""Databases accept a limited number of values at once, and may not answer for a while after an error."""
 _ID = re.compile(r"[!-~]{1,190}")
-"""What an id may be. Any other text is one of nobody."""
+"""The form of an id. Any other text belongs to nobody."""
 
 
 class OwnedIds:
@@ -139,8 +139,8 @@ def may_name_ids(data: bytes, *, threads: bool = False, items: bool = False) -> 
 
 def find_made_ids(data: bytes, *, threads: bool = False, items: bool = False) -> dict[str, str]:
     """Return the ids that a reply, or whole events of one, names, and their kinds. What a client or a model wrote into
-    it is none. ``threads``: whether the reply's message can be continued by its id. ``items``: whether its items can be
-    named by theirs.
+    it does not count. ``threads``: whether the reply's message can be continued by its id. ``items``: whether its items
+    can be named by theirs.
     """
     found: dict[str, str] = {}
     for reply in _parse(data):

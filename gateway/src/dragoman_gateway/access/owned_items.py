@@ -24,12 +24,13 @@ _CONTENT: Mapping[str, str] = {
     "additional_tools": "tools",
     "mcp_approval_response": "approval_request_id",
 }
-"""The types of items that say all themselves, each with the field that holds it. The id of such an item is a name."""
+"""The types of items that contain everything themselves, each with the field that holds it. The id of such an item is a
+name."""
 _MAY_BE_EMPTY = ("function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
 def referring_ids(items: Any) -> Iterator[str]:
-    """Yield the ids of the items that a provider needs its own storage for, whatever their type is said to be."""
+    """Yield the ids of the items that a provider needs its own storage for, whatever type they claim to have."""
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and isinstance(found := item.get("id"), str) and found and not _is_whole(item):
             yield found

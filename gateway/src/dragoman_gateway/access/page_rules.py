@@ -1,4 +1,4 @@
-"""Which requests may come from a web page of another site: a gateway without keys answers none of them.
+"""Decides which requests may come from a web page of another site: a gateway without keys answers none of them.
 
 A browser lets every page send requests to this computer. What tells such a request from a program's is what a page
 cannot choose: the name that the browser looked up, the site that it says the request is from, and the content type,
@@ -18,7 +18,7 @@ _OWN_NAMES = ("localhost", "*.localhost", "host.docker.internal", "host.containe
 """Names that no page can give to another address: browsers resolve the first ones themselves, and container engines
 give the last ones to the computer that they run on."""
 _OWN_SITES = ("", "none", "same-origin")
-"""Values of Sec-Fetch-Site of requests that no other site has made: those of programs, and those of a user."""
+"""Values of Sec-Fetch-Site for requests that come from a program or directly from a user, and not from another site."""
 _SECTION = "in the table [gateway] of dragoman.toml"
 _BEARER = "bearer "
 """Browsers add other schemes by themselves."""
@@ -39,7 +39,7 @@ class PageRules:
         host = headers.get("host", "").strip().lower()
         if host and not self._is_own(host):
             raise DeniedError(
-                f"this gateway has no keys, and is not known as {host!r:.120}, which another site may have made a name"
+                f"this gateway has no keys and is not known as {host!r:.120}, which another site may have made a name"
                 f" of this computer: add it to allowed_hosts {_SECTION}, {_OR_KEY}"
             )
         origin = headers.get("origin", "").strip().lower()
@@ -48,8 +48,8 @@ class PageRules:
         site = headers.get("sec-fetch-site", "").strip().lower()
         if (origin and not _is_origin_of(host, origin)) or site not in _OWN_SITES:
             raise DeniedError(
-                f"this gateway has no keys, and answers no page of another site, here {origin or site!r:.120}: open its"
-                f" own address yourself, add the origin of the page to allowed_origins {_SECTION}, {_OR_KEY}"
+                f"this gateway has no keys and does not answer pages of other sites, here {origin or site!r:.120}: open"
+                f" its own address yourself, add the origin of the page to allowed_origins {_SECTION}, {_OR_KEY}"
             )
 
     def _is_own(self, host: str) -> bool:
@@ -60,7 +60,7 @@ class PageRules:
 
 def check_body_type(headers: Mapping[str, str], *, untyped: bool = False, any_type: bool = False) -> None:
     """Raise ContentTypeError if the request has a body that a page may send to any site. ``untyped``: whether clients
-    leave the content type out. They send a key, and a page that adds one has to ask before. ``any_type``: whether a
+    leave the content type out. They send a key, and a browser asks before a page may add one. ``any_type``: whether a
     request with a key may have any body.
     """
     if any_type and _sends_key(headers):

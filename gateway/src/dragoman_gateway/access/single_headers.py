@@ -1,4 +1,5 @@
-"""Headers of which a request has one. Of two, a proxy or a provider could read the other one than this gateway."""
+"""Headers that a request may have only once. Of two values, a proxy or a provider could read another one than this
+gateway."""
 
 from collections import Counter
 from collections.abc import Sequence

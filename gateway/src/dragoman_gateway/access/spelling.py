@@ -1,4 +1,5 @@
-"""One spelling of each field: a reader that takes `Model` for `model`, as Go's does, finds what this gateway found."""
+"""Requires one spelling of each field, so that a reader that takes `Model` for `model`, as Go's does, finds what this
+gateway found."""
 
 import re
 import tomllib
@@ -42,9 +43,11 @@ def _check(fields: dict[str, Any], names: _Names) -> None:
     for name in fields:
         folded = names.fold(name)
         if (other := seen.setdefault(folded, name)) != name:
-            raise ClientError(f"the fields {other!r:.80} and {name!r:.80} are one to some servers: send one of them")
+            raise ClientError(
+                f"the fields {other!r:.80} and {name!r:.80} are the same to some servers: send only one of them"
+            )
         if name not in names.all and (field := names.by_fold.get(folded)) is not None:
-            raise ClientError(f"the field {name!r:.80} is {field!r} to some servers: write it so")
+            raise ClientError(f"the field {name!r:.80} is {field!r} to some servers: write it that way")
 
 
 @cache

@@ -51,5 +51,5 @@ def wire_objects(fields: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_schema(name: str, value: Any) -> bool:
-    """Whether a field is of a client's own only if it is an object: Ollama's format, and the annotations of MCP."""
+    """Whether a field belongs to the client only if it is an object: Ollama's format, and the annotations of MCP."""
     return type(value) is dict and (name == "annotations" or (name == "format" and "schema" not in value))

@@ -48,16 +48,19 @@ _BUSY_CODES = {*_RETRY_CODES, "55P03", "57014"}
 _BUSY_NAMES = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _MAX_TRIES = 5
 _IDLE_TIMES = 5
-"""How many time-outs a transaction may do nothing: one of a process that was stopped would hold its locks for ever."""
+"""The number of time-outs for which a transaction may be idle: that of a stopped process would hold its locks
+forever."""
 _SERVER_SHARE = 0.75
-"""The part of the time-out after which the server itself gives up: what it says tells a lock from an outage."""
+"""The part of the time-out after which the server itself gives up: its error shows whether a lock or an outage is the
+cause."""
 END_SECONDS = 10.0
 """How long a gateway that ends waits for a database that does not answer."""
 _RETRY_SECONDS = 1.0
 
 
 class Lane(StrEnum):
-    """What a transaction is for. Each has threads and connections of its own: a crowd before one delays no other."""
+    """The purpose of a transaction. Each purpose has threads and connections of its own, so that a queue for one does
+    not delay another."""
 
     KEYS = "keys"
     LEDGER = "ledger"
@@ -74,11 +77,11 @@ class DatabaseUnavailableError(DragomanError):
 
 
 class DatabaseRejectedError(DatabaseUnavailableError):
-    """The database does not take what was to be stored, and takes other things."""
+    """The database refuses what was to be stored, but accepts other data."""
 
 
 class DatabaseBusyError(DatabaseUnavailableError):
-    """The database answers, and this transaction waited too long: ``wait`` says for what, ``lock`` or ``place``."""
+    """The database answers, and this transaction waited too long: ``wait`` is the cause, ``lock`` or ``place``."""
 
     def __init__(self, wait: str) -> None:
         self.wait = wait
@@ -93,9 +96,9 @@ class _Run:
 
     def __init__(self) -> None:
         self.has_begun = self.is_left = False
-        """``is_left``: whether its caller waits no longer, and may have tried again."""
+        """``is_left``: whether its caller has stopped waiting, and may have tried again."""
         self.asked_at: float | None = None
-        """Since when the server owes an answer; None while it owes none."""
+        """The time since which the server has not answered; None while no answer is due."""
 
 
 class Database:
@@ -135,7 +138,7 @@ class Database:
         return await self._run_in_thread(work, lane, writes=True)
 
     def run(self, work: Callable[[Connection], Result], *, writes: bool = True) -> Result:
-        """As `write`, in this thread: for commands. Raises as `write` does."""
+        """Do what `write` does, in this thread: for commands. Raises as `write` does."""
         try:
             return self._run(work, _Run(), writes=writes)
         except SQLAlchemyError as error:
@@ -178,8 +181,8 @@ class Database:
             limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
     def _failed(self, error: Exception, run: _Run, lane: Lane) -> DatabaseUnavailableError:
-        """Return what a transaction fails with. An outage is an error of the connection, or a server that owes an
-        answer for longer than it takes to give up itself."""
+        """Return what a transaction fails with. An outage is an error of the connection, or a server that has not
+        answered for longer than its own time-out."""
         if isinstance(error, SQLAlchemyError):
             known, is_outage = _as_known(error), isinstance(error, OperationalError | InterfaceError)
         elif run.asked_at is not None and time.monotonic() - run.asked_at >= self._timeout * _SERVER_SHARE:

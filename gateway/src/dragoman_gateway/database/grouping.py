@@ -1,4 +1,4 @@
-"""Transactions in common: what is asked while one runs goes into the next one, all together.
+"""Groups transactions: whatever is requested while one runs goes into the next one together.
 
 A row that each request has to lock would let them pass one by one. In one transaction, they pass together.
 """
@@ -17,13 +17,13 @@ Answer = TypeVar("Answer")
 
 _NO_KEYS: AbstractSet[str] = frozenset()
 _MOST = 200
-"""What one transaction takes, so that none takes long."""
+"""The most work of one transaction, so that none takes long."""
 _PATIENCE = 5.0
-"""Seconds for which what is asked waits, while the database answers and is busy."""
+"""Seconds for which work waits while the database answers and is busy."""
 
 
 class Rider(Protocol):
-    """Goes with a transaction, and nobody waits for it."""
+    """Joins the next transaction without a caller that waits for it."""
 
     @property
     def keys(self) -> AbstractSet[str]: ...

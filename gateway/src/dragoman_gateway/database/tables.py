@@ -23,7 +23,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 HEAD = "0003"
-"""The newest migration. Migrations add: a version of the gateway that knows fewer of them goes on to work."""
+"""The newest migration. Migrations add: a version of the gateway that knows fewer of them continues to work."""
 
 OLDEST = "oldest"
 """The counter with the number of the oldest migration whose version may still use the database. A migration that
@@ -131,7 +131,7 @@ booked = Table(
     Column("booked_at", BigInteger, nullable=False),
     Index("gateway_booked_by_time", "booked_at"),
 )
-"""The batches of spend that are stored. A replica that did not hear so tries the same batch again."""
+"""The batches of spend that are stored. A replica that got no answer tries the same batch again."""
 
 responses = Table(
     "gateway_responses",

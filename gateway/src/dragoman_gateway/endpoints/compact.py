@@ -40,7 +40,7 @@ class CompactEndpoint(Endpoint):
         if own.may_pass:
             try:
                 response = await ask_whole(own)
-            except NotFoundError:  # a server that speaks the wire, and lacks this part
+            except NotFoundError:  # a server of this wire without this endpoint
                 pass
             else:
                 own.note_end()

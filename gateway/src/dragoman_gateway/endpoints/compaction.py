@@ -16,7 +16,7 @@ _PREFIX = "Summary of the conversation so far:\n\n"
 
 
 def expand_compactions(request: ClientRequest, sealer: StateSealer | None) -> ClientRequest:
-    """Return the request with the summaries that its items stand for.
+    """Return the request with the summaries in place of its items.
 
     Raises InvalidRequestError for an item of another key, or one that was changed.
     """
@@ -32,7 +32,7 @@ def expand_compactions(request: ClientRequest, sealer: StateSealer | None) -> Cl
 
 
 def compaction_item(name: str, summary: str, request: ClientRequest, sealer: StateSealer | None) -> dict[str, Any]:
-    """Return the item that stands for a summary."""
+    """Return the item that represents a summary."""
     plain = summary.encode()
     sealed = plain if sealer is None else sealer.seal(plain, _BINDING + _owner(request).encode())
     return {
@@ -43,7 +43,7 @@ def compaction_item(name: str, summary: str, request: ClientRequest, sealer: Sta
 
 
 def expanded_summary(summary: str) -> str:
-    """Return the text of the user's that a summary comes back as."""
+    """Return the user's text in which a summary comes back."""
     return _PREFIX + summary
 
 

@@ -21,7 +21,7 @@ _MARGIN = 1.1
 """An estimate may be a tenth too low; a client that believes it would meet the limit of the model unwarned."""
 _ESTIMATED = (b"x-dragoman-estimated", b"input_tokens")
 _NO_ADDRESS = frozenset({404, 405, 501})
-"""How a server that speaks a provider's wire says that it does not count."""
+"""The statuses with which a server of a provider's wire reports that it does not count."""
 
 
 class CountEndpoint(Endpoint):

@@ -17,7 +17,7 @@ from dragoman_gateway.wires import Wire
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """The request as ASGI has it, and what it is answered with."""
+    """The request as ASGI passes it, and the means to answer it."""
 
     wire: Wire
     scope: Scope

@@ -1,4 +1,4 @@
-"""The page of ``/metrics``: the counts of all workers, and what holds at this moment."""
+"""The page of ``/metrics``: the counts of all workers, and the state at this moment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def metrics_page(status: Status) -> bytes:
 
 
 def _present(status: Status) -> Iterator[Metric]:
-    """Yield what holds at this moment."""
+    """Yield the metrics of the present state."""
     in_flight = "Requests that are being answered."
     yield GaugeMetricFamily("dragoman_requests_in_flight", in_flight, value=status.in_flight)
     yield GaugeMetricFamily("dragoman_estimated", "Replies that were charged an estimate.", value=status.estimated)
@@ -52,7 +52,7 @@ def _gauges(name: str, text: str, labels: Sequence[str], values: Mapping[Any, in
 
 
 class _Page(Collector):
-    """Metrics that are made already."""
+    """Metrics that exist already."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics

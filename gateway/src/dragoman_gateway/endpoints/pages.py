@@ -1,4 +1,4 @@
-"""What is not a turn: models, health, metrics, and addresses that do not exist."""
+"""Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,18 +22,18 @@ from dragoman_gateway.wires import Wire, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:
-    """Return the routes that ask no model."""
+    """Return the routes that call no model."""
 
     def which() -> dict[str, str]:
-        """Return the header that says which configuration the worker has."""
+        """Return the header with the version of the worker's configuration."""
         return {"x-dragoman-configuration": gateway.current.version}
 
     async def health(request: Request) -> Response:
-        """Say that the process runs: nothing is asked."""
+        """Report that the process runs, without any check."""
         return PlainTextResponse("ok", headers=which())
 
     async def ready(request: Request) -> Response:
-        """Say whether the gateway takes requests."""
+        """Report whether the gateway accepts requests."""
         if gateway.draining:
             return PlainTextResponse("the gateway is about to end", 503, {"retry-after": "2", **which()})
         return PlainTextResponse("ready", headers=which())
@@ -53,7 +53,7 @@ def routes(gateway: Gateway) -> list[Route]:
             caller = await gateway.current.access.authenticate(read_headers(request.scope))
             return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
         except DatabaseUnavailableError:
-            busy = UnavailableError("spend cannot be read at the moment: ask again", retry_after=5)
+            busy = UnavailableError("spend cannot be read at the moment: try again", retry_after=5)
             return _error(wire_of(request.headers), busy)
         except Exception as error:
             return _error(wire_of(request.headers), error)
@@ -82,7 +82,9 @@ def routes(gateway: Gateway) -> list[Route]:
 
     async def no_socket(request: Request) -> Response:
         """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
-        return _error(wire_of(request.headers, "responses"), _NoSocketError("use POST: there are no websockets here"))
+        return _error(
+            wire_of(request.headers, "responses"), _NoSocketError("use POST: this gateway does not serve websockets")
+        )
 
     return [
         Route("/v1/models", models, methods=["GET"]),
@@ -128,4 +130,4 @@ async def _wrong_method(request: Request, error: Exception) -> Response:
 
 
 HANDLERS: Mapping[Any, Any] = {404: _not_found, 405: _wrong_method}
-"""What answers requests without a route."""
+"""Answers requests without a route."""

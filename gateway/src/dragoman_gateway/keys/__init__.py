@@ -1,1 +1,1 @@
-"""Virtual keys: what a client of the gateway presents, what it may do, and what it has spent."""
+"""Virtual keys: the keys that clients of the gateway present, with their permissions and their spend."""

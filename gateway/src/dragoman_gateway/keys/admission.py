@@ -1,4 +1,4 @@
-"""Admission: what a request may spend is reserved before it is sent, and settled by what it spent."""
+"""Admission: reserves what a request may spend before it is sent, and settles what it spent."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ logger = get_logger("dragoman.gateway")
 _MAX_REPORTED = 10_000
 _KNOWN = (CostStatus.PRICED, CostStatus.FREE)
 _STANDARD = {"service_tier": None, "speed": None, "raw": None, "unread": ()}
-"""What a reply says of itself that may have no price, and what a standard one says."""
+"""Fields of a reply that may change its price to an unknown one, each with the value of a standard reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Admission:
         """Replies that were booked as an estimate."""
 
     async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
-        """Raise what would refuse a request now because of budgets and concurrency, and reserve nothing. Without a
-        measure, only what no request at all could be given is refused: it is not read yet.
+        """Raise the error that would refuse a request now because of budgets and concurrency, and reserve nothing.
+        Without a measure, only what no request at all could be given is refused: it is not read yet.
         """
         reservation = self._new_reservation(caller, prices, measure)
         if not reservation.is_checked:
@@ -177,7 +177,7 @@ class KeyReservation(Reservation):
         return bool(self.budgets or self.concurrency or self._limits)
 
     async def open(self) -> "KeyReservation":
-        """Reserve, and wait for the limits. Raises what `KeyGovernor.reserve` says."""
+        """Reserve, and wait for the limits. Raises the errors of `KeyGovernor.reserve`."""
         if self.budgets or self._limits:
             await asyncio.to_thread(self._use)  # what is asked is read, and may be long
             if self.budgets and self._output.may_grow:
@@ -256,7 +256,7 @@ class KeyReservation(Reservation):
                 admission.rates.uncounted += 1
 
     def _watch(self, event: StreamEvent) -> Sequence[StreamEvent] | Perform:
-        """Count the output of a stream. If it exceeds what is reserved, reserve more before the event goes on."""
+        """Count the output of a stream. If it exceeds what is reserved, reserve more before the event is passed on."""
         return Perform(_refuse_sync, partial(self._grow, event)) if self._output.count(event) else (event,)
 
     async def _grow(self, event: StreamEvent) -> Sequence[StreamEvent]:

@@ -1,4 +1,4 @@
-"""Alerts: a webhook is called when a share of a budget is spent or a price is unknown, behind the answers."""
+"""Alerts: a webhook is called when a share of a budget is spent or a price is unknown, after the reply is sent."""
 
 import asyncio
 from decimal import Decimal
@@ -35,14 +35,14 @@ class AlertSettings(BaseModel):
     @classmethod
     def _check_url(cls, url: SecretStr) -> SecretStr:
         if not url.get_secret_value().startswith(("https://", "http://")):
-            raise ValueError("an address begins with https:// or http://")
+            raise ValueError("an address must begin with https:// or http://")
         return url
 
     @field_validator("at", mode="after")
     @classmethod
     def _check_shares(cls, shares: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
         if not all(0 < share <= 1 for share in shares):
-            raise ValueError("a share of a budget is above 0 and at most 1")
+            raise ValueError("a share of a budget must be above 0 and at most 1")
         return tuple(sorted(set(shares)))
 
 
@@ -55,7 +55,7 @@ class Alerts:
         self.dropped = 0
 
     def send(self, cause: CrossedThreshold | UnknownPrice) -> None:
-        """Send an alert behind the answers. This never waits."""
+        """Send an alert in the background. This never waits."""
         if len(self._waiting) >= _MAX_WAITING:
             self.dropped += 1
             return
@@ -64,7 +64,7 @@ class Alerts:
         task.add_done_callback(self._waiting.discard)
 
     async def close(self) -> None:
-        """Give the alerts that wait one attempt's time, and drop the others."""
+        """Give waiting alerts the time of one attempt, and drop the others."""
         if not self._waiting:
             return
         _, late = await asyncio.wait(set(self._waiting), timeout=self._settings.seconds)

@@ -103,7 +103,7 @@ class PeriodBudget(Budget):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of a budget; None of what it does not limit."""
+    """The rest of a budget; None for a unit that it does not limit."""
 
     usd: Decimal | None
     tokens: int | None
@@ -140,8 +140,8 @@ class KeyLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """How many requests of a key, a user or a team may be asked at the same time. ``on_outage`` says whether requests
-    pass while they cannot be counted."""
+    """How many requests of a key, a user or a team may run at the same time. ``on_outage`` says whether requests pass
+    while they cannot be counted."""
 
     requests: int
     on_outage: OnOutage = OnOutage.OPEN
@@ -162,7 +162,7 @@ def parse_concurrency(text: str) -> Concurrency:
     """Read ``8``, or ``8 closed``, which refuses requests while they cannot be counted. Raises ConfigurationError."""
     amount, on_outage = _split_outage(text, OnOutage.OPEN)
     if not re.fullmatch("[1-9][0-9]{0,8}", amount):
-        raise ConfigurationError(f"a concurrency is a number of requests, such as 8: not {text!r:.40}")
+        raise ConfigurationError(f"a concurrency must be a number of requests, such as 8, not {text!r:.40}")
     return Concurrency(int(amount), on_outage)
 
 
@@ -173,7 +173,7 @@ def parse_budget(text: str, *, allow_unpriced: bool = False) -> PeriodBudget:
     text, on_outage = _split_outage(text, OnOutage.CLOSED)
     amount, _, period = text.partition("/")
     if period and period not in list(Period):
-        raise ConfigurationError(f"a budget is per day, week or month, or has no period: not {period!r:.40}")
+        raise ConfigurationError(f"a budget must be per day, week or month, or have no period: not {period!r:.40}")
     duration = Period(period or Period.TOTAL)
     amount, tokens, rest = amount.strip().partition(" tokens")
     amount = amount.removeprefix("$").replace("_", "")
@@ -182,10 +182,10 @@ def parse_budget(text: str, *, allow_unpriced: bool = False) -> PeriodBudget:
     except InvalidOperation:
         number = Decimal("NaN")
     if rest or not number.is_finite():
-        raise ConfigurationError(f"a budget is an amount of dollars or tokens, such as 50/month: not {text!r:.60}")
+        raise ConfigurationError(f"a budget must be an amount of dollars or tokens, such as 50/month, not {text!r:.60}")
     if tokens:
         if number != number.to_integral_value():
-            raise ConfigurationError(f"a budget in tokens is a whole number: not {text!r:.60}")
+            raise ConfigurationError(f"a budget in tokens must be a whole number, not {text!r:.60}")
         return PeriodBudget(tokens=int(number), period=duration, allow_unpriced=allow_unpriced, on_outage=on_outage)
     return PeriodBudget(usd=number, period=duration, allow_unpriced=allow_unpriced, on_outage=on_outage)
 
@@ -200,8 +200,8 @@ def parse_limit(text: str) -> KeyLimit:
     found = re.fullmatch(r"([0-9_]+)( tokens| uncached tokens| requests|)/(second|minute|hour|day)", amount.strip())
     if not found:
         raise ConfigurationError(
-            "a limit is a number of requests or tokens in a second, minute, hour or day, such as 100/minute or"
-            f" 40000 tokens/minute: not {text!r:.60}"
+            "a limit must be a number of requests or tokens in a second, minute, hour or day, such as 100/minute or"
+            f" 40000 tokens/minute, not {text!r:.60}"
         )
     unit = "tokens" if found[2].endswith("tokens") else "requests"
     amounts: dict[str, Any] = {unit: int(found[1].replace("_", "") or 0)}
@@ -229,7 +229,7 @@ def parse_end(text: str, now: datetime) -> datetime:
     try:
         end = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ConfigurationError(f"write a time such as 30d or 12h, or a date such as 2027-01-31: not {text!r:.40}"
+        raise ConfigurationError(f"write a time such as 30d or 12h, or a date such as 2027-01-31, not {text!r:.40}"
                                  ) from None  # fmt: skip
     if len(text.strip()) == len("2027-01-31"):
         end += timedelta(days=1)

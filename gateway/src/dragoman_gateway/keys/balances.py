@@ -1,4 +1,4 @@
-"""The statements of the ledger: few for many requests, since each is a way to the server and back."""
+"""The statements of the ledger: few for many requests, because each is a round trip to the server."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ _AMOUNT = (spend.c.usd, spend.c.tokens, spend.c.estimated_usd)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a request may spend under each of its budgets, and the places that it takes. ``id`` is that of its
+    """What a request may spend under each of its budgets, and the concurrency that it uses. ``id`` is that of its
     reservation; None only asks whether there is room."""
 
     id: str | None = None
@@ -100,7 +100,7 @@ def lock(connection: Connection, scopes: Sequence[str]) -> None:
 def reserve(
     connection: Connection, asked: Sequence[Asked], now: datetime, lease_end: datetime
 ) -> list[Exception | None]:
-    """Reserve for each request in turn what it asks, or nothing. The scopes are locked.
+    """Reserve for each request in turn all that it needs, or nothing. The scopes are locked.
 
     Return the errors of those that are refused, SpentBudgetError and NoRoomError. A second request with an id replaces
     the reservation of the first, and keeps its places.
@@ -210,7 +210,7 @@ def _refusal(asked: Asked, balances: Mapping[str, Balance], now: datetime) -> Ex
         own = None if asked.id is None else balance.held.get(asked.id)
         most = asked.concurrency.get(scope)
         if most is not None and own is None and len(balance.held) >= most.requests:
-            return NoRoomError(f"{owner_of(scope)} may have {most}, and has as many requests in flight")
+            return NoRoomError(f"{owner_of(scope)} may have {most.requests:,} requests in flight, and has as many")
         budgets = asked.budgets.get(scope, ())
         reserved = balance.reserved if budgets else Amount()
         if own is not None:

@@ -35,7 +35,7 @@ Limits = Annotated[
     typer.Option("--limit", help="100/minute, '40000 tokens/minute', or either after 'anthropic:*='; may be repeated."),
 ]
 Concurrent = Annotated[
-    str | None, typer.Option("--concurrency", help="How many requests may be asked at the same time, such as 8.")
+    str | None, typer.Option("--concurrency", help="How many requests may run at the same time, such as 8.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -49,7 +49,8 @@ def create(
         list[str] | None, typer.Option("--role", help="A role that plugins of a policy see; may be repeated.")
     ] = None,
     permissions: Annotated[
-        list[str] | None, typer.Option("--permission", help="What object profiles may ask for; may be repeated.")
+        list[str] | None,
+        typer.Option("--permission", help="A permission that object profiles may require; may be repeated."),
     ] = None,
     budget: Budgets = None,
     limit: Limits = None,
@@ -62,11 +63,11 @@ def create(
     allow_unpriced: Annotated[
         bool, typer.Option(help="Models without a known price cost nothing under the budgets.")
     ] = False,
-    admin: Annotated[bool, typer.Option(help="May see what others spent, and call no model.")] = False,
+    admin: Annotated[bool, typer.Option(help="The key can see what others spent, and cannot call models.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Creates a key, and prints it once: it is stored nowhere."""
+    """Creates a key and prints it once. The key itself is not stored."""
     now = datetime.now(UTC)
     key, secret = _store(config).create(
         name=name,
@@ -112,7 +113,7 @@ def rotate(
 @keys.command()
 def spend(
     key: Annotated[str | None, typer.Argument(help="The id or the name of a key, or team:NAME, user:NAME.")] = None,
-    period: Annotated[Period, typer.Option(help="The day, week or month that it is now, or total.")] = Period.MONTH,
+    period: Annotated[Period, typer.Option(help="The current day, week or month, or the total.")] = Period.MONTH,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:

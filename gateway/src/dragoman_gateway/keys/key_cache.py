@@ -1,4 +1,4 @@
-"""The keys in memory: each request is checked without the database, and a change is seen within seconds."""
+"""Keeps the keys in memory: each request is checked without the database, and a change takes effect within seconds."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance, VirtualKey
 logger = get_logger("dragoman.gateway")
 
 _REFRESH_AFTER = 1.0
-"""Seconds. An older copy is refreshed while the request goes on."""
+"""The age in seconds above which a copy is refreshed while the request continues."""
 _MIN_AGE = 0.25
 """Seconds between two reads for unknown keys, so that wrong keys cannot load the database: their requests wait."""
 _READS = 2
@@ -23,9 +23,9 @@ _RETRY_AFTER = 5.0
 
 
 class KeyCache:
-    """``max_age`` is the number of seconds after which a request waits for a fresh copy: so long a revoked key may work
-    elsewhere. ``max_outage`` is the number of seconds for which the last copy is used while the database does not
-    answer; after that, all keys are refused.
+    """``max_age`` is the number of seconds after which a request waits for a fresh copy, and thus how long a revoked
+    key may work on another replica. ``max_outage`` is the number of seconds for which the last copy is used while the
+    database does not answer; after that, all keys are refused.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class KeyCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not _REFRESH_AFTER <= max_age <= max_outage:
-            raise ConfigurationError("max_age is at least 1 second, and at most max_outage")
+            raise ConfigurationError("max_age must be at least 1 second, and at most max_outage")
         self._database = database
         self._max_age = max_age
         self._max_outage = max_outage

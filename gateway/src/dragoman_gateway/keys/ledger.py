@@ -33,7 +33,7 @@ _FLUSH_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 _CLEAN_EVERY = timedelta(minutes=10)
 _TRIED_FOR = timedelta(days=7)
-"""How long the id of a stored batch is kept. Its replica hears much sooner that it is stored, or ends."""
+"""How long the id of a stored batch is kept. Its replica learns much sooner that it is stored, or ends."""
 _MAX_QUEUED = 10_000
 _PARALLEL = 2
 """Transactions at the same time, of different scopes: one that waits for a lock delays no other scope."""
@@ -53,7 +53,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CrossedThreshold:
-    """A budget of which a share was spent just now, and was not before."""
+    """A budget of which a share has just been reached."""
 
     scope: str
     budget: PeriodBudget
@@ -73,7 +73,7 @@ class Watch:
 
 
 class Ledger:
-    """``watch`` reports budgets of which a share is spent."""
+    """``watch`` reports budgets of which a share has been reached."""
 
     def __init__(
         self,
@@ -135,15 +135,15 @@ class Ledger:
         await self._grouping.ask(asked, asked.scopes)
 
     def book(self, request_id: str, scopes: Iterable[str], amount: Amount, *, requests: int = 1) -> None:
-        """Store what a request spent, behind the answer, and end its reservation."""
+        """Store what a request spent, after its reply, and end its reservation."""
         reserved = self._active.pop(request_id, frozenset[str]())
         day = (self._clock() - _EPOCH).days
         if self._ended:
             self.dropped += 1
-            logger.error("a request has ended behind the last store: spend of %d requests was dropped", self.dropped)
+            logger.error("a request ended after the last store: the spend of %d requests was dropped", self.dropped)
         elif self._queue.add(LedgerEntry(request_id, tuple(scopes), day, amount, requests, reserved)):
             self.dropped += 1
-            logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+            logger.error("the database does not answer: the spend of %d requests was dropped", self.dropped)
         self._start_flushing()
 
     async def flush(self) -> None:
@@ -165,7 +165,7 @@ class Ledger:
             await retry_for(seconds, self.flush)
         except DatabaseUnavailableError:
             self.dropped += len(self._queue)
-            logger.error("the database does not answer: spend of %d requests was dropped", self.dropped)
+            logger.error("the database does not answer: the spend of %d requests was dropped", self.dropped)
         self._ended = True
 
     async def statements(self, budgets: Mapping[str, Sequence[PeriodBudget]]) -> dict[str, Statement]:

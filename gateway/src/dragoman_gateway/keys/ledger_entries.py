@@ -1,4 +1,4 @@
-"""What requests spent, until it is stored: once, even if the database's answer is lost."""
+"""Holds what requests spent until it is stored: exactly once, even if the database's answer is lost."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Amount:
 
 
 LEAST = Amount(tokens=1)
-"""What each request needs, whatever it asks."""
+"""The amount that each request needs, whatever its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class LedgerEntries:
 
     @property
     def scopes(self) -> set[str]:
-        """The scopes that what waits changes."""
+        """The scopes that waiting bookings change."""
         return set[str]().union(*(batch.keys for batch in (*self._tried, Batch(self._new))))
 
     def add(self, booking: LedgerEntry) -> bool:
@@ -88,7 +88,7 @@ class LedgerEntries:
         return True
 
     def take(self, blocked: AbstractSet[str] = frozenset()) -> list[Batch]:
-        """Return what waits and changes none of some scopes, and keep the rest."""
+        """Return the waiting bookings that do not change these scopes, and keep the rest."""
         taken = [batch for batch in self._tried if blocked.isdisjoint(batch.keys)]
         self._tried = deque(batch for batch in self._tried if batch not in taken)
         free, held = deque[LedgerEntry](), deque[LedgerEntry]()

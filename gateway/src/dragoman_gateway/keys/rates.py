@@ -17,7 +17,7 @@ _MAX_SCOPES = 50_000
 
 @dataclass(slots=True)
 class Grants:
-    """What one request was granted."""
+    """The grants of one request."""
 
     held: list[tuple[Limits, Grant]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""What is stored of virtual keys, and of the allowances of users and teams."""
+"""The stored records of virtual keys, and of the allowances of users and teams."""
 
 import json
 import re
@@ -16,8 +16,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,99}")
 _MAX_PATTERN = 256
 
 ENDPOINTS = ("chat", "responses", "messages", "google", "ollama", "embeddings", *forwarded_kinds())
-"""What a key may be allowed: the wires, each with all its addresses, the embeddings of all wires, and the kinds of
-addresses that can be forwarded."""
+"""The endpoints that a key may be allowed: the wires, each with all its addresses, the embeddings of all wires, and the
+kinds of addresses that can be forwarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ NO_ALLOWANCE = Allowance()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualKey:
-    """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models.
-    ``roles`` and ``permissions`` are those of the subject that plugins see.
-    ``endpoints`` are some of `ENDPOINTS`; none allows all. An ``admin`` key sees what others spent, and calls no model.
+    """``models`` are globs over ``provider:model`` and the names that clients use; no glob allows all models. ``roles``
+    and ``permissions`` are those of the subject that plugins see. ``endpoints`` are some of `ENDPOINTS`; none allows
+    all. An ``admin`` key can see what others spent, and cannot call models.
 
     The digests are those of its secret, and of the secret before the last rotation, which works until ``old_until``.
     """
@@ -140,11 +140,11 @@ def check_name(kind: str, name: str | None) -> str | None:
     """
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"the name of a {kind} has 1 to 100 letters, digits and any of _ . @ + -: not {name!r:.60}"
+            f"the name of a {kind} must have 1 to 100 letters, digits and any of _ . @ + -, not {name!r:.60}"
         )
     if name is not None and "@" in name and kind != "key":
         raise ConfigurationError(
-            f"{name!r} is an address, and would be noted on every message: name the {kind} by an id that says nothing"
+            f"{name!r} is an address, which every message would carry: name the {kind} by an id that identifies nobody"
         )
     return name
 
@@ -153,7 +153,9 @@ def check_patterns(models: tuple[str, ...]) -> tuple[str, ...]:
     """Return globs of models. Raises ConfigurationError for an empty or a very long one."""
     for pattern in models:
         if not 0 < len(pattern) <= _MAX_PATTERN:
-            raise ConfigurationError(f"a pattern of models has 1 to {_MAX_PATTERN} characters, such as anthropic:*")
+            raise ConfigurationError(
+                f"a pattern of models must have 1 to {_MAX_PATTERN} characters, such as anthropic:*"
+            )
     return models
 
 
@@ -161,7 +163,9 @@ def check_endpoints(endpoints: tuple[str, ...]) -> tuple[str, ...]:
     """Return endpoints. Raises ConfigurationError for an unknown one."""
     for endpoint in endpoints:
         if endpoint not in ENDPOINTS:
-            raise ConfigurationError(f"the endpoints of a key are some of {', '.join(ENDPOINTS)}: not {endpoint!r:.40}")
+            raise ConfigurationError(
+                f"the endpoints of a key must be some of {', '.join(ENDPOINTS)}, not {endpoint!r:.40}"
+            )
     return endpoints
 
 

@@ -1,4 +1,4 @@
-"""What refuses a request of a key: a budget that is spent, or no room beside the requests in flight."""
+"""Errors that refuse a request of a key: a spent budget, or too many requests in flight."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from dragoman_gateway.keys.amounts import PeriodBudget
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 
 _ROOM_AFTER = 1.0
-"""Seconds after which a request that found no room may try again. When one ends is not known."""
+"""Seconds after which a request that found no room may try again. It is not known when another one ends."""
 
 
 class SpentBudgetError(BudgetExceededError):
@@ -35,7 +35,7 @@ class NoRoomError(LimitReachedError):
     budget."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}: ask again when one has ended", status=429, retry_after=_ROOM_AFTER)
+        super().__init__(f"{reason}: try again when one has ended", status=429, retry_after=_ROOM_AFTER)
 
 
 def owner_of(scope: str) -> str:

@@ -45,5 +45,5 @@ def digest(secret: str) -> str:
 
 
 def matches(presented: str, stored: str | None) -> bool:
-    """Whether two digests are equal, in a time that says nothing about them."""
+    """Whether two digests are equal, in a time that does not depend on them."""
     return hmac.compare_digest(presented, stored or _NO_DIGEST) and stored is not None

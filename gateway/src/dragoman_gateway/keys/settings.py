@@ -19,10 +19,11 @@ class KeySettings(BaseModel):
     max_wait: float = Field(default=10.0, ge=0)
     """The most seconds that a request waits for a limit, before it is refused."""
     concurrency: int | None = Field(default=None, ge=1)
-    """How many requests of a key may be asked at the same time, if the key has no number of its own."""
+    """How many requests of a key may run at the same time, if the key has no number of its own."""
     reserve_output: int | None = Field(default=None, ge=1)
     """The output tokens that a budget reserves at first; None reserves the most that the request allows."""
     charge_failed: bool = True
-    """Whether a stream that its provider broke is charged what had arrived. What a client left always is."""
+    """Whether a stream that its provider broke off is charged for what had arrived. One that the client left always
+    is."""
     shared_ids: tuple[str, ...] = ()
     """Patterns of files, containers and conversations that every key may use."""

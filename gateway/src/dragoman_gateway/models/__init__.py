@@ -1,1 +1,1 @@
-"""Which model answers for a name, and where it is asked."""
+"""Model names: which model answers for a name, and through which deployment."""

@@ -1,4 +1,4 @@
-"""The places where a model is asked: several keys and models under one name, weighted, with pauses after failures."""
+"""The deployments of a model: several keys and models under one name, weighted, with pauses after failures."""
 
 import random
 import time
@@ -41,7 +41,7 @@ _FINAL = (
 _OWN = (LimitReachedError, ModelDeniedError)
 """Refusals of the gateway to one caller, for one model: nothing was sent, so they say nothing about a deployment."""
 _ACCOUNT = (AuthenticationError, BillingError, PermissionDeniedError, NotFoundError, MissingKeyError, MissingExtraError)
-"""Errors that only a person ends."""
+"""Errors that last until a person intervenes."""
 _ACCOUNT_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 2.0, 60.0
 
 
@@ -53,28 +53,28 @@ def _check_model(model: str) -> str:
 
 
 KnownModel = Annotated[str, AfterValidator(_check_model)]
-"""A model of a provider that is installed: its id, of which an alias may be given."""
+"""A model of a provider that is installed: its id, or an alias of it."""
 
 
 class DeploymentSettings(BaseModel):
-    """One place where a model is asked."""
+    """One deployment of a model, as the settings describe it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: KnownModel
     """The model, as ``provider:model``."""
     weight: int = Field(default=1, ge=0)
-    """Its share of the requests; 0 for one that is asked only if the others fail."""
+    """Its share of the requests; 0 for a deployment that is used only if the others fail."""
     key_variable: str | None = None
     """The environment variable with its key, whose name begins as that of the provider's own variable."""
     provider: ProviderTable = ProviderTable()
-    """Settings of its provider for this place alone, as in ``[providers.NAME]``: credentials, address, region, time
+    """Settings of its provider for this deployment only, as in ``[providers.NAME]``: credentials, address, region, time
     limits. Paths are relative to the working folder."""
 
 
 @dataclass(slots=True, eq=False)
 class Deployment:
-    """A model with the client that asks it, and how it has done lately."""
+    """A model with the client that calls it, and its recent failures."""
 
     model: str
     client: AsyncClient
@@ -83,7 +83,7 @@ class Deployment:
     paused_until: float = field(default=0.0, init=False)
 
     def report(self, error: DragomanError | None, now: float) -> None:
-        """Note how a request ended. After a failure, others are asked first for a while."""
+        """Note how a request ended. After a failure, others are tried first for a while."""
         if error is None:
             self.failures, self.paused_until = 0, 0.0
             return
@@ -97,8 +97,8 @@ class Deployment:
 
 
 class FallbackQuota:
-    """How many requests may be asked a second time, in a whole gateway: a fifth of all, and some more after a calm
-    time. If every provider fails, asking each request everywhere would only make it worse."""
+    """How many requests of a whole gateway may be sent a second time: a fifth of all, and some more after a calm time.
+    If every provider fails, trying each request everywhere would only make it worse."""
 
     def __init__(self, *, share: float = 0.2, most: float = 50.0) -> None:
         self._share = share
@@ -109,7 +109,7 @@ class FallbackQuota:
         self._left = min(self._left + self._share, self._most)
 
     def spend(self) -> bool:
-        """Return whether a request may be asked again."""
+        """Return whether a request may be sent again."""
         if self._left < 1:
             return False
         self._left -= 1
@@ -132,11 +132,11 @@ class Deployments:
 
     @property
     def model(self) -> str:
-        """The model of the first one, which stands for all."""
+        """The model of the first deployment, which represents all of them."""
         return self.all[0].model
 
     def in_order(self) -> tuple[Deployment, ...]:
-        """Return the deployments in the order to ask them: drawn by weight, and those that pause at the end."""
+        """Return the deployments in the order in which to try them: drawn by weight, with paused ones at the end."""
         if len(self.all) == 1:
             return self.all
         now = self._clock()
@@ -184,7 +184,7 @@ def build(settings: Sequence[DeploymentSettings], client: AsyncClient, environ: 
 
 
 def check_key_variables(settings: Iterable[DeploymentSettings], environ: Mapping[str, str]) -> None:
-    """Raise ConfigurationError if a place of a model has a key that is not there."""
+    """Raise ConfigurationError if a deployment names a key that is not there."""
     for each in settings:
         if each.key_variable is not None:
             _find_key(each.key_variable, get_adapter(each.model).endpoint.key_variables, environ)

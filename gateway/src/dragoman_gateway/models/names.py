@@ -1,4 +1,4 @@
-"""Which model answers: ``provider:model``, an alias, or a name that clients insist on."""
+"""Finds the model that answers: ``provider:model``, an alias, or a name that clients insist on."""
 
 import difflib
 import os
@@ -13,7 +13,7 @@ from dragoman_gateway.errors import ModelDeniedError
 from dragoman_gateway.models.deployments import Deployment, Deployments, DeploymentSettings, build
 
 ModelSettings = str | Sequence[DeploymentSettings]
-"""A model, or several places to ask it."""
+"""A model, or several deployments of it."""
 
 
 class Models:
@@ -32,7 +32,7 @@ class Models:
         self._aliases = None if router is None else router.aliases
 
     def resolve(self, name: str, caller: Caller) -> Deployments:
-        """Return where to ask for the name.
+        """Return the deployments for the name.
 
         Raises NotFoundError with the nearest names, and PermissionDeniedError if the caller may not use the model.
         """
@@ -43,12 +43,12 @@ class Models:
 
     @property
     def configured(self) -> tuple[str, ...]:
-        """All models that the names of the settings may ask."""
+        """All models that the names of the settings may use."""
         return tuple(dict.fromkeys(place.model for place in self.places))
 
     @property
     def places(self) -> tuple[Deployment, ...]:
-        """All places that the names of the settings may ask."""
+        """All deployments that the names of the settings may use."""
         return tuple(place for each in self._deployments.values() for place in each.all)
 
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
@@ -73,7 +73,7 @@ class Models:
         return self._find(name)[1]
 
     def _alone(self, model: str) -> Deployments:
-        """Return the only place of a model."""
+        """Return the only deployment of a model."""
         return Deployments((Deployment(model, self._client),))
 
     def _allows(self, caller: Caller, name: str, model: str) -> bool:
@@ -84,7 +84,7 @@ class Models:
     def _find(self, name: str) -> tuple[str, str]:
         """Return the name or pattern of the settings, empty if it is another, and the model.
 
-        A pattern without a colon matches no ``provider:model``, so that ``*`` is for names that are none.
+        A pattern without a colon matches no ``provider:model``, so that ``*`` applies only to other names.
         """
         if (model := self._exact.get(name)) is not None:
             return name, model
@@ -106,7 +106,7 @@ class Models:
 
 
 def _as_model(name: str) -> tuple[str | None, str]:
-    """Return the name if it is a ``provider:model``, else None and why it is none."""
+    """Return the name if it is a ``provider:model``, else None and the reason why it is not."""
     if ":" not in name:
         return None, ""
     try:

@@ -1,1 +1,1 @@
-"""What all requests share while the gateway runs."""
+"""The state that all requests share while the gateway runs."""

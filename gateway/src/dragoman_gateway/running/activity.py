@@ -1,4 +1,4 @@
-"""What the gateway knows of its own requests: those that run, and figures of those that have ended."""
+"""Statistics of the gateway's own requests: those that run, and figures of those that have ended."""
 
 import math
 import time
@@ -60,9 +60,9 @@ class Figures:
     unpriced: int = 0
     """Replies without a known cost."""
     whole: Durations = field(default_factory=Durations)
-    """Until the end of a reply that was not an error."""
+    """The seconds until the end of a reply that was not an error."""
     first: Durations = field(default_factory=Durations)
-    """Until the first byte of a stream."""
+    """The seconds until the first byte of a stream."""
     failures: Counter[str] = field(default_factory=Counter)
     """The errors, by their class."""
 

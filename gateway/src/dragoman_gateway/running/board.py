@@ -1,6 +1,6 @@
-"""The board of the workers of one gateway: each writes its status there, and any of them can show the whole.
+"""The status board of one gateway's workers: each worker writes its status there, and any of them can show all of it.
 
-It is a folder of the first process, with a file for each worker, and one for what workers that ended had counted.
+It is a folder of the first process, with a file for each worker and one for the counts of workers that have ended.
 """
 
 import json
@@ -36,7 +36,7 @@ class Board:
             self._replace(f"worker-{self._own}.json", status)
 
     def others(self) -> Iterator[dict[str, Any]]:
-        """Yield the statuses of the other workers that live."""
+        """Yield the statuses of the other workers that are running."""
         for file in sorted(self._folder.glob("worker-*.json")):
             if file.name != f"worker-{self._own}.json" and (status := _read(file)):
                 yield status
@@ -46,7 +46,7 @@ class Board:
         return _read(self._folder / _ENDED)
 
     def retire(self, worker: str, ended: Mapping[str, Any]) -> None:
-        """Take a worker that ended from the board, and note what all that ended had counted."""
+        """Remove a worker that ended from the board, and add its counts to those of the ended workers."""
         self._replace(_ENDED, ended)
         (self._folder / f"worker-{worker}.json").unlink(missing_ok=True)
 
@@ -68,7 +68,7 @@ class Board:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Return what a file says; nothing for one that is not there."""
+    """Return the content of a file; an empty object if it does not exist."""
     try:
         found: dict[str, Any] = json.loads(file.read_bytes())
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ class CallerClients:
     """Derives clients, which share connections, policy, store and prices."""
 
     def __init__(self, limits: Limits | None) -> None:
-        """``limits`` are those of every caller."""
+        """``limits`` apply to every caller."""
         self._common = () if limits is None else limits.limits
         self._limits: OrderedDict[Bounds, Limits | None] = OrderedDict()
         self._clients: OrderedDict[tuple[int, Bounds], AsyncClient] = OrderedDict()

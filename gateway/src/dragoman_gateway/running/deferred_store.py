@@ -1,4 +1,4 @@
-"""A store that takes notes, and writes them behind the answers, many requests in one transaction."""
+"""A store that queues what it is given and writes it after the replies, many requests in one transaction."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ from dragoman_gateway.outage import Outage
 logger = get_logger("dragoman.gateway")
 
 SPENDER: ContextVar[Mapping[str, str]] = ContextVar("SPENDER", default={})  # noqa: B039  # it is never changed
-"""Who asks, of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
+"""The caller of the request in whose task a session is stored: ``key`` and ``tag``, which `dragoman cost` groups by."""
 
 _BATCH = 500
 """Requests that one transaction stores. It holds their rows until it ends."""
@@ -35,7 +35,7 @@ _HELD_AGE = 0.25
 _HOLD_SECONDS = 10.0
 _CHECK_SECONDS = 0.02
 _STUCK_SECONDS = 2.0
-"""How long one transaction may take before nobody waits for it any more: the database may never answer."""
+"""How long one transaction may take before it is given up, because the database may never answer."""
 _END_SECONDS = 30.0
 
 
@@ -49,7 +49,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What a session asks for after it is stored."""
+    """The record that a session needs after it is stored."""
 
     version: int
 
@@ -104,7 +104,7 @@ class DeferredStore:
         until = time.monotonic() + _HOLD_SECONDS
         while self.is_available and self.age > _HELD_AGE:
             if time.monotonic() > until:
-                raise UnavailableError("the store of this gateway cannot keep up: ask again", retry_after=RETRY_SECONDS)
+                raise UnavailableError("the store of this gateway cannot keep up: try again", retry_after=RETRY_SECONDS)
             await asyncio.sleep(_CHECK_SECONDS)
 
     def create(
@@ -116,7 +116,7 @@ class DeferredStore:
         tool_ids: object = None,
         **fields: Any,
     ) -> _Noted:
-        """Note a request. The ids of its calls are not stored: the client has them."""
+        """Queue a request. The ids of its calls are not stored: the client has them."""
         new = _new_part(messages)
         names = {message.id for message in new}
         kept = {name: each for name, each in (extensions or {}).items() if name in names}
@@ -136,7 +136,7 @@ class DeferredStore:
         return self._store.load(session_id)
 
     def close(self) -> None:
-        """Write what is noted, for some seconds at most."""
+        """Write the queue, for some seconds at most."""
         with self._lock:  # the writer goes to sleep under it
             self._ended = True
             self._wake.set()
@@ -207,7 +207,8 @@ class DeferredStore:
         return True
 
     def _note_again(self, batch: "list[_Note]", *, at_end: bool = False) -> None:
-        """Note requests again, at the beginning or, so that no other waits for one that never works, at the end."""
+        """Queue requests again: at the beginning or, so that a request that never succeeds does not hold up the others,
+        at the end."""
         with self._lock:
             room = max(self.capacity - len(self._notes), 0)
             kept = batch[len(batch) - room :] if room < len(batch) else batch

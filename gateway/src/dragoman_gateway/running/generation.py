@@ -1,4 +1,4 @@
-"""What all requests share: one generation of settings and client, which a reload replaces as a whole."""
+"""The settings and the client that all requests share: one generation, which a reload replaces as a whole."""
 
 import asyncio
 import os
@@ -58,25 +58,25 @@ class Generation:
     settings: GatewaySettings
     client: AsyncClient
     own_access: Access | None = None
-    """What the program has given to check keys; None for what the settings describe."""
+    """The access that the program passed in; None for the one that the settings describe."""
     owns_client: bool = False
     """Whether the gateway has made the client, and closes it."""
     version: str = "program"
-    """Which configuration this is."""
+    """The name of this configuration, by which workers compare theirs."""
     kept: "Generation | None" = field(default=None, repr=False)
-    """The generation whose open store this one goes on with."""
+    """The generation whose open store this one takes over."""
     store_url: object = field(default=None, repr=False)
     """The store as the configuration names it."""
     access: Access = field(init=False)
     deferred_store: DeferredStore | None = field(init=False)
-    """Stores requests behind their answers; None if the client has no store."""
+    """Stores requests after their replies; None if the client has no store."""
     tracing: "Tracing | None" = field(default=None, init=False)
     """Makes spans; None if the settings want none, or if the client has an event bus of its own."""
     models: Models = field(init=False)
     callers: CallerClients = field(init=False)
     prices: Prices = field(init=False)
     repeated: RepeatedParts = field(init=False, repr=False)
-    """What callers send again in each request."""
+    """The cache for what callers send again in each request."""
     quota: FallbackQuota = field(default_factory=FallbackQuota, init=False)
     in_flight: int = field(default=0, init=False)
     """The requests that are being answered."""
@@ -101,7 +101,7 @@ class Generation:
         self.prices = self.client.config.prices or price_table()
 
     def _asking_client(self) -> AsyncClient:
-        """Return the client that asks: it stores behind the answers, and no text of a client chooses its model."""
+        """Return the client that asks: it stores after the replies, and no text of a client chooses its model."""
         asking, router = self.client, self.client.config.router
         if self.deferred_store is not None:
             asking = asking.with_(store=self.deferred_store)
@@ -148,17 +148,18 @@ class Generation:
         return model
 
     def warn_of_missing_keys(self) -> None:
-        """Log what requests to the models of the settings lack: a key may still be stored while the gateway runs."""
+        """Log which models of the settings lack something, such as a key, which may still be stored while the gateway
+        runs."""
         for problem, models in missing_keys(self.models.places).items():
             logger.warning("requests to %s will fail: %s", ", ".join(models), problem)
 
     @property
     def may_store(self) -> bool:
-        """Whether requests may begin, as far as the store is concerned."""
+        """Whether the store allows requests to begin."""
         return self.settings.store_outage == "open" or self.deferred_store is None or self.deferred_store.is_available
 
     def take_over(self) -> None:
-        """Own the store that the generation before has opened. It closes the store no more."""
+        """Take over the store that the generation before has opened, which then does not close it."""
         if (before := self.kept) is None:
             return
         self.kept = None
@@ -205,7 +206,7 @@ class Gateway:
         self.activity = Activity()
         self.draining = False
         self.mark = new_mark()
-        """Stands in each request that leaves, so that none comes back."""
+        """The mark in each outgoing request, by which the gateway refuses one that comes back."""
         self._load = load
         self._reloading = asyncio.Lock()
         self._prepared: dict[str, Any] = {}
@@ -232,7 +233,7 @@ class Gateway:
         if self.draining:
             raise EndingError
         if not current.may_store:
-            raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=RETRY_SECONDS)
+            raise UnavailableError("the store of this gateway does not answer: try again", retry_after=RETRY_SECONDS)
         current.in_flight += 1
         return current
 
@@ -243,11 +244,11 @@ class Gateway:
         log_request(record)
 
     def drain(self) -> None:
-        """Take no more requests. Those that have begun are answered."""
+        """Accept no more requests. Those that have begun are answered."""
         self.draining = True
 
     async def reload(self) -> bool:
-        """Read the configuration again. Requests that have begun go on under the one they began with. With several
+        """Read the configuration again. Requests that have begun continue under the one they began with. With several
         workers, all of them take it, or none.
 
         Return whether it is in effect; if not, the old one stays.
@@ -321,7 +322,7 @@ class Gateway:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _may_take(self, board: Board, order: object, new: Generation) -> bool:
-        """Show which configuration is ready, and wait until the first process says what all take."""
+        """Show which configuration is ready, and wait until the first process decides which one all take."""
         self._show_prepared(order, version=new.version)
         deadline = time.monotonic() + 2 * _READ_SECONDS
         while time.monotonic() < deadline and (present := board.ordered()).get("number") == order:

@@ -1,4 +1,4 @@
-"""Marks of the gateways that a request has passed: one that comes back to a gateway would go on without end."""
+"""Marks the gateways that a request has passed, because one that comes back to a gateway would loop forever."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""What the gateway counts, for Prometheus. No label holds what a client made up."""
+"""The gateway's counters for Prometheus. No label contains a value that a client made up."""
 
 import time
 from bisect import bisect_left

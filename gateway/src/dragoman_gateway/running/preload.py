@@ -1,4 +1,5 @@
-"""Loads at the start what the first request would load while all others wait: adapters, prices, the HTTP client."""
+"""Loads at startup what the first request would otherwise load while all others wait: adapters, prices, the HTTP
+client."""
 
 import importlib
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from dragoman_gateway.wires import WIRES
 
 
 def preload(models: Iterable[str]) -> None:
-    """Load what requests of all wires to these models need. It asks nobody, and reads no key."""
+    """Load what requests of all wires to these models need. It sends nothing and reads no key."""
     importlib.import_module("aiohttp")
     for wire in WIRES:
         _rehearse(wire.adapter(""))
@@ -25,12 +26,12 @@ def preload(models: Iterable[str]) -> None:
 
 
 def missing_keys(places: Iterable[Deployment]) -> dict[str, list[str]]:
-    """Return what is missing to ask some models, with the models. Nobody is asked."""
+    """Return what is missing for calls to some models, with the models. Nothing is sent."""
     missing: dict[str, list[str]] = {}
     for place in places:
         adapter = get_adapter(place.model)
         settings = (place.client.config.providers or {}).get(adapter.provider, {})
-        if adapter.transport != "http" or "client" in settings:  # it has a way of its own to prove who asks
+        if adapter.transport != "http" or "client" in settings:  # it authenticates in a way of its own
             continue
         try:
             TargetFinder(settings.get("api_key"), settings.get("base_url")).target(adapter)

@@ -1,4 +1,4 @@
-"""What all replicas share, and what outlives a reload: keys, spend, stored responses, owners of ids."""
+"""Services that all replicas share and that outlive a reload: keys, spend, stored responses, owners of ids."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -46,7 +46,7 @@ _IN_MEMORY = "sqlite://"
 
 class Services:
     """The services of one application, until it ends. Without a database in the settings, they are in memory, and there
-    are not keys.
+    are no keys.
     """
 
     def __init__(
@@ -170,13 +170,13 @@ class RequestServices:
         return self._share
 
     def hand_over(self) -> Share:
-        """Return what counts the request, which goes on behind its answer. Who has it closes it."""
+        """Return what counts the request, which continues after its reply. The caller closes it."""
         assert self._share is not None
         share, self._share = self._share, None
         return share
 
     def close(self) -> None:
-        """Count the request no longer."""
+        """Stop counting the request."""
         if self._share is not None:
             self._share.close()
 
@@ -194,7 +194,7 @@ class RequestServices:
             try:
                 await services.owned.check(caller, named)
             except DatabaseUnavailableError:
-                raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+                raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
         if is_responses and _is_stored(fields, keeps=services.keeps):
@@ -291,9 +291,9 @@ def has_keys(database: Database) -> bool:
 
 
 def check_caller(caller: Caller, endpoint: str) -> None:
-    """Raise PermissionDeniedError if the caller may not use an endpoint that asks models."""
+    """Raise PermissionDeniedError if the caller may not use an endpoint that calls models."""
     if caller.admin:
-        raise DeniedError("an admin key calls no models: use another key")
+        raise DeniedError("an admin key cannot call models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
         raise DeniedError(f"this key may not use {endpoint}")
 

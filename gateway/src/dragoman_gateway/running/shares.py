@@ -1,4 +1,4 @@
-"""What each caller has under way in this process: one key or address leaves room for the others."""
+"""Limits what each caller has under way in this process, so that one key or address leaves room for the others."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,12 +24,12 @@ _THREADS = 2
 _REST = 4
 """How many times as long as its work a caller waits for the next one while others ask."""
 _AGAIN = 1
-"""Seconds until there may be room. When a request ends is not known."""
+"""Seconds until there may be room. It is not known when a request ends."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """What requests hold: of one caller, or of all."""
+    """What the requests of one caller, or of all, hold."""
 
     requests: int = 0
     bytes: int = 0
@@ -38,7 +38,7 @@ class _Held:
 
 
 class Shares:
-    """Counts requests and the bytes of their bodies, and works on large bodies beside the event loop: one of each
+    """Counts requests and the bytes of their bodies, and processes large bodies outside the event loop: one of each
     caller at a time."""
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class Shares:
         caller has no more of it."""
         held = self._callers.get(caller) or _Held()
         if self._all.requests >= settings.max_requests:
-            raise UnavailableError("the gateway answers as many requests as it may: ask again", retry_after=_AGAIN)
+            raise UnavailableError("the gateway is answering as many requests as it may: try again", retry_after=_AGAIN)
         if held.requests >= max(1, int(settings.max_requests * settings.share)):
-            raise _refuse_share(f"as many requests under way as it may ({held.requests}): ask again when one has ended")
+            raise _refuse_share(f"as many requests under way as it may ({held.requests}): try again when one has ended")
         self._callers[caller] = held
         self._all.requests += 1
         held.requests += 1
@@ -81,20 +81,20 @@ class Share:
         size, settings = max(0, size - _SMALL), self.settings
         if (more := size - self._size) > 0:
             if self._shares._all.bytes + more > settings.max_bodies:
-                raise UnavailableError("the gateway holds as many bodies as it may: ask again", retry_after=_AGAIN)
+                raise UnavailableError("the gateway is holding as many bodies as it may: try again", retry_after=_AGAIN)
             if self._held.bytes and self._held.bytes + more > settings.max_bodies * settings.share:
                 raise _refuse_share(
-                    f"bodies of {self._held.bytes} bytes under way, and no room for this one: ask again later"
+                    f"bodies of {self._held.bytes} bytes under way, and no room for this one: try again later"
                 )
         self._add(more)
 
     def release(self) -> None:
-        """Count the body no longer: it is not held any more."""
+        """Stop counting the body, which is no longer in memory."""
         self._add(-self._size)
 
     async def work(self, size: int, function: Callable[[], Result]) -> Result:
-        """Return what a function makes of a body of that size, in another thread if it is large. While others ask,
-        the work for one caller takes a fifth of the time at most: parsers let no other thread run."""
+        """Return what a function makes of a body of that size, in another thread if it is large. While others ask, the
+        work for one caller takes a fifth of the time at most, because parsers do not release the interpreter lock."""
         if size <= _SMALL:
             return function()
         loop, turn = asyncio.get_running_loop(), self._held.turn
@@ -128,7 +128,7 @@ class Share:
 
 
 def name_owner(caller: Caller, scope: Scope) -> tuple[str | None, ...]:
-    """Return what only one caller's requests have in common: all that is known of it."""
+    """Return what only one caller's requests have in common, as far as it is known."""
     named = caller.key_id, caller.user, caller.team
     return named if any(named) else (*named, name_holder(caller, scope))
 

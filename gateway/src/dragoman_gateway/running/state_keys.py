@@ -25,7 +25,7 @@ def new_state_key() -> str:
 
 
 def read_state_keys(text: str) -> StateKeys:
-    """Return the keys of a text. Raises ConfigurationError, which shows none of it."""
+    """Return the keys of a text. Raises ConfigurationError, whose message shows no part of it."""
     keys = {}
     for each in text.split(","):
         name, _, encoded = each.strip().partition(":")

@@ -1,4 +1,4 @@
-"""What one worker says of itself, and the sum of what several say."""
+"""The status of one worker, and the sum of several."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

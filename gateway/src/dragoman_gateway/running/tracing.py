@@ -10,7 +10,7 @@ class Tracing:
     """Makes spans by the library's conventions. They go to the tracer provider that the program has set."""
 
     def __init__(self, form: Literal["spans", "content"]) -> None:
-        """``content`` writes what was said into the spans. Raises MissingExtraError without OpenTelemetry."""
+        """``content`` writes the content of messages into the spans. Raises MissingExtraError without OpenTelemetry."""
         self._telemetry = Telemetry(message_content=form == "content")
         from opentelemetry.context import attach  # imported late: the line before says what to install
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -33,12 +33,10 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; by default 8080.")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The model that answers for every name that is no other model.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model that answers for every other name.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="The number of processes; by default 1.")] = None,
-    record: Annotated[Path | None, typer.Option(help="Write all that passes into this folder, as cassettes.")] = None,
-    replay: Annotated[Path | None, typer.Option(help="Answer from the cassettes of this folder alone.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write all traffic into this folder, as cassettes.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Answer only from the cassettes of this folder.")] = None,
 ) -> None:
     """Answers clients of Messages, Chat Completions, Responses, Google and Ollama with any model."""
     use_cassettes(record, replay)
@@ -53,7 +51,7 @@ def serve(
     settings = GatewaySettings.from_table(
         {**settings.model_dump(), **{name: value for name, value in changes.items() if value is not None}}
     )
-    for places in settings.models.values():  # a mistake is said here, not by each worker again and again
+    for places in settings.models.values():  # a mistake is reported here, not by each worker again and again
         check_key_variables(() if isinstance(places, str) else places, os.environ)
     check_address(settings, has_keys=settings.is_local or requires_keys(settings))
     with listen(settings.host, settings.port) as listener:
@@ -65,7 +63,7 @@ def serve(
 
 
 def use_cassettes(record: Path | None, replay: Path | None) -> None:
-    """Tell each worker where to record, or from where to answer. Raises ConfigurationError for both."""
+    """Pass each worker the folder for recording or replaying. Raises ConfigurationError for both."""
     if record is not None and replay is not None:
         raise ConfigurationError("a gateway either records or replays: choose one of --record and --replay")
     if record is not None:

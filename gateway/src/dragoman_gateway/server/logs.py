@@ -1,4 +1,4 @@
-"""What the gateway writes about its requests. No line holds a prompt, a reply or a key."""
+"""The gateway's log of its requests. No line contains a prompt, a reply or a key."""
 
 import json
 import logging

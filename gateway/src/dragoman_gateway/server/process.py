@@ -1,4 +1,4 @@
-"""The server of `dragoman serve`: uvicorn, with a drain at the end and a reload."""
+"""The server of `dragoman serve`: uvicorn, with a graceful shutdown and a reload."""
 
 import asyncio
 import contextlib
@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
         longest = max(gateway.current.settings.drain_seconds for gateway in gateways)
         self._drains_until = now + longest
         if any(gateway.in_flight for gateway in gateways):
-            logger.warning("the gateway ends when its requests are answered, in %g s at the latest", longest)
+            logger.warning("the gateway stops when its requests are answered, after %g s at the latest", longest)
 
     async def on_tick(self, counter: int) -> bool:
         if self._drains_until is not None:
@@ -88,7 +88,8 @@ class Server(uvicorn.Server):
         self._reload = asyncio.ensure_future(self._reload_all())
 
     async def _reload_all(self) -> None:
-        """Reload, if the first process has ordered it. Else let it: a signal to one worker is one to all."""
+        """Reload, if the first process has ordered it. Otherwise ask it to order one: a signal to one worker counts for
+        all."""
         for gateway in list(Gateway.running):
             board = gateway.board
             if board is not None and await self._is_own_signal(board):
@@ -97,7 +98,7 @@ class Server(uvicorn.Server):
                 await gateway.reload()
 
     async def _is_own_signal(self, board: Board) -> bool:
-        """Whether no order stands behind the signal."""
+        """Whether the signal came without an order on the board."""
         for _ in range(_ORDER_TRIES):
             if (number := board.ordered().get("number")) != self._order:
                 self._order = number

@@ -34,7 +34,8 @@ async def _send_without_chunks(cycle: Any, message: Any) -> None:
 
 
 class _JoiningTransport:
-    """Holds the head of a reply until the next write, or until the event loop goes on: each write is a system call."""
+    """Holds the head of a reply until the next write, or until the next step of the event loop: each write is a system
+    call."""
 
     __slots__ = ("_head", "_loop", "_transport")
 

@@ -1,4 +1,4 @@
-"""Records what passes as cassettes, and answers from them without any provider: `dragoman serve --record` and
+"""Records the traffic as cassettes, and answers from them without any provider: `dragoman serve --record` and
 `--replay`. Every request of a client is an exchange, so a replay gives the client the bytes that it got."""
 
 import asyncio
@@ -84,7 +84,7 @@ class Recorder:
 
 
 class _Traffic:
-    """One exchange as it passes."""
+    """One exchange in progress."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -122,11 +122,11 @@ class _Traffic:
 
 
 def check_policy(client: AsyncClient) -> None:
-    """Raise ConfigurationError if a policy judges what passes."""
+    """Raise ConfigurationError if a policy judges the traffic."""
     policy = client.config.policy
     if policy is not None and policy.plugins:
         raise ConfigurationError(
-            "a recording holds what clients say, also what the policy takes out: record without [[plugins]]"
+            "a recording would hold what clients send, including what the policy removes: record without [[plugins]]"
         )
 
 
@@ -181,7 +181,7 @@ def _folder(variable: str) -> Path | None:
 
 
 def _address(scope: Scope) -> str:
-    """Return the URL of a request, with a host that says nothing."""
+    """Return the URL of a request, with a neutral host."""
     query = scope["query_string"].decode("latin-1")
     return f"http://gateway{scope['path']}" + (f"?{query}" if query else "")
 

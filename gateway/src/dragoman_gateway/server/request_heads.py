@@ -1,7 +1,7 @@
 """Bounds connections and the heads of requests: how many are open, how long a connection may take to send a head, and
 how large it may be.
 
-uvicorn has no such bound. Without them, half-open connections stay for ever, a head without an end fills memory, and
+uvicorn has no such bound. Without these, half-open connections stay forever, a head without an end fills memory, and
 idle connections take all files that the process may open: then it accepts nobody.
 """
 
@@ -117,7 +117,7 @@ def with_bounded_heads(
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            waits = self.cycle is not None and not self.cycle.response_complete  # another request, behind this one
+            waits = self.cycle is not None and not self.cycle.response_complete  # another request, after this one
             if not (waits or self.transport.is_closing()):
                 known.rest(self, self._address)
 
@@ -135,7 +135,7 @@ def with_bounded_heads(
                 self._head_timer = None
 
         def _refuse(self, reason: tuple[int, str, str]) -> None:
-            """Say why, unless nothing was sent, and close the connection."""
+            """Send the reason, unless the client sent nothing, and close the connection."""
             self._stop_timer()
             if self.transport.is_closing():
                 return

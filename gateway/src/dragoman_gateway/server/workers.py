@@ -1,4 +1,4 @@
-"""Several processes that answer requests on one address, with one board and one configuration."""
+"""Runs several processes that answer requests on one address, with one board and one configuration."""
 
 import multiprocessing
 import os
@@ -31,7 +31,7 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGBREA
 class Workers:
     """Starts the processes, passes the signals on to them, and replaces one that dies. ``work`` serves a socket.
 
-    SIGHUP lets all of them read the configuration. They take it when each has read the same, or none does.
+    SIGHUP lets all of them read the configuration. They adopt it only if each has read the same.
     """
 
     def __init__(self, number: int, work: Callable[[socket.socket], None], listener: socket.socket) -> None:
@@ -119,7 +119,7 @@ class Workers:
             if living and len(ready) == len(living):
                 versions = {each.get("version") for each in ready}
                 version = versions.pop() if len(versions) == 1 else None
-                if versions:  # somebody wrote the file in between
+                if versions:  # the file was changed in between
                     self._reloads.set()
                 break
         self._board.order({"number": self._orders, "take": version})
@@ -135,7 +135,7 @@ class Workers:
 
 
 def _work_with_parent(work: Callable[[socket.socket], None], listener: socket.socket) -> None:
-    """Work, and end in order if the first process was killed: nobody could reload, replace or end this one any more,
+    """Work, and end in order if the first process was killed: nothing could reload, replace or end this one any more,
     and it would keep the address.
     """
     threading.Thread(target=_end_with_parent, name="gateway-parent", daemon=True).start()

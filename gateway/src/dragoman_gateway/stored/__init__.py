@@ -1,1 +1,1 @@
-"""Stored responses: what `/v1/responses` keeps, so that clients can read, continue, cancel and delete it."""
+"""Stored responses of `/v1/responses`, which clients can read, continue, cancel and delete."""

@@ -1,4 +1,4 @@
-"""Responses that run behind the answer. Their clients poll them, follow their events, or cancel them."""
+"""Responses that run in the background. Their clients poll them, follow their events, or cancel them."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ Answer = Callable[[Receive, Send], Awaitable[None]]
 _TEND_SECONDS = 0.25
 """How often events are stored, for those who follow them on another replica."""
 _RENEW_SECONDS = 1.0
-"""How often a run asks whether it was cancelled on another replica."""
+"""How often a run checks whether it was cancelled on another replica."""
 _POLL_SECONDS = 0.5
 _STORE_TRIES = 5
 _CREATED = "response.created"
@@ -36,7 +36,7 @@ _RETRY_AFTER = 5.0
 
 class Background:
     """The background responses of one replica. ``max_runs`` is how many may run at the same time, ``share`` the part of
-    them that one key may run, and ``ping_seconds`` the silence after which who follows one gets a sign of life.
+    them that one key may run, and ``ping_seconds`` the silence after which a client that follows one gets a keep-alive.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Background:
         own = sum(run.owner == turn.owner for run in self._runs.values()) if turn.owner else 0
         if own >= max(1, int(self._max_runs * self._share)):
             raise LimitReachedError(
-                f"{own} responses of this key run in the background: ask again when one has ended",
+                f"{own} responses of this key run in the background: try again when one has ended",
                 status=429,
                 retry_after=_RETRY_AFTER,
             )
@@ -196,7 +196,7 @@ class _Run:
 
     def _take(self, frame: bytes) -> None:
         event = read_event(frame)
-        if event is None or event.type == _CREATED:  # a sign of life, or what was said already
+        if event is None or event.type == _CREATED:  # a keep-alive, or an event that was sent already
             return
         if event.response is not None:
             event = event.with_response(self._own_fields())
@@ -277,6 +277,6 @@ class _Run:
 
 
 async def _never() -> Message:
-    """Wait for ever: nobody can leave."""
+    """Wait forever: there is no client that could leave."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")

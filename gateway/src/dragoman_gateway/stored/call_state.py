@@ -1,4 +1,4 @@
-"""State of providers by tool call or by reply, for clients whose wire has no field for it, or none behind the text.
+"""State of providers by tool call or by reply, for clients whose wire has no field for it, or none after the text.
 
 Adapters read and write it with ordinary calls, and do no I/O. So a request is read twice if it names calls: the first
 reading notes which state it needs, and the second one has it. What a reply adds is stored before its client can send it
@@ -74,7 +74,7 @@ class CallState:
         return bool(rows)
 
     async def store(self, state: RequestState, owner: str) -> None:
-        """Store what a reply added. A failure is counted: the reply is worth more than its state."""
+        """Store what a reply added. A failure is only counted, because the reply matters more than its state."""
         if not state.written:
             return
         until = to_microseconds(self._clock() + self._lifetime)
@@ -93,5 +93,5 @@ class CallState:
 
 
 def _key(owner: str, key: str) -> str:
-    """Return the key of a row: state of one key of the gateway is out of reach for another."""
+    """Return the key of a row: one key of the gateway cannot reach the state of another."""
     return hashlib.sha256(f"{owner}\n{key}".encode()).hexdigest()

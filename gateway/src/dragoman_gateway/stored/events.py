@@ -1,4 +1,4 @@
-"""The events of `/v1/responses` as bytes: found in a stream, read, and changed where the gateway knows better."""
+"""The events of `/v1/responses` as bytes: found in a stream, read, and changed if the gateway has other values."""
 
 import json
 from collections.abc import Iterator, Mapping

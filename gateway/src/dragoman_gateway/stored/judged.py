@@ -1,4 +1,4 @@
-"""What is stored is what a policy has judged: a word that a plugin takes out is in no database."""
+"""Makes sure that only content that a policy has judged is stored: a word that a plugin removes is in no database."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

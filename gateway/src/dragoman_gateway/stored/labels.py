@@ -1,6 +1,6 @@
 """Security labels of conversations that clients send again: by tool call, and by the content of each block.
 
-Never by a prefix: agents edit what they send again. What one key of the gateway knows is out of reach for another.
+Never by a prefix: agents edit what they send again. One key of the gateway cannot reach what belongs to another.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from dragoman_gateway.turn.recall import ALL
 class ConversationLabels:
     """Labels in the gateway's database, for all replicas. ``lifetime`` is how long they are kept after they were noted.
 
-    Both methods raise UnavailableError if the database does not answer: a conversation goes on with its labels, or not.
+    Both methods raise UnavailableError if the database does not answer: a conversation continues with its labels or not
+    at all.
     """
 
     def __init__(self, database: Database, *, lifetime: timedelta) -> None:
@@ -72,4 +73,4 @@ def _row_key(owner: str, key: str) -> str:
 
 
 def _unavailable() -> UnavailableError:
-    return UnavailableError("the labels of conversations cannot be read at the moment: ask again", retry_after=5)
+    return UnavailableError("the labels of conversations cannot be read at the moment: try again", retry_after=5)

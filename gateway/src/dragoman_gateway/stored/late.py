@@ -1,4 +1,4 @@
-"""Responses that clients have, and that the database does not: it did not answer when they ended."""
+"""Keeps responses that clients have received and the database has not, because it did not answer when they ended."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

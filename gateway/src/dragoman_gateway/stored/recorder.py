@@ -16,15 +16,15 @@ from dragoman_gateway.stored.turn import StoredTurn
 logger = get_logger("dragoman.gateway")
 
 _WITH_RESPONSE = b'"response"'
-"""Only few frames of a stream hold it: the others pass without being parsed."""
+"""Only a few frames of a stream contain it; the others pass without being parsed."""
 
 _DEFAULTS = {"previous_response_id": None, "store": True, "background": False}
-"""What a response without these fields says."""
+"""The values of these fields in a response that lacks them."""
 
 
 class Recorder:
-    """Stands between the answer to a request and the client. Bytes pass unchanged, unless the response has to repeat
-    what only the gateway knows.
+    """Passes the answer to a request on to the client. Bytes stay unchanged, unless the response has to repeat what
+    only the gateway knows.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Recorder:
         await self._send({**message, "body": body})
 
     def _changes(self, response: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields in which the response says something else than the gateway knows."""
+        """Return the fields of the response that differ from what the gateway knows."""
         return {name: value for name, value in self._turn.echo.items() if response.get(name, _DEFAULTS[name]) != value}
 
     async def _save(self, response: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ class StoredResponse:
 
 
 class BrokenChainError(Exception):
-    """A response that a later one continues is not stored any more."""
+    """The response that a later one continues is no longer stored."""
 
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id
@@ -101,7 +101,7 @@ _PREFIXES: Mapping[str, str] = {"message": "msg", "function_call": "fc", "functi
 
 
 def with_own_ids(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items with ids of which each occurs once: a page that begins behind a repeated one would never end."""
+    """Return the items with ids of which each occurs once: a page that begins after a repeated one would never end."""
     times: Counter[str] = Counter()
     found = []
     for item in items:

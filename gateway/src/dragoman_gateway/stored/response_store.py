@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 _MAX_CHAIN = 1_000
 _MAX_REFERENCES = 10_000
 _AT_ONCE = 500
-"""Ids that one query names. Databases take only so many."""
+"""The most ids of one query: databases accept a limited number."""
 _LATE_SECONDS = 1.0
 _UNSURE_SECONDS = 15.0
 """How long after an outage other processes may have responses that are not stored yet."""
@@ -261,7 +261,7 @@ class ResponseStore:
         return await self._write(work)
 
     async def renew(self, response_id: str) -> bool:
-        """Say that a background response still runs. Returns False if it was cancelled or deleted."""
+        """Note that a background response still runs. Returns False if it was cancelled or deleted."""
         statement = update(responses).where(_is_open(response_id)).values(alive_at=to_microseconds(self._clock()))
         return await self._write(lambda connection: bool(connection.execute(statement).rowcount))
 

@@ -165,7 +165,7 @@ async def _resolve(
 
 
 def is_reference(item: Any) -> bool:
-    """Whether an item stands for a stored one. It may leave out its type."""
+    """Whether an item refers to a stored one. It may leave out its type."""
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         return False
     kind = item.get("type")

@@ -79,7 +79,7 @@ def parse_body(body: bytes, headers: Mapping[str, str], known: dict[str, Any] | 
     model."""
     fields = parse_object(body, headers) if known is None else known
     if not isinstance(fields.get("model"), str) or not fields["model"]:
-        raise ClientError("model: a text is required")
+        raise ClientError("model: a string is required")
     return fields
 
 

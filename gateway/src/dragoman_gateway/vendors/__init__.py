@@ -1,4 +1,4 @@
-"""The interfaces of vendors whose addresses name more than one job: Google's and Ollama's, and all embeddings."""
+"""The interfaces of vendors whose addresses have more than one purpose: Google's and Ollama's, and all embeddings."""
 
 from starlette.routing import Route
 

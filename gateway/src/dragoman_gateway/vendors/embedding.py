@@ -40,8 +40,8 @@ class EmbeddingRequest:
 async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
     """Return the vectors, from the first deployment of the model that makes them.
 
-    Raises RequestError for inputs that the model does not take, InvalidRequestError for a model that embeds nothing,
-    and what `AsyncClient.embed` raises.
+    Raises RequestError for inputs that the model does not take, InvalidRequestError for a model without embeddings, and
+    what `AsyncClient.embed` raises.
     """
     resources = await call.resources_for(request.model, ENDPOINT)
     left = list(resources.in_order())
@@ -65,7 +65,7 @@ async def _embed_at(
     adapter = get_adapter(deployment.model)
     if adapter.embeddings is None:
         raise InvalidRequestError(
-            f"the model {request.model!r:.120} embeds nothing: name an embedding model", status=400
+            f"the model {request.model!r:.120} has no embeddings: name an embedding model", status=400
         )
     known = adapter.provider in request.providers
     client = client_of(resources.client_for(deployment.client), call.caller, call.record.request_id, call.headers)

@@ -31,7 +31,7 @@ async def answer(call: Call) -> dict[str, Any]:
     fields = call.fields
     model = fields.get("model")
     if not isinstance(model, str) or not model:
-        raise ClientError("model: a text is required")
+        raise ClientError("model: a string is required")
     form = fields.get("encoding_format") or "float"
     if form not in ("float", "base64"):
         raise ClientError("encoding_format: 'float' or 'base64' is required")
@@ -60,12 +60,12 @@ def _read_texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list) or not value:
-        raise ClientError("input: a text or a list of texts is required")
+        raise ClientError("input: a string or a list of strings is required")
     if all(isinstance(each, str) for each in value):
         return value
     if all(isinstance(each, int) or _is_token_list(each) for each in value):
         raise ClientError("input: tokens are not possible here, because each model has its own: send texts")
-    raise ClientError("input: a text or a list of texts is required")
+    raise ClientError("input: a string or a list of strings is required")
 
 
 def _is_token_list(value: Any) -> bool:

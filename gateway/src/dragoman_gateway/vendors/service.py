@@ -39,8 +39,8 @@ class Call:
     """The body; empty if the request has none."""
 
     async def resources_for(self, name: str, endpoint: str) -> RequestResources:
-        """Return what to ask the model with. Raises NotFoundError, and PermissionDeniedError for a model or an endpoint
-        that the caller may not use."""
+        """Return the resources for calling the model. Raises NotFoundError, and PermissionDeniedError for a model or an
+        endpoint that the caller may not use."""
         check_caller(self.caller, endpoint)
         return await self.generation.resources_for(name, self.caller)
 

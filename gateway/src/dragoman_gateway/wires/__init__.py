@@ -1,4 +1,4 @@
-"""The wires that clients speak, one file each, with the same names for the same jobs."""
+"""The wires of clients, one file each, with the same names for the same purposes."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,12 @@ from dragoman_gateway.wires.contract import Wire
 
 WIRES = (messages.WIRE, chat.WIRE, responses.WIRE)
 ALL_WIRES = (*WIRES, google.WIRE, ollama.WIRE)
-"""Those too whose addresses name more than one job."""
+"""All wires, including those whose addresses have more than one purpose."""
 
 
 def wire_of(headers: Mapping[str, str], default: str = "chat") -> Wire:
-    """Return the wire of a request whose address does not tell: clients of Messages send a version, those of Google a
-    key in a header of its own."""
+    """Return the wire of a request whose address does not show it: clients of Messages send a version, those of Google
+    a key in a header of its own."""
     if "x-goog-api-key" in headers:
         return google.WIRE
     name = "messages" if "anthropic-version" in headers else default

@@ -1,4 +1,4 @@
-"""What the gateway knows about the wire of a client: its address, its adapter, and its sign of life in a stream."""
+"""What the gateway knows about the wire of a client: its address, its adapter, and its keep-alive in a stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One wire that clients speak. ``provider`` names the adapter that reads its requests and writes its replies: what
-    goes to that provider goes through as bytes."""
+    """One wire that clients speak. ``provider`` names the adapter that reads its requests and writes its replies:
+    requests to that provider are passed on as bytes."""
 
     name: str
     provider: str
@@ -26,7 +26,7 @@ class Wire:
     headers: HeaderRules
     tokens: ClientTokens
     error_types: Mapping[int, str] = field(default_factory=dict)
-    """The types of errors by status, for those that no provider's error means."""
+    """The types of errors by status, for statuses without a provider's error."""
     asks_for_usage: bool = False
     """Whether a stream has its counts only if the request asks for them."""
     first_ping: bytes = b": keep-alive\n\n"
@@ -34,7 +34,7 @@ class Wire:
     media_type: bytes = b"text/event-stream; charset=utf-8"
     """The content type of a stream."""
     event_ends: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n")
-    """What stands between two events of a stream."""
+    """The bytes between two events of a stream."""
     untyped_bodies: bool = False
     """Whether clients leave out the content type, because the provider's own server reads none."""
     announces_tokens: bool = False
@@ -50,7 +50,8 @@ class Wire:
     """Whether some models take a field of the wire by another name alone."""
 
     server_state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Fields that go on from state at a provider of this wire, with the details of the refusal if another answers."""
+    """Fields that continue from state at a provider of this wire, with the details of the refusal if another provider
+    answers."""
 
     def adapter(self, model: str) -> Adapter:
         """Return the adapter that answers as the model of that name; a name that cannot be one is not repeated."""

@@ -1,4 +1,4 @@
-"""The table of the addresses that can be forwarded, and which of them the operator has opened."""
+"""The table of addresses that can be forwarded, and those that the operator has opened."""
 
 import re
 import tomllib
@@ -14,9 +14,9 @@ _OWN = frozenset(("provider", "wire", "strip", "header", "id_prefixes", "id_fiel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """Who answers. ``strip`` is the start of each path that the base URL of the provider has already. ``header`` and
-    ``id_prefixes`` tell its clients and its ids from those of another vendor with the same path. ``id_field`` has the
-    id in its replies."""
+    """The vendor that answers. ``strip`` is the start of each path that the base URL of the provider has already.
+    ``header`` and ``id_prefixes`` distinguish its clients and its ids from those of another vendor with the same path.
+    ``id_field`` has the id in its replies."""
 
     name: str
     provider: str

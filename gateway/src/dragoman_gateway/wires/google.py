@@ -18,4 +18,4 @@ WIRE = Wire(
 )
 
 ARRAY = replace(WIRE, media_type=b"application/json")
-"""A stream without ``alt=sse``. White space may stand between the elements of an array."""
+"""A stream without ``alt=sse``. White space is allowed between the elements of an array."""

@@ -1,4 +1,4 @@
-"""Which headers pass between a client and a provider of the same wire: the lists of headers.toml."""
+"""Selects the headers that pass between a client and a provider of the same wire, by the lists of headers.toml."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from dragoman.errors import InvalidRequestError
 
 _BETAS = "anthropic-beta"
 _DEFAULTS = {"messages": {"anthropic-version": "2023-06-01"}}
-"""What a client has to send to the provider itself, and many leave out here."""
+"""Headers that a client must send to the provider itself, and that many leave out here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class HeaderRules:
     known_betas: tuple[str, ...] = ()
     """Globs of the betas whose price, ids and content are known here."""
     unknown_betas: Mapping[str, str] = field(default_factory=dict)
-    """Globs of other betas, with what is unknown of them."""
+    """Globs of other betas, with what is unknown about them."""
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -44,13 +44,13 @@ class HeaderRules:
         return {**self.defaults, **{name: headers[name] for name in self.request if name in headers}}
 
     def check_betas(self, headers: Mapping[str, str]) -> None:
-        """Raise InvalidRequestError for a beta of which not all is known: nothing here could count or judge it."""
+        """Raise InvalidRequestError for a beta that is not fully known: the gateway could not count or judge it."""
         for beta in map(str.strip, headers.get(_BETAS, "").split(",") if _BETAS in self.request else ()):
             if beta and not matches(beta, self.known_betas):
                 unknown = (what for glob, what in self.unknown_betas.items() if fnmatchcase(beta, glob))
                 raise InvalidRequestError(
-                    f"{_BETAS}: {beta!r:.120} is not allowed here, because this key has a budget, or this gateway a"
-                    f" policy, and this is not known of it: {next(unknown, 'price, ids and content')}",
+                    f"{_BETAS}: {beta!r:.120} is not allowed here, because this key has a budget or this gateway has a"
+                    f" policy, and this is not known about it: {next(unknown, 'price, ids and content')}",
                     status=400,
                 )
 

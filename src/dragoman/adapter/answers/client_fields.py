@@ -47,7 +47,7 @@ def _rules() -> Mapping[str, _Rules]:
 def options_for_another(options: AdapterOptions, provider: str, wire: str, context: RequestContext) -> AdapterOptions:
     """Return the options of a request of the client's wire for another provider, and record what it cannot have.
 
-    Raises RequestError for a number that is none.
+    Raises RequestError for a value that has to be a number and is not.
     """
     if extra := options.extra.get(provider):
         context.losses.extend(lost_fields(extra, wire))

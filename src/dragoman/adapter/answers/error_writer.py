@@ -17,7 +17,7 @@ from dragoman.adapter.errors import (
 )
 
 SHOWN_ERRORS = (ProviderError, RequestError, NoModelError, BudgetExceededError)
-"""Errors whose message concerns the client. Others, such as a missing setting, concern who runs the program."""
+"""Errors whose message concerns the client. Others, such as a missing setting, concern the operator of the program."""
 
 _HIDDEN = "the request could not be answered because of an internal error"
 _COUNT = re.compile(r"\d[\d,]*\d|\d")
@@ -27,7 +27,7 @@ _MIN_COUNT = 100
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """How a wire says a class of errors: the HTTP status, the type, and the code if the wire has one."""
+    """How a wire expresses a class of errors: the HTTP status, the type, and the code if the wire has one."""
 
     status: int
     kind: str

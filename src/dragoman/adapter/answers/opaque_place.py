@@ -1,4 +1,4 @@
-"""Where blocks that say nothing to the client stand in a reply: never at its end.
+"""Places blocks that the client cannot read in a reply: never at its end.
 
 Clients take the last block for the answer, and providers refuse histories in which thinking ends a message.
 """

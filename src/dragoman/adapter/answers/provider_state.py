@@ -1,4 +1,4 @@
-"""State that only the provider behind can read, on its way through a client (docs/answers.md#state).
+"""State that only the provider can read, on its way through a client (docs/answers.md#state).
 
 Signatures, encrypted reasoning and native blocks go into a sealed envelope in an opaque field of the client's wire,
 or into a store by tool call if the wire has no such field. An envelope holds the state of one block, or the rest of the

@@ -1,7 +1,8 @@
-"""Relays a client's own request to the provider of its wire: the bytes go through, and the reply is read beside.
+"""Relays a client's own request to the provider of its wire: the bytes are passed on unchanged, and the reply is read
+on the way.
 
-A session asks as always, so policy, limits, budgets and the store see the request and the reply. Only what is sent and
-what arrives are the client's bytes and the provider's (docs/answers.md#relays).
+A session makes the request as usual, so policy, limits, budgets and the store see the request and the reply. Only what
+is sent and what arrives are the client's bytes and the provider's (docs/answers.md#relays).
 """
 
 import operator

@@ -1,4 +1,4 @@
-"""What the envelopes of one reply say about its blocks, and which of a client's blocks those are.
+"""What the envelopes of one reply contain about its blocks, and which of a client's blocks these are.
 
 A call is known by its id, a text by its digest. A block that the client has changed keeps nothing of its provider's but
 a signature of the call; the others keep all. Clients also move, join and split blocks: the places are those of the

@@ -100,6 +100,8 @@ class StateMemory:
         return len(self._entries)
 
     def put(self, key: str, state: bytes) -> None:
+        """Keep the state of a call, in place of what was kept before. It may drop the entry that was not read for
+        longest."""
         with self._lock:
             self._entries[key] = (self._clock() + self._seconds, state)
             self._entries.move_to_end(key)
@@ -107,6 +109,7 @@ class StateMemory:
                 self._entries.popitem(last=False)
 
     def get(self, key: str) -> bytes | None:
+        """Return the state of a call and start its time anew, or None if it is gone."""
         now = self._clock()
         with self._lock:
             until, state = self._entries.get(key, (now, b""))

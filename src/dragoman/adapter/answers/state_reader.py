@@ -280,7 +280,7 @@ class _StateReader:
                 continue
             why = ""
             if state is None:
-                # Of nobody knows where: the message is its provider's own now, so that provider would get it.
+                # The origin is unknown: the message is its provider's own now, so that provider would get it.
                 why = "it is not an envelope, in a reply with envelopes"
             elif state["k"] == "rest":
                 continue

@@ -1,7 +1,7 @@
-"""Encodes stream events in a client's wire. A stream ends with the wire's own end, or with its error; never without.
+"""Encodes stream events in a client's wire. A stream always ends with the wire's own end or with its error.
 
-One block is written after the other: what arrives while a call is open waits for the end of the call. What the events
-do not carry (native blocks, images, citations) follows from the complete message at the end.
+Blocks are written one at a time: what arrives while a call is open waits for the end of the call. What the events do
+not carry (native blocks, images, citations) follows from the complete message at the end.
 """
 
 from abc import ABC, abstractmethod
@@ -67,11 +67,11 @@ class ReplyStreamEncoder(ABC):
     follows a block without events waits for the end."""
 
     state_first: ClassVar[bool] = False
-    """Whether what only the provider reads must stand before the text and the calls that end a reply of another
-    provider. Thinking behind a text waits then for the next text."""
+    """Whether blocks that only the provider can read must precede the text and the calls at the end of a reply of
+    another provider. Thinking that follows a text then waits for the next text."""
     calls_wait: ClassVar[bool] = False
-    """Whether the state of a reply of another provider stands before its calls, or in them: they wait for the end then,
-    if the reply has some. All of it is known only at the end."""
+    """Whether the state of a reply of another provider is written before its calls or in them. The calls then wait for
+    the end of the reply, because all of the state is known only there."""
 
     def __init__(self, writer: ReplyWriter) -> None:
         self.writer = writer
@@ -80,7 +80,7 @@ class ReplyStreamEncoder(ABC):
         self._calls_wait = self.calls_wait and not writer.is_own and writer.state.can_seal
         self._said = self._thought = False
         self._late: list[ThinkingDelta] = []
-        """Thinking behind a text, which waits."""
+        """Thinking that follows a text and waits for the next one."""
         self.start: MessageStart | None = None
         self.usage: TokenUsage | None = None
         """The latest counts."""

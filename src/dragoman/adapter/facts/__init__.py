@@ -1,1 +1,1 @@
-"""What is known of models: capabilities, token estimates, sizes of media."""
+"""Facts about models: capabilities, token estimates, sizes of media."""

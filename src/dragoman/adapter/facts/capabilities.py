@@ -178,7 +178,7 @@ class AdapterCapabilities(FrozenModel):
     supports_system_messages_in_list: Support = NATIVE
     """False if leading system messages move out of the list."""
     supports_mid_conversation_system: Support = NATIVE
-    """Whether instructions may stand between turns. Absent: late ones are sent as the user's words."""
+    """Whether instructions may come between turns. Absent: late ones are sent as the user's words."""
     supports_developer_role: Support = ABSENT
     """Whether the wire has a role for developers. Absent: their messages are sent as system ones."""
     supports_prefill: Support = ABSENT
@@ -257,7 +257,7 @@ class AdapterCapabilities(FrozenModel):
 
 
 MAX_KNOWN_MODELS = 512
-"""The models whose facts are kept. Their names may come from the clients of a server, without end."""
+"""How many models keep their facts in memory. The clients of a server may name any number of models."""
 
 
 class ModelTable:

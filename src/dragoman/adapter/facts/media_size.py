@@ -20,7 +20,7 @@ _MP3_BYTES_PER_SECOND = 16_000
 
 
 class Size(NamedTuple):
-    """Pixels."""
+    """The width and height of an image, in pixels."""
 
     width: int
     height: int

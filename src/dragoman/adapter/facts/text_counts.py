@@ -1,8 +1,8 @@
 """Counts the parts of a text that tokenizers count: words, digits, marks, other scripts. A few passes in C.
 
-Every tokenizer of today is a byte-pair encoding behind a similar rule of splitting: a short word, with the blank in
-front of it, is one token, a long one several; marks and digits go by themselves; other scripts than the Latin one take
-a token for one to three characters. Counting these classes comes close without the vocabulary.
+Every tokenizer of today is a byte-pair encoding after a similar splitting rule: a short word, with the blank in front
+of it, is one token, a long one several; marks and digits go by themselves; other scripts than the Latin one take a
+token for one to three characters. Counting these classes comes close without the vocabulary.
 """
 
 from collections.abc import Iterable

@@ -1,1 +1,2 @@
-"""Operations of an adapter beside replies: batches, token counts, files, lists of models, embeddings. None does I/O."""
+"""Operations of an adapter besides replies: batches, token counts, files, lists of models, embeddings. None of them
+does I/O."""

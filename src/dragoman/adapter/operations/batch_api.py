@@ -16,7 +16,8 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 
 
 class BatchStatus(StrEnum):
-    """``cancelled``: the answers that came before the cancellation can still be fetched."""
+    """Where a batch is, in words that are the same for all providers. ``cancelled``: the answers that came before the
+    cancellation can still be fetched."""
 
     QUEUED = "queued"
     IN_PROGRESS = "in_progress"
@@ -27,6 +28,7 @@ class BatchStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
+        """Whether no more answers are to come."""
         return self not in (BatchStatus.QUEUED, BatchStatus.IN_PROGRESS)
 
 
@@ -38,8 +40,11 @@ class BatchState:
     """
 
     status: BatchStatus
+    """Where the batch is, in words that are the same for all providers."""
     succeeded: int | None = None
+    """How many requests have an answer."""
     failed: int | None = None
+    """How many requests ended with an error."""
     problem: str | None = None
     raw: Mapping[str, Any] | None = None
 
@@ -92,7 +97,7 @@ class BatchApi(ABC):
         first = dict(requests[0].headers)
         if any(dict(request.headers) != first for request in requests):
             raise InvalidRequestError(
-                "the requests of one batch share their headers, and these need different ones: make a batch of each",
+                "the requests of one batch share their headers, and these need different ones: submit separate batches",
                 provider=self.provider,
                 model=self.model,
             )

@@ -1,4 +1,4 @@
-"""What an adapter knows about a provider's services beside the conversation: token counts, files, models.
+"""What an adapter knows about a provider's services besides conversations: token counts, files, models.
 
 Operations are those of `dragoman.adapter.operations.operation`: they do no I/O.
 """
@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, Med
 ItemT = TypeVar("ItemT")
 
 MAX_PAGES = 1_000
-"""Pages of one list: a server may name a next page forever."""
+"""The most pages of one list: a server may name a next page forever."""
 
 
 class FileContent(NamedTuple):
@@ -33,12 +33,19 @@ class ProviderFile:
     """A file that a provider stores. Sizes are bytes, times are in UTC; None is unknown."""
 
     provider: str
+    """The name of the provider that stores the file."""
     id: str
+    """The provider's id. No other provider can read it."""
     name: str = ""
+    """The file name, as it was uploaded."""
     media_type: str | None = None
+    """An IANA type such as ``application/pdf``."""
     size: int | None = None
+    """The size in bytes."""
     created_at: datetime | None = None
+    """When the file was uploaded."""
     expires_at: datetime | None = None
+    """When the provider deletes the file."""
     reference: str = ""
     """The name of the file inside a conversation, if it is not the id."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -65,9 +72,13 @@ class ProviderModel:
 
     id: str
     display_name: str = ""
+    """The provider's name for people; empty if it has none."""
     created_at: datetime | None = None
+    """When the provider published the model."""
     max_input_tokens: int | None = None
+    """The most tokens of a prompt."""
     max_output_tokens: int | None = None
+    """The most tokens of a reply."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The provider's own object."""
 

@@ -1,6 +1,6 @@
-"""What a provider's replies hold that this version does not know: the provider's API has moved on.
+"""What a provider's replies contain that this version does not know, because the provider's API has changed.
 
-Decoders keep or pass over what they do not know. They note its name in `provider_raw` of the reply, and nothing of its
+Decoders keep or ignore what they do not know. They note its name in `provider_raw` of the reply, and nothing of its
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
@@ -15,7 +15,7 @@ DriftKind = Literal["event", "field", "stop_reason"]
 DRIFT_NOTE = "drift"
 """The note of a reply on the unknown names, by kind."""
 _MAX_NAMES = 20
-"""Unknown names of one kind that one reply reports."""
+"""The most unknown names of one kind that one reply reports."""
 _MAX_CHARS = 80
 
 

@@ -42,7 +42,7 @@ _EXPIRED = {
     ),
     "conversation": re.compile(rf"\bconversation\b(?!_)[^.!?]{{0,120}}\b{_GONE}"),
 }
-"""What providers say if a container or a file of the request is gone."""
+"""The words with which providers report that a container or a file of the request is gone."""
 _ADVICE = {
     "container": "Ask without the id of the container: the provider then makes a new one. Its files are gone, too",
     "file": "Upload the file again, and use its new id in place of the old one",
@@ -124,8 +124,8 @@ class ErrorContext:
 def add_response_facts(
     error: ProviderError, provider: str, headers: Mapping[str, str], status: int | None = None
 ) -> None:
-    """Add what the response says to an error that was found in its body. ``status`` is that of a whole reply; an error
-    that the body reports has none, as in a stream."""
+    """Add the facts of the response to an error that was found in its body. ``status`` is that of a whole reply; an
+    error that the body reports has none, as in a stream."""
     error.provider = error.provider or provider
     error.request_id = error.request_id or _request_id(headers)
     if error.retry_after is None:

@@ -16,9 +16,9 @@ from dragoman.adapter.errors import FrameTooLargeError
 DEFAULT_FRAME_CAP = 16 * 1024 * 1024
 DEFAULT_BODY_CAP = 64 * 1024 * 1024
 MAX_EVENT_LINES = 100_000
-"""Data lines of one event."""
+"""The most data lines of one event."""
 MAX_IDLE_LINES = 1_000_000
-"""Lines of one stream that carry no data, such as ids, and blanks between JSON lines."""
+"""The most lines of one stream that carry no data, such as ids, and blanks between JSON lines."""
 
 _BOM = b"\xef\xbb\xbf"
 _EMPTY_LINES = re.compile(rb"\n{3,}")
@@ -129,6 +129,7 @@ class _CappedDecoder(ABC):
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         self._frame_cap = frame_cap
         self.body_cap = body_cap
+        """The most bytes of a whole body. More raises FrameTooLargeError."""
         self._error: FrameTooLargeError | None = None
         self._idle_lines = 0
 
@@ -185,6 +186,7 @@ class SseDecoder(_CappedDecoder):
         self._data: list[bytes] = []
         self._size = 0
         self.frame_cap = frame_cap
+        """The most bytes of one event. More raises FrameTooLargeError."""
 
     def count(self, size: int) -> None:
         """Count bytes of the reply that are not fed."""

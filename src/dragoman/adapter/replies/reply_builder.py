@@ -26,7 +26,7 @@ from dragoman.canonical.message import (
 from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
 MAX_ID = 64 * 1024
-"""Characters of the provider's id of a call: gateways put signatures into it."""
+"""The most characters of the provider's id of a call: gateways put signatures into it."""
 
 logger = get_logger("dragoman.adapter")
 
@@ -201,7 +201,7 @@ class ReplyBuilder:
             return built.as_lower_bound()
         if usage.discrepancy:
             logger.warning(
-                "%s: the provider counts %d tokens in all, its parts sum to %d",
+                "%s: the provider reports %d tokens in total, but its parts add up to %d",
                 served_model, usage.reported_total, usage.total_tokens,
             )  # fmt: skip
         return built

@@ -48,15 +48,15 @@ _TEXT_GETTERS: dict[type, Callable[[Any], object]] = {
 """The fields of deltas that consumers join: each must be a text, or the frame is malformed."""
 
 MAX_FRAMES = 1_000_000
-"""Frames of one stream."""
+"""The most frames of one stream."""
 MAX_FRAME_EVENTS = 10_000
-"""Events of one frame; a whole reply in one frame has a few for each of its blocks."""
+"""The most events of one frame; a whole reply in one frame has a few for each of its blocks."""
 MAX_CALLS = 1_000
-"""Calls of tools in one reply."""
+"""The most tool calls of one reply."""
 MAX_NAME = 4_096
-"""Characters of the name of a tool or a model."""
+"""The most characters of the name of a tool or a model."""
 MAX_FRAME_VALUES = 800_000
-"""JSON values of one frame, of which dense ones take about 50 ns each to parse, in one step."""
+"""The most JSON values of one frame, which is parsed in one step: dense values take about 50 ns each."""
 _LARGE_FRAME = 1024 * 1024
 _MAX_WARNINGS = 100
 _SLICE = 4 * 1024
@@ -81,7 +81,7 @@ class Framing(Protocol):
 # The exceptions of reading a malformed reply; any other exception is a bug and is not caught.
 MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 UNREADABLE_ERRORS = (RequestError, *MALFORMED_ERRORS)
-"""Those of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""
+"""The exceptions of a whole reply, some of which is encoded again: it may hold a value that no request can hold."""
 
 
 class StreamDecoder(ABC):
@@ -149,7 +149,7 @@ class StreamDecoder(ABC):
         if kind not in self._unknown and len(self._unknown) < _MAX_WARNINGS:
             self._unknown.add(kind)
             logger.warning(
-                "%s: the stream event %r is unknown to this version and passed over", self.provider, kind[:80]
+                "%s: the stream event %r is unknown to this version and is ignored", self.provider, kind[:80]
             )
         return ()
 
@@ -298,7 +298,7 @@ class StreamDecoder(ABC):
 
     def _malformed_error(self, error: Exception) -> MalformedReplyError:
         malformed = MalformedReplyError(
-            f"the stream is not what the protocol says: {type(error).__name__}: {error}",
+            f"the stream does not follow the protocol: {type(error).__name__}: {error}",
             provider=self.provider,
         )
         malformed.__cause__ = error
@@ -313,7 +313,7 @@ class WholeReplyDecoder(StreamDecoder):
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         raise MalformedReplyError(
-            "the adapter reads no streams: declare supports_streaming absent, or write its decoder",
+            "the adapter does not read streams: declare supports_streaming absent, or write its decoder",
             provider=self.provider,
         )
 
@@ -357,7 +357,7 @@ def decode_batches(
     idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Sequence[StreamEvent]]:
-    """As `decode_stream`, but yield the events that arrived together at once: a list of at least one."""
+    """Do what `decode_stream` does, but yield the events that arrived together as one list of at least one event."""
     stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:
@@ -424,7 +424,7 @@ async def _give_way() -> None:
 _MIN_PROGRESS_BYTES = 256
 """Bytes: a larger chunk that completes no frame may be part of one; a smaller one may be a keep-alive."""
 _MAX_EMPTY_TIMEOUTS = 2.0
-"""For how many timeouts bytes without a known frame count as progress: comments may be large, too."""
+"""The number of timeouts during which bytes without a known frame count as progress, because comments may be large."""
 
 
 class _StallTimer:
@@ -481,7 +481,7 @@ def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
 def malformed_reply(provider: str, error: Exception) -> MalformedReplyError:
     """Return the error of a reply whose reading raised one of `UNREADABLE_ERRORS`."""
     reason = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
-    return MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider)
+    return MalformedReplyError(f"the reply does not follow the protocol: {reason}", provider=provider)
 
 
 def malformed_request(provider: str, error: Exception) -> RequestError:

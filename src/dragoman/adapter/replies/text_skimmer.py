@@ -1,5 +1,5 @@
-"""Skips the text of a stream whose bytes go through: its deltas add nothing to the counts, the ids or the end. Or joins
-the text that arrived together, for a reader that passes it on at once.
+"""Skips the text of a stream whose bytes are passed on unchanged: its deltas add nothing to the counts, the ids or the
+end. It can also join the text that arrived together, for a reader that passes it on at once.
 
 A frame is skipped or joined only if it is valid, and adds to the same text as the frame that was decoded before it.
 """

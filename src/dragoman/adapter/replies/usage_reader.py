@@ -33,7 +33,7 @@ class UsageReader:
     def of(cls, native: Any) -> Self | None:
         """Return None if there is no usage object, with a warning if another value is in its place."""
         if native and not isinstance(native, dict):
-            logger.warning("a usage that is not an object is passed over: %s", type(native).__name__)
+            logger.warning("a usage that is not an object is ignored: %s", type(native).__name__)
         return cls(native) if native and isinstance(native, dict) else None
 
     def __call__(self, *paths: str) -> int:

@@ -1,4 +1,4 @@
-"""Places in a history up to which a provider is asked to cache the prompt: `MessageMetadata.cache_breakpoints`."""
+"""Positions in a history up to which a provider is asked to cache the prompt: `MessageMetadata.cache_breakpoints`."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

@@ -83,7 +83,7 @@ class MediaFilter:
         return turn.map_blocks(change), following
 
     def _may_follow(self, turn: Turn, block: Media) -> bool:
-        """Whether a message of the user may show what a model generated. What it said is sent as its transcript."""
+        """Whether a message of the user may show what a model generated. Generated speech is sent as its transcript."""
         has_transcript = isinstance(block, AudioBlock) and block.transcript is not None
         return turn.role is Role.ASSISTANT and "user" in self._capabilities.media_roles and not has_transcript
 

@@ -79,8 +79,8 @@ class OptionTable:
         return hashlib.sha256(value.encode()).hexdigest()[:limit]
 
     def decode(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError for a number that is
-        none."""
+        """Return the options of a body as arguments of `AdapterOptions`. Raises RequestError if a number is expected
+        and the value is not a number."""
         values = {name: lookup_path(body, path) for name, path in self._paths.items() if path is not None}
         for name in _NUMBERS & values.keys():
             if (value := values[name]) is not None:
@@ -103,21 +103,21 @@ def read_option(name: str, path: Path, value: Any, *, limited: bool = True) -> A
     """Return the value of an option. A whole number may be written as 10.0. If it is not ``limited``, a negative one
     means no limit: None.
 
-    Raises RequestError with the name of the field if the option is a number and the value is none, and for a negative
+    Raises RequestError with the name of the field if the option is a number and the value is not, and for a negative
     output limit.
     """
     if value is None or name not in _NUMBERS:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RequestError(f"{path} is a number, and not {value!r:.40}")
+        raise RequestError(f"{path} must be a number, not {value!r:.40}")
     if name in _WHOLE and isinstance(value, float):
         if not value.is_integer():
-            raise RequestError(f"{path} is a whole number, and not {value!r:.40}")
+            raise RequestError(f"{path} must be a whole number, not {value!r:.40}")
         value = int(value)
     if not limited and value < 0:
         return None
     if name == "max_output_tokens" and value < 0:
-        raise RequestError(f"{path} is at least 0, and not {value!r:.40}")
+        raise RequestError(f"{path} must be at least 0, not {value!r:.40}")
     return value
 
 
@@ -137,8 +137,8 @@ def read_options(
 ) -> AdapterOptions:
     """Return the options of a request. ``decode`` reads them if no request with the same ones is known.
 
-    ``adapter_key`` is the class and the model of the adapter. ``conversation`` names the fields that are no
-    options: to the options it only matters whether they are there.
+    ``adapter_key`` is the class and the model of the adapter. ``conversation`` names the fields that are not options:
+    to the options it only matters whether they are there.
     """
     options = {name: value if name not in conversation or not value else True for name, value in native.items()}
     try:

@@ -84,7 +84,7 @@ def _emulate_schema(
     prompt. Raises RequestError if it is not a mapping."""
     capabilities, schema = target.capabilities, options.output_schema
     if not isinstance(schema, Mapping):  # sessions have read other forms by now
-        raise RequestError(f"output_schema is a JSON Schema as a mapping, and not a {type(schema).__name__}")
+        raise RequestError(f"output_schema must be a JSON Schema as a mapping, not a {type(schema).__name__}")
     has_tools = bool(tools) and bool(capabilities.supports_tools)
     if schema is None or not capabilities.supports_structured_output:
         return messages, tools, options

@@ -60,7 +60,7 @@ class Target:
     cites_documents: bool = False
     """Whether requests say which documents the answer cites."""
     priced_fields: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """As `Adapter.priced_fields`."""
+    """The same as `Adapter.priced_fields`."""
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ def supports_native_schema(capabilities: AdapterCapabilities, *, tools: bool) ->
 
 
 def asks_for_any_object(options: AdapterOptions) -> bool:
-    """Whether the answer is any JSON object, which the JSON mode of a wire says without a schema."""
+    """Whether the answer is any JSON object, which the JSON mode of a wire expresses without a schema."""
     return options.output_schema == ANY_OBJECT
 
 

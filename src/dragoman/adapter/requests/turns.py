@@ -31,6 +31,7 @@ class Turn:
     role: Role
     blocks: tuple[ContentBlock, ...]
     origins: tuple[int, ...]
+    """Where each block comes from in the history's message."""
     plain: bool = False
     _ordinary: bool | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -51,7 +52,7 @@ class Turn:
 
     @classmethod
     def synthetic(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
-        """Create a turn that no message stands for; ``message`` is its cause."""
+        """Create a turn that does not come from a message; ``message`` is its cause."""
         return cls(message, role, blocks, (SYNTHETIC,) * len(blocks))
 
     def loss(self, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> Loss:
@@ -61,7 +62,8 @@ class Turn:
         return Loss(kind, self.message.id, index, reason, severity, block_type)
 
     def plain_text(self, provider: str) -> str | None:
-        """Return the text if the turn is nothing else for that provider: no citations and no notes of its own."""
+        """Return the text if the turn is only a text for that provider: without citations and without notes of its
+        own."""
         if not self.plain:
             return None
         raw = self.message.metadata.provider_raw

@@ -1,4 +1,4 @@
-"""Calls whose functions nobody declared: the predefined actions of a provider's tool, run by one function.
+"""Calls of functions that were not declared: the predefined actions of a provider's tool, run by one function.
 
 A provider that controls a computer by ordinary calls (``click_at``, ``navigate`` …) does not name the tool, or names it
 beside the action. Callers see a call of the tool, whose input has the name as ``action``.

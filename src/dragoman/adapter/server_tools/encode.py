@@ -173,7 +173,7 @@ BY_PROVIDER = frozenset({"container", "files", "stores"})
 
 
 def assign_deep(target: Any, path: str, value: Any) -> None:
-    """Set the value at a path, whose numbers are positions in lists. A list is added to a list."""
+    """Set the value at a path, whose numbers are positions in lists. A list is appended to a list."""
     *outer, last = split_path(path)
     for step in outer:
         target = target[int(step)] if isinstance(target, list) else target.setdefault(step, {})

@@ -1,8 +1,8 @@
 """Native calls without a result: after a cut, a cancelled stream, or a program that did not answer.
 
-A provider refuses them as soon as anything but results follows. What stands open is answered as interrupted, if the
-provider takes an answer of the program, and left out otherwise. A call at the very end stays: the provider goes on with
-it. Results may be in another message than their calls, and pairs may be nested.
+A provider refuses them as soon as anything but results follows. An open call is answered as interrupted if the provider
+accepts an answer of the program, and left out otherwise. A call at the very end stays: the provider continues it.
+Results may be in another message than their calls, and pairs may be nested.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +72,7 @@ def first_open_call(messages: Iterable[Message], rules: PairRules, provider: str
 
 
 def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
-    """Whether the provider goes on with its own reply as it is: it paused, or a call of its own stands open."""
+    """Whether the provider continues its own reply as it is: it paused, or one of its own calls is open."""
     if turn.role is not Role.ASSISTANT or table.pairs is None or not turn.raw(provider):
         return False
     if table.pairs.resumed_by:
@@ -82,7 +82,7 @@ def is_paused(turn: Turn, table: ServerToolTable, provider: str) -> bool:
         native = any(type(block) is ProviderBlock and block.provider == provider for block in turn.blocks)
         return native and turn.message.metadata.stop_reason is StopReason.PAUSE
     calls = table.pairs.calls
-    # An open call is left out if anything followed it: then there is nothing to go on with.
+    # An open call is left out if anything followed it: then there is nothing to continue.
     return any(
         type(block) is ProviderBlock and block.kind in calls and _is_open(block, turn, table.pairs)
         for block in turn.blocks
@@ -110,7 +110,7 @@ class _Closer:
     answered: set[Any]
     dropped: set[Any]
     waits: bool
-    """Whether the provider goes on with an open call of this turn."""
+    """Whether the provider continues an open call of this turn."""
     answers: list[ContentBlock] = field(default_factory=list)
 
     def close(self, block: ContentBlock, origin: int) -> tuple[ContentBlock, ...]:

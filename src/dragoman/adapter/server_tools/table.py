@@ -114,7 +114,7 @@ class ServerToolTable:
 
     @cached_property
     def pairs(self) -> PairRules | None:
-        """The rules for native calls and results; None if the wire has no such calls that may stand open."""
+        """The rules for native calls and results; None if the wire has no such calls that may be open."""
         rules = self._data.get("pairs")
         return None if rules is None else PairRules.model_validate(rules)
 

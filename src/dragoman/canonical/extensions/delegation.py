@@ -21,13 +21,19 @@ class DelegationHop(FrozenModel):
     """One step: a subject acts towards ``audience`` with these scopes. ``strategy`` is how its token was obtained."""
 
     subject_id: Text
+    """The subject that acts from here on."""
     subject_type: SubjectType
+    """Whether the subject is a user, an agent, a service or the system."""
     audience: Text | None = None
     scopes_granted: Names = Field(default_factory=FrozenList)
+    """The scopes that the subject may use in this step."""
     timestamp: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    """When the step was taken, with a time zone."""
     ttl_seconds: Count | None = None
+    """How long the token of this step is valid, in seconds; None if that is not known."""
     strategy: Text | None = None
     from_cache: bool = False
+    """Whether the token came from a cache and was not requested for this step."""
 
 
 class DelegationExtension(FrozenModel):
@@ -37,10 +43,14 @@ class DelegationExtension(FrozenModel):
     """
 
     chain: tuple[DelegationHop, ...] = ()
+    """The hops in the order in which they were taken."""
     depth: Count = 0
     origin_subject_id: Text | None = None
+    """The subject on whose behalf all the others act."""
     actor_subject_id: Text | None = None
+    """The subject that acts now."""
     delegated: bool = False
+    """Whether somebody acts on behalf of another; True once the chain has a hop."""
     age_seconds: Seconds = 0.0
 
     @model_validator(mode="after")

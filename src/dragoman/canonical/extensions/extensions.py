@@ -24,14 +24,19 @@ class ConversationContext(FrozenModel):
     history: Annotated[list[Message], Field(max_length=MAX_HISTORY), AfterValidator(freeze)] = Field(
         default_factory=FrozenList
     )
+    """The last messages, oldest first."""
     summary: Text | None = None
+    """A text in place of what came before ``history``."""
     topics: Names = Field(default_factory=FrozenList)
+    """What the conversation is about, in the host's own words."""
 
 
 class AgentExtension(BaseAgentExtension):
-    """``input`` is the user's original request. ``turn`` counts from 0."""
+    """The agent, the session and the turn that a message belongs to. ``input`` is the user's original request. ``turn``
+    counts from 0."""
 
     conversation: ConversationContext | None = None
+    """The earlier conversation, as far as the host shows it."""
 
 
 class Extensions(BaseExtensions):
@@ -41,3 +46,4 @@ class Extensions(BaseExtensions):
     """
 
     agent: AgentExtension | None = None
+    """Which agent, session and turn the message belongs to, with the conversation. Seen with ``read_agent``."""

@@ -79,8 +79,8 @@ def labels_at_end(
 
 
 def label_messages(messages: Sequence[MessageT], extensions: Mapping[str, Any], start: int = 0) -> tuple[MessageT, ...]:
-    """Return the messages from that position on, with their present labels in their metadata: those behind a message
-    say which of its labels are gone."""
+    """Return the messages from that position on, with their present labels in their metadata: the records after a
+    message tell which of its labels are gone."""
     if not extensions:
         return tuple(messages[start:])
     gone: frozenset[str] = frozenset()

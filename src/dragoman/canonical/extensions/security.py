@@ -15,6 +15,8 @@ from dragoman.canonical.guard import Count, Text
 
 
 class SubjectType(StrEnum):
+    """What an authenticated caller is."""
+
     USER = "user"
     AGENT = "agent"
     SERVICE = "service"
@@ -25,10 +27,15 @@ class SubjectExtension(FrozenModel):
     """The authenticated caller. ``claims`` are its raw identity claims (JWT, SAML) and are never printed."""
 
     id: Text
+    """The pseudonymous id under which the host knows the caller."""
     type: SubjectType
+    """Whether the caller is a user, an agent, a service or the system."""
     roles: NameSet = frozenset()
+    """The caller's roles. Seen with ``read_roles``."""
     permissions: NameSet = frozenset()
+    """The permissions that object profiles are compared with. Seen with ``read_permissions``."""
     teams: NameSet = frozenset()
+    """The caller's teams. Seen with ``read_teams``."""
     claims: TextMap = Field(default_factory=FrozenDict, repr=False)
 
 
@@ -42,6 +49,7 @@ class ObjectSecurityProfile(FrozenModel):
     managed_by: Literal["host", "tool", "both"] = "host"
     permissions: Names = Field(default_factory=FrozenList)
     trust_domain: Literal["internal", "external", "privileged"] | None = None
+    """Who runs the entity: the own organisation, somebody else, or a part with more rights."""
     data_scope: Names = Field(default_factory=FrozenList)
 
 
@@ -49,7 +57,9 @@ class RetentionPolicy(FrozenModel):
     """How long data may be stored. ``delete_after`` is an ISO time."""
 
     max_age_seconds: Count | None = None
+    """The longest storage, in seconds from the time of the message."""
     policy: Literal["session", "transient", "persistent", "none"] = "persistent"
+    """How long the data lives: for the ``session``, for the request (``transient``), for good, or not at all."""
     delete_after: Text | None = None
 
 
@@ -61,9 +71,12 @@ class DataPolicy(FrozenModel):
     """
 
     apply_labels: Names = Field(default_factory=FrozenList)
+    """The security labels that what the entity returns gets."""
     allowed_actions: Names | None = None
     denied_actions: Names = Field(default_factory=FrozenList)
+    """Actions that are never allowed, even if ``allowed_actions`` has them."""
     retention: RetentionPolicy | None = None
+    """How long what the entity returns may be stored; None sets no limit."""
 
     def permits(self, action: str) -> bool:
         """Return True if the action is not denied, and is allowed if there is a list of allowed actions."""
@@ -80,7 +93,10 @@ class SecurityExtension(FrozenModel):
     """
 
     labels: NameSet = frozenset()
+    """The labels of all data in the message, such as ``PII``. Upper and lower case differ."""
     classification: Text | None = None
+    """The host's one word for the whole message, such as ``confidential``."""
     subject: SubjectExtension | None = None
+    """The authenticated caller. Seen with ``read_subject``."""
     objects: Annotated[dict[Text, ObjectSecurityProfile], AfterValidator(freeze)] = Field(default_factory=FrozenDict)
     data: Annotated[dict[Text, DataPolicy], AfterValidator(freeze)] = Field(default_factory=FrozenDict)

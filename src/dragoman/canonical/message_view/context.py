@@ -60,10 +60,12 @@ class ViewContext:
 
     @property
     def environment(self) -> str | None:
+        """The host's name for where it runs, such as production."""
         return self._extensions.request.environment if self._extensions and self._extensions.request else None
 
     @property
     def request_id(self) -> str | None:
+        """The host's id of the request."""
         return self._extensions.request.request_id if self._extensions and self._extensions.request else None
 
     @property
@@ -75,19 +77,19 @@ class ViewContext:
 
     @property
     def roles(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The roles of the subject. Raises UnreadableError."""
         self._require("roles", "read_roles")
         return self._subject.roles if self._subject else frozenset()
 
     @property
     def permissions(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The permissions of the subject. Raises UnreadableError."""
         self._require("permissions", "read_permissions")
         return self._subject.permissions if self._subject else frozenset()
 
     @property
     def teams(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The teams of the subject. Raises UnreadableError."""
         self._require("teams", "read_teams")
         return self._subject.teams if self._subject else frozenset()
 
@@ -100,41 +102,47 @@ class ViewContext:
 
     @property
     def labels(self) -> frozenset[str]:
-        """Raises UnreadableError."""
+        """The security labels of the data. Raises UnreadableError."""
         self._require("labels", "read_labels")
         return self._security.labels if self._security else frozenset()
 
     @property
     def agent_input(self) -> str | None:
+        """The user's original request, before any agent worked on it."""
         return self._agent.input if self._agent else None
 
     @property
     def session_id(self) -> str | None:
+        """The session that the message belongs to."""
         return self._agent.session_id if self._agent else None
 
     @property
     def conversation_id(self) -> str | None:
+        """The conversation, if the host counts several sessions as one."""
         return self._agent.conversation_id if self._agent else None
 
     @property
     def turn(self) -> int | None:
+        """The number of the turn in the conversation, from 0."""
         return self._agent.turn if self._agent else None
 
     @property
     def agent_id(self) -> str | None:
+        """The agent that handles the message."""
         return self._agent.agent_id if self._agent else None
 
     @property
     def parent_agent_id(self) -> str | None:
+        """The agent that started this one, if another did."""
         return self._agent.parent_agent_id if self._agent else None
 
     def has_role(self, role: str) -> bool:
-        """Raises UnreadableError."""
+        """Return True if the subject has the role. Raises UnreadableError."""
         self._require("has_role", "read_roles")
         return role in self.roles
 
     def has_permission(self, permission: str) -> bool:
-        """Raises UnreadableError."""
+        """Return True if the subject has the permission. Raises UnreadableError."""
         self._require("has_permission", "read_permissions")
         return permission in self.permissions
 

@@ -27,6 +27,8 @@ from dragoman.canonical.native_tools import is_native_tool
 
 
 class ViewKind(StrEnum):
+    """What a part is. Source: docs/reference/cmf.md#kinds-and-actions."""
+
     TEXT = "text"
     THINKING = "thinking"
     TOOL_CALL = "tool_call"
@@ -42,7 +44,8 @@ class ViewKind(StrEnum):
 
 
 class ViewAction(StrEnum):
-    """``write`` is a CMF action that no kind of part has."""
+    """What happens with a part. Source: docs/reference/cmf.md#kinds-and-actions. ``write`` is a CMF action that no kind
+    of part has."""
 
     READ = "read"
     WRITE = "write"

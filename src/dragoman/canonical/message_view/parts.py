@@ -41,6 +41,7 @@ class CalledTool(NamedTuple):
     """The tool of a call. ``namespace`` is the server or origin that it belongs to."""
 
     name: str
+    """The name under which the tool was offered, without the namespace."""
     namespace: str | None = None
 
 

@@ -17,7 +17,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
 """The web schemes: their hosts are names or addresses of the internet."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""At least two letters, because one letter is a drive of Windows."""
+"""A scheme has at least two letters here, because a single letter is a drive on Windows."""
 _NESTED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -37,7 +37,7 @@ _MAX_BYTE = 255
 _MAX_DIGITS = 32
 """Digits of one number of an address; an octal one of 32 bits has 11, and perhaps leading zeros."""
 _SAFE_IN_PATH = "-._~!$&'()+,;=:@"
-"""Without the star, which is a wildcard in a pattern: a star in a URI becomes %2A."""
+"""The star is not among them: it is a wildcard in a pattern, so a star in a URI becomes %2A."""
 _SAFE_IN_QUERY = _SAFE_IN_PATH + "/?%"
 
 

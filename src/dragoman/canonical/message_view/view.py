@@ -78,7 +78,7 @@ def iter_views(
 def build_views(
     message: MessageFields, source: ViewSource, calls: Mapping[str, CalledTool] | None
 ) -> "tuple[MessageView, ...]":
-    """As `iter_views`, with a source that all views of the message share."""
+    """Do what `iter_views` does, with a source that all views of the message share."""
     views = []
     for index, part in enumerate(message.content):
         kind, tool = type(part), None
@@ -161,10 +161,12 @@ class MessageView(ViewContext):
 
     @property
     def kind(self) -> ViewKind:
+        """The kind of part. Source: docs/reference/cmf.md#kinds-and-actions."""
         return KIND_BY_BLOCK.get(type(self._part), ViewKind.TOOL_RESULT)
 
     @property
     def role(self) -> Role:
+        """Who speaks in the message of this part."""
         return self._role
 
     @property
@@ -210,10 +212,12 @@ class MessageView(ViewContext):
 
     @property
     def name(self) -> str | None:
+        """The tool's, prompt's or resource's name; None for text and media."""
         return name_of(self._part, self._tool)
 
     @property
     def action(self) -> ViewAction:
+        """What happens with the part, such as execute or read. Source: docs/reference/cmf.md#kinds-and-actions."""
         return ACTIONS.get(self.kind) or ACTIONS_BY_ROLE.get(self._role, ViewAction.RECEIVE)
 
     @property
@@ -224,10 +228,12 @@ class MessageView(ViewContext):
 
     @property
     def mime_type(self) -> str | None:
+        """The IANA type of a resource or medium; None for other parts, or if it is not known."""
         return mime_type_of(self._part)
 
     @property
     def size_bytes(self) -> int | None:
+        """The declared size of a resource, or else the bytes of the content; None if there is nothing to measure."""
         return size_of(self._part, self.content)
 
     @property
@@ -247,22 +253,27 @@ class MessageView(ViewContext):
 
     @property
     def is_tool(self) -> bool:
+        """Whether the part is a tool's call or its result."""
         return self.kind in TOOLS
 
     @property
     def is_prompt(self) -> bool:
+        """Whether the part requests a prompt template or is its result."""
         return self.kind in PROMPTS
 
     @property
     def is_resource(self) -> bool:
+        """Whether the part is a resource or a reference to one."""
         return self.kind in RESOURCES
 
     @property
     def is_text(self) -> bool:
+        """Whether the part is text or thinking."""
         return self.kind in TEXTS
 
     @property
     def is_media(self) -> bool:
+        """Whether the part is an image, audio, video or a document."""
         return self.kind in MEDIA
 
     @property
@@ -302,12 +313,15 @@ class MessageView(ViewContext):
         return tuple(entries[key].model_copy(deep=True) for key in keys)
 
     def get_property(self, name: str, default: Any = None) -> Any:
+        """Return one of ``properties``, or ``default`` if the part lacks it."""
         return self.properties.get(name, default)
 
     def get_arg(self, name: str, default: Any = None) -> Any:
+        """Return a frozen copy of one argument of a call or prompt request, or ``default`` if it was not given."""
         return freeze((arguments_of(self._part) or {}).get(name, default))
 
     def has_arg(self, name: str) -> bool:
+        """Whether a call or prompt request gives this argument."""
         return name in (arguments_of(self._part) or {})
 
     def matches_uri_pattern(self, pattern: str) -> bool:
@@ -321,6 +335,7 @@ class MessageView(ViewContext):
         return matches_uri(pattern, uri) if self.has_address else uri_pattern(pattern).matches_name(uri)
 
     def has_content(self) -> bool:
+        """Whether `content` has a text."""
         return self.content is not None
 
     def inner_views(self) -> "Iterator[MessageView]":

@@ -62,7 +62,9 @@ class ProviderTool(ServerTool):
     name: Text = "provider_tool"
     required: bool = False
     provider: Text
+    """The provider whose tool this is."""
     native: JsonObject
+    """The tool as the provider's API takes it, sent verbatim."""
 
     def __init__(self, provider: str, native: Mapping[str, Any], /, **fields: Any) -> None:
         name = fields.pop("name", None) or native.get("name") or native.get("type") or next(iter(native), "tool")

@@ -48,6 +48,7 @@ class TextEditor(ClientTool):
         ["command", "path"], command=_commands("view", "create", "str_replace", "insert"), **_PATH_EDITS
     )
     max_characters: int | None = None
+    """The most characters of a file that the model sees at once, for providers with such a setting."""
 
 
 class Memory(ClientTool):
@@ -76,6 +77,7 @@ class ComputerUse(ClientTool):
 
     name: Text = "computer"
     environment: Literal["browser", "desktop", "mobile"] | None = None
+    """What the screen shows; None leaves it to the provider."""
     display: tuple[int, int] | None = None
     """The width and height of the screen, in pixels."""
     exclude: tuple[Text, ...] = ()
@@ -128,7 +130,9 @@ class CustomTool(ClientTool):
 
     input_schema: JsonObject = _schema(["input"], input=_TEXT)
     grammar: Text | None = None
+    """The grammar that every input follows, in ``syntax``; None allows any text."""
     syntax: Literal["lark", "regex"] = "lark"
+    """The language of the grammar."""
 
     def settings(self) -> dict[str, Any]:
         shared = {"name": self.name, **({"description": self.description} if self.description else {})}

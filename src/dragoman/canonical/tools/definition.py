@@ -35,7 +35,7 @@ class ToolDefinition(FrozenModel):
     """Whether the provider runs the tool, so that the model need not be able to call functions."""
 
     name: Text
-    """In snake_case, at most 64 characters."""
+    """The name of the tool, in snake_case and with at most 64 characters."""
     description: Text = ""
     """What the tool does and when to call it, for the model."""
     input_schema: JsonObject = Field(default_factory=lambda: {"type": "object", "properties": {}})

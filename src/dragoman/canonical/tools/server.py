@@ -18,7 +18,9 @@ class UserLocation(FrozenModel):
     """The approximate place of the user. ``country`` has two letters, ``timezone`` is an IANA name."""
 
     city: Text | None = None
+    """The name of the city, free text."""
     region: Text | None = None
+    """The name of the region or state, free text."""
     country: Text | None = None
     timezone: Text | None = None
 
@@ -33,16 +35,23 @@ class WebSearch(ServerTool):
 
     name: Text = "web_search"
     allowed_domains: Names = ()
+    """Search these domains alone. Providers take this or ``blocked_domains``, not both."""
     blocked_domains: Names = ()
+    """Leave these domains out."""
     max_uses: int | None = Field(default=None, ge=1)
+    """The most searches of one request."""
     user_location: UserLocation | None = None
+    """Where the user is, for results that depend on it."""
     context_size: Literal["low", "medium", "high"] | None = None
     """How much of what was found the model reads."""
     images: bool | None = None
+    """Whether the model gets images that were found; None leaves it to the provider."""
     live: bool | None = None
     """False: read only what the provider has stored."""
     since: date | None = None
+    """The first day of publication that counts."""
     until: date | None = None
+    """The last day of publication that counts."""
 
     @model_validator(mode="after")
     def _check_domains(self) -> Self:
@@ -58,10 +67,15 @@ class WebFetch(ServerTool):
 
     name: Text = "web_fetch"
     allowed_domains: Names = ()
+    """Read pages of these domains alone. Providers take this or ``blocked_domains``, not both."""
     blocked_domains: Names = ()
+    """Read no page of these domains."""
     max_uses: int | None = Field(default=None, ge=1)
+    """The most pages of one request."""
     max_content_tokens: int | None = Field(default=None, ge=1)
+    """The most tokens of one page; the rest is cut."""
     citations: bool | None = None
+    """Whether the answer cites the pages; None leaves it to the provider."""
 
     @model_validator(mode="after")
     def _check_domains(self) -> Self:
@@ -78,9 +92,11 @@ class CodeExecution(ServerTool):
     name: Text = "code_execution"
     side_effects: SideEffects = SideEffects.EXECUTE
     files: Mapping[str, Names] = Field(default_factory=dict)
+    """The ids of uploaded files that the code can read, by provider."""
     network: Literal["off"] | Names | None = None
     """``off``, or the domains that the code may reach."""
     memory: Text | None = None
+    """The memory of a new container, in the provider's own words, such as ``4g``."""
     container: Mapping[str, Text] = Field(default_factory=dict)
     """A container that is used again, with its own files, network and memory."""
 
@@ -94,7 +110,9 @@ class FileSearch(ServerTool):
     name: Text = "file_search"
     side_effects: SideEffects = SideEffects.READ
     stores: Mapping[str, Names] = Field(min_length=1)
+    """The ids of the stores to search, by provider."""
     max_results: int | None = Field(default=None, ge=1)
+    """The most results of one search."""
     filter: JsonObject | None = None
     """A comparison ``{"type": "eq", "key": ..., "value": ...}``, or ``and`` and ``or`` of several ``filters``."""
 
@@ -106,15 +124,23 @@ class ImageGeneration(ServerTool):
 
     name: Text = "image_generation"
     size: Text | None = None
+    """The width and height in pixels, such as ``1024x1024``, or ``auto``."""
     aspect_ratio: Text | None = None
-    """Such as ``3:2``."""
+    """The ratio of width to height, such as ``3:2``."""
     quality: Text | None = None
+    """The provider's word for the effort, such as ``high``."""
     format: Text | None = None
+    """The file format, such as ``png`` or ``webp``."""
     compression: int | None = None
+    """The quality of a compressed format, in per cent."""
     background: Text | None = None
+    """The provider's word for the background, such as ``transparent``."""
     model: Text | None = None
+    """The model that draws, if it is not the provider's choice."""
     action: Literal["auto", "generate", "edit"] | None = None
+    """Whether to draw a new image or to edit one of the conversation; ``auto`` lets the model decide."""
     partial_images: int | None = None
+    """How many unfinished images a stream shows on the way."""
 
 
 class McpServer(ServerTool):
@@ -127,11 +153,15 @@ class McpServer(ServerTool):
     RESTRICTING: ClassVar[frozenset[str]] = frozenset({"allowed_tools", "approval", "headers", "connector"})
 
     url: Text | None = None
+    """The server's address. A server has this or ``connector``."""
     connector: Text | None = None
     """The id of a connector that the provider knows, in place of a URL."""
     authorization: Text | None = Field(default=None, repr=False)
+    """The token that the provider sends to the server. It is not shown in a repr."""
     headers: Mapping[str, Text] = Field(default_factory=dict, repr=False)
+    """Further headers that the provider sends to the server. They are not shown in a repr."""
     allowed_tools: Names = ()
+    """The tools that the model may call; empty allows all."""
     description: Text = ""
     approval: Literal["never", "always"] | Names = "never"
     """Which calls wait for an approval: none, all, or those of the named tools."""
@@ -156,7 +186,9 @@ class ToolSearch(ServerTool):
     side_effects: SideEffects = SideEffects.NONE
     required: bool = False
     strategy: Literal["auto", "bm25", "regex"] = "auto"
+    """How tools are found; ``auto`` lets the provider decide."""
     max_results: int | None = None
+    """The most definitions that one search loads."""
 
 
 def _check_domains(allowed: Names, blocked: Names) -> None:

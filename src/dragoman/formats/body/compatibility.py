@@ -34,6 +34,7 @@ class Compatibility:
     """
 
     compatible: bool
+    """Whether every body that the producer's schema accepts is accepted by the consumer's too."""
     reason: str = ""
     counterexample: MessageBody | None = None
 

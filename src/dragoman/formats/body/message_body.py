@@ -34,6 +34,7 @@ class MessageBody:
     """
 
     parts: tuple[MessageBodyPart, ...] = ()
+    """The parts in their order."""
     _index_by_name: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -100,6 +100,7 @@ class Part(FrozenModel):
 
     name: Text | None = None
     content_type: Text
+    """The IANA type, with its parameters, such as ``text/plain; charset=utf-8``."""
     content: Text | None = None
     content_url: Text | None = None
     content_encoding: Literal["plain", "base64"] | None = "plain"
@@ -117,10 +118,12 @@ class Part(FrozenModel):
 
     @property
     def is_base64(self) -> bool:
+        """Whether ``content`` is base64 text and not the content itself."""
         return self.content_encoding == "base64"
 
     @property
     def is_text(self) -> bool:
+        """Whether the type is ``text/*``, whatever its encoding."""
         return self.media_type.startswith("text/")
 
     def plain_text(self) -> str | None:

@@ -31,6 +31,7 @@ class MessageBodySchema:
     as the ``output`` of a turn."""
 
     parts: tuple[MessageBodySchemaPart, ...] = ()
+    """The parts that a body may or must have. A part that none of them matches is refused."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", as_parts(self.parts, MessageBodySchemaPart))

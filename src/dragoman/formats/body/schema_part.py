@@ -16,8 +16,8 @@ ANY = "*/*"
 
 
 class MessageBodySchemaPart(FrozenModel):
-    """``name`` and ``content_type`` are globs: ``*`` matches anything without a slash, ``**`` anything, ``{a,b}``
-    either.
+    """One kind of part that a body may or must have. ``name`` and ``content_type`` are globs: ``*`` matches anything
+    without a slash, ``**`` anything, ``{a,b}`` either.
 
     A schema part without a name matches only parts without a name, and one with a name only named parts.
     Types are compared without parameters and case. Raises pydantic.ValidationError.
@@ -28,6 +28,7 @@ class MessageBodySchemaPart(FrozenModel):
     name: Text | None = None
     content_type: Text = ANY
     required: StrictBool = False
+    """Whether a body without such a part is refused."""
 
     @field_validator("name", "content_type")
     @classmethod
@@ -56,6 +57,7 @@ class MessageBodySchemaPart(FrozenModel):
         return glob(normalize_type(self.content_type), braces=True)
 
     def matches(self, part: MessageBodyPart) -> bool:
+        """Return whether the part has a name and a type that this accepts."""
         names = self.names
         if names is None or part.name is None:
             return names is None and part.name is None and self.types.matches(part.media_type)

@@ -7,7 +7,8 @@ from dragoman.canonical.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """``name`` is its name in the source, or its number there."""
+    """One conversation of a source. ``name`` is its name in the source, or its number there."""
 
     name: str
     messages: list[Message]
+    """The messages, oldest first."""

@@ -30,6 +30,7 @@ class Fields:
         self._children: list[Fields] = []
         self.path = path
         self.format_name = format_name
+        """The format's name, for errors and losses."""
 
     def __contains__(self, name: str) -> bool:
         return not is_empty(self._native.get(name))
@@ -139,6 +140,7 @@ class Fields:
             child.close()
 
     def fault(self, name: str, reason: str) -> FormatError:
+        """Return the error that refuses a field, with its path. The caller raises it."""
         return FormatError(f"{name} {reason}", path=f"{self.path}.{name}")
 
     def _child(self, native: Mapping[str, Json], path: str) -> Self:

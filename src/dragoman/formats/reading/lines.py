@@ -24,7 +24,8 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``number`` counts from 1. ``position`` is the number of bytes up to the end of the line.
+    """One line of a file with a conversation a line. ``number`` counts from 1. ``position`` is the number of bytes up
+    to the end of the line.
 
     A line holds one conversation; a row of a batch without a reply holds none. ``error`` says why a line cannot be
     read, with the path in it.
@@ -33,7 +34,9 @@ class Line:
     number: int
     position: int
     conversations: tuple[Conversation, ...] = ()
+    """What was read: at most one conversation."""
     losses: tuple[Loss, ...] = ()
+    """What the line holds and a message cannot."""
     error: FormatError | None = None
 
 

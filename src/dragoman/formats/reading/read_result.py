@@ -10,11 +10,13 @@ from dragoman.formats.importers.conversation import Conversation
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """``format`` is the name of the format. Each loss has the path in the source."""
+    """The conversations of a source. ``format`` is the name of the format. Each loss has the path in the source."""
 
     format: str
     conversations: list[Conversation]
+    """The conversations in the order of the source."""
     losses: tuple[Loss, ...] = ()
+    """What the source holds and messages cannot."""
 
     @property
     def messages(self) -> list[Message]:

@@ -40,6 +40,7 @@ class Turns:
         self._ids.start_turn(role, has_results=has_results or role in (Role.TOOL, Role.SYSTEM, Role.DEVELOPER))
 
     def call(self, native_id: str | None, name: str, arguments: Any) -> ToolUseBlock:
+        """Return the block of a call, with a canonical id. The call waits for its result from here on."""
         key = native_id or placeholder_id(name)
         self._waiting.add(key, name)
         return tool_call(self._ids, key, name, arguments)
@@ -47,6 +48,8 @@ class Turns:
     def result(
         self, native_id: str | None, name: str | None, content: Sequence[ContentBlock], *, is_error: bool = False
     ) -> ToolResultBlock:
+        """Return the block of a result, with the canonical id of its call; without an id, of the first open call of the
+        tool."""
         key = native_id or self._waiting.first(name)
         if key is not None:
             self._waiting.answer(key)

@@ -33,18 +33,24 @@ class InternalToolCall(UmfModel):
     """A call. ``arguments`` is an object."""
 
     id: str
+    """The id that the result repeats."""
     name: str
+    """The name under which the tool was offered."""
     arguments: Json = Field(default_factory=dict)
     metadata: Json = Field(default_factory=dict)
+    """Further facts, by names that start with the protocol that they come from."""
 
 
 class InternalToolResult(UmfModel):
     """The answer to a call. ``content`` is any JSON: a text, or the parts of MCP."""
 
     tool_call_id: str
+    """The id of the call that this answers."""
     content: Any = ""
     is_error: bool = False
+    """Whether the tool failed."""
     metadata: Json = Field(default_factory=dict)
+    """Further facts, by names that start with the protocol that they come from."""
 
 
 def call_from_mcp(data: Any, *, call_id: str | None = None) -> InternalToolCall:

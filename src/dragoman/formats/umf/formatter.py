@@ -27,9 +27,13 @@ class ChatMLMessage:
     """One turn. ``tool_calls`` are in OpenAI's form."""
 
     role: str
+    """Who speaks: system, user, assistant or tool."""
     content: str
+    """The text of the turn; it may be empty beside calls."""
     name: str | None = None
+    """Who speaks among several of one role; of a result, the name of the tool."""
     tool_call_id: str | None = None
+    """The id of the call that a result answers."""
     tool_calls: tuple[Call, ...] = ()
 
 
@@ -38,6 +42,7 @@ class ChatMLFormatter:
 
     def __init__(self, messages: Sequence[ChatMLMessage] = ()) -> None:
         self.messages = list(messages)
+        """The turns so far, in order."""
 
     @classmethod
     def of(cls, history: Sequence[Message]) -> Self:
@@ -52,12 +57,15 @@ class ChatMLFormatter:
         ])  # fmt: skip
 
     def add_system(self, content: str, name: str | None = None) -> Self:
+        """Add instructions."""
         return self._add(ChatMLMessage("system", content, name))
 
     def add_user(self, content: str, name: str | None = None) -> Self:
+        """Add what the user says."""
         return self._add(ChatMLMessage("user", content, name))
 
     def add_assistant(self, content: str, name: str | None = None) -> Self:
+        """Add a reply without calls."""
         return self._add(ChatMLMessage("assistant", content, name))
 
     def add_assistant_with_tool_calls(self, content: str, tool_calls: Sequence[Call]) -> Self:
@@ -65,6 +73,7 @@ class ChatMLFormatter:
         return self._add(ChatMLMessage("assistant", content, tool_calls=tuple(tool_calls)))
 
     def add_tool(self, content: str, tool_call_id: str, name: str) -> Self:
+        """Add the result of one call."""
         return self._add(ChatMLMessage("tool", content, name, tool_call_id))
 
     def add_combined_tool_results(self, content: str, name: str = _COMBINED_NAME) -> Self:

@@ -86,12 +86,14 @@ class ToolCall(UmfModel):
 
 
 class InternalMessage(UmfModel):
-    """``metadata`` is any JSON by name. ``tool_call_id`` and ``name`` belong to the message-level encoding of a result:
-    the role ``tool`` and a text. ``tool_calls`` are calls in OpenAI's form, next to the content.
+    """One message of UMF. ``metadata`` is any JSON by name. ``tool_call_id`` and ``name`` belong to the message-level
+    encoding of a result: the role ``tool`` and a text. ``tool_calls`` are calls in OpenAI's form, next to the content.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
+    """Who speaks. UMF has no developer role."""
     content: Content
+    """A text, or blocks."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     tool_call_id: str | None = None
     name: str | None = None
@@ -99,14 +101,17 @@ class InternalMessage(UmfModel):
 
     @classmethod
     def system(cls, text: str) -> Self:
+        """Return a message with instructions."""
         return cls(role="system", content=text)
 
     @classmethod
     def user(cls, text: str) -> Self:
+        """Return a message of the user."""
         return cls(role="user", content=text)
 
     @classmethod
     def assistant(cls, text: str) -> Self:
+        """Return a reply without calls."""
         return cls(role="assistant", content=text)
 
     @classmethod

@@ -24,7 +24,9 @@ class InternalTool(UmfModel):
     """
 
     name: str
+    """The name under which the tool is offered."""
     description: str = ""
+    """What the tool does, for the model."""
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
     metadata: dict[str, Any] = Field(default_factory=dict)
 
@@ -33,6 +35,7 @@ class InternalTool(UmfModel):
         return self.model_copy(update={"metadata": {**self.metadata, key: copy_json(value)}})
 
     def has_metadata(self, key: str) -> bool:
+        """Return whether ``metadata`` has this key."""
         return key in self.metadata
 
 

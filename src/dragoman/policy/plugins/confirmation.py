@@ -16,7 +16,8 @@ _DECLINED = Violation("the call was not confirmed", code="not_confirmed")
 
 
 class Confirmation(Plugin):
-    """``ask`` gets each call of a tool with side effects, as a `MessageView`, and returns whether it may run.
+    """Asks before a tool with side effects runs. ``ask`` gets each call of a tool with side effects, as a
+    `MessageView`, and returns whether it may run.
 
     ``tools`` are the known tools: their definitions, or their side effects by name. An unknown tool counts as having
     side effects. ``harmless`` are the side effects that need no confirmation. With ``trust_hints``, the

@@ -29,17 +29,20 @@ class Finding(NamedTuple):
     """A span of a text, in characters. ``kind`` is a word such as email."""
 
     start: int
+    """The index of the first character."""
     end: int
+    """The index after the last character."""
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """``max_length`` is the maximum length of a finding in characters, which is how much of a
-    stream must be held back.
+    """A function that finds spans of a text. ``max_length`` is the maximum length of a finding in characters, which is
+    how much of a stream must be held back.
     """
 
     find: Find
+    """The function that yields the findings of a text."""
     max_length: int | None = None
 
     def __call__(self, text: str) -> Iterable[Finding]:

@@ -35,9 +35,13 @@ class ConfigurationFile:
     """A configuration file as it is written. It has no repr: it may hold the address of a proxy with a password."""
 
     path: Path
+    """Where the file is."""
     origin: Origin
+    """How the file was found: it was named, or belongs to the user or to the project."""
     content: bytes
+    """The bytes of the file."""
     tables: Mapping[str, Any]
+    """The file's tables, parsed as TOML and not yet checked."""
 
     def line_of(self, place: tuple[str | int, ...]) -> int:
         """Return the line, from 1, of the key at that place, or of the nearest table above it."""

@@ -32,11 +32,13 @@ Text = Annotated[StrictStr, Field(min_length=1)]
 
 
 class ProviderTable(_Table):
-    """``[providers.NAME]``. Secrets do not belong here: a table names the variable, the file or the command that has
-    them. See `ProviderSettings` for settings of the same names."""
+    """The settings of one provider in a configuration file, ``[providers.NAME]``. Secrets do not belong here: a table
+    names the variable, the file or the command that has them. See `ProviderSettings` for settings of the same names."""
 
     base_url: StrictStr | None = None
+    """The provider's address, with its scheme."""
     proxy: StrictStr | None = None
+    """The address of a proxy, in place of those in the environment."""
     ca_file: StrictStr | None = None
     """A file with the certificates to trust, in place of the system's."""
     client_certificate: Text | None = None
@@ -44,6 +46,7 @@ class ProviderTable(_Table):
     client_key: Text | None = None
     """A file with its key, if the certificate's file does not hold it."""
     headers: Mapping[StrictStr, StrictStr | Named] | None = None
+    """Headers of each request: a value, or the name of the variable that holds it."""
     api_key_variable: Text | None = None
     """The environment variable with the key."""
     api_key_file: Text | None = None
@@ -51,22 +54,39 @@ class ProviderTable(_Table):
     api_key_command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
     """A program and its arguments, which prints the key. It runs without a shell."""
     profile: Text | None = None
+    """AWS: the profile, in place of AWS_PROFILE."""
     region: Text | None = None
+    """AWS: the region, in place of AWS_REGION."""
     role_arn: Text | None = None
+    """AWS: a role to assume with the credentials that are found."""
     project: Text | None = None
+    """Google Cloud: the project, in place of GOOGLE_CLOUD_PROJECT."""
     location: Text | None = None
+    """Google Cloud: the location, in place of GOOGLE_CLOUD_LOCATION; by default ``global``."""
     credentials_file: Text | None = None
+    """Google Cloud: a file with credentials, in place of GOOGLE_APPLICATION_CREDENTIALS."""
     impersonate: Text | None = None
+    """Google Cloud: the e-mail address of a service account to act as."""
     tenant: Text | None = None
+    """Microsoft Entra: the tenant, in place of AZURE_TENANT_ID."""
     client_id: Text | None = None
+    """Microsoft Entra: the application or the managed identity, in place of AZURE_CLIENT_ID."""
     managed_identity: StrictBool | None = None
+    """Microsoft Entra: whether to use the managed identity of this machine and nothing else."""
     timeout: Seconds | None = None
+    """Seconds for a whole call, with its retries and waits; for a stream, until it begins."""
     connect_timeout: Seconds | None = None
+    """Seconds to open one connection, name lookup and TLS included."""
     max_retries: Annotated[StrictInt, Field(ge=0)] | None = None
+    """Retries after the first attempt."""
     max_connections: Annotated[StrictInt, Field(ge=1)] | None = None
+    """The maximum of connections to one host."""
     http2: StrictBool | None = None
+    """Whether HTTP/2 is offered; it needs ``httpx[http2]``."""
     engine: StrictStr | None = None
+    """The HTTP library: httpx, httpx2 or aiohttp."""
     body_cap: Annotated[StrictInt, Field(ge=1)] | None = None
+    """The maximum of bytes, decompressed, of a whole reply."""
 
 
 class LimitTable(_Table):

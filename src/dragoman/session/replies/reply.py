@@ -100,6 +100,7 @@ class Reply(Generic[OutputT]):
 
     @property
     def stop_reason(self) -> StopReason | None:
+        """Why the model stopped, of the last message; None if the provider does not say."""
         return self.message.stop_reason
 
     @property

@@ -85,7 +85,9 @@ class Recording:
     """
 
     server: str
+    """The server that answered, such as ``api.openai.com``."""
     exchanges: Sequence[Exchange] = field(repr=False)
+    """The exchanges in recorded order."""
     recorded: datetime.date | None = None
     written_by: str | None = None
     adapters: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A folder of cassettes, one file for each exchange: what a server writes that records its traffic, and replays it."""
+"""A folder of cassettes with one file for each exchange, for servers that record and replay their traffic."""
 
 import re
 import threading

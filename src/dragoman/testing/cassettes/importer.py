@@ -223,7 +223,7 @@ def _decompress_file(data: bytes) -> bytes:
     with gzip.open(io.BytesIO(data)) as packed:
         found = packed.read(_MOST_BYTES + 1)
     if len(found) > _MOST_BYTES:
-        raise ConfigurationError(f"a recording of more than {_MOST_BYTES >> 20} MiB is not imported")
+        raise ConfigurationError(f"recordings of more than {_MOST_BYTES >> 20} MiB are not imported")
     return found
 
 
@@ -245,4 +245,4 @@ def _check_size(text: str) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
         if total > _MOST_NODES or len(opened) > MAX_DOCUMENT_DEPTH:
-            raise ConfigurationError("a recording that is nested so deep, or is so large, is not imported")
+            raise ConfigurationError("the recording is nested too deeply, or is too large, to be imported")

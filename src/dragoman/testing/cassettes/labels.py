@@ -30,7 +30,7 @@ class Labels:
 
     @classmethod
     def known(cls, fields: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = ()) -> Self:
-        """Return the labels of known clients, and those of one's own."""
+        """Return the labels of known clients, with those of the caller added."""
         table = _table()
         return cls([*table["fields"], *fields], [*table["patterns"], *patterns])
 

@@ -34,7 +34,9 @@ class Cassette:
 
     server: str
     exchanges: list[Exchange]
+    """The exchanges in recorded order."""
     name: str = "the cassette"
+    """The name of the cassette in errors."""
     labels: Labels | None = None
     _played: set[int] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -105,12 +107,15 @@ class Cassette:
 
 
 class CassetteTransport(httpx.BaseTransport):
-    """``httpx.Client(transport=CassetteTransport(cassette))`` answers from the cassette and opens no socket."""
+    """A transport that answers from the cassette: ``httpx.Client(transport=CassetteTransport(cassette))`` opens no
+    socket."""
 
     def __init__(self, cassette: Cassette) -> None:
         self.cassette = cassette
+        """The cassette that answers."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer from the cassette. Raises CassetteMissError if no unplayed exchange matches."""
         return _to_response(self.cassette.play(_to_recorded_request(request, request.read())))
 
 
@@ -119,8 +124,10 @@ class AsyncCassetteTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, cassette: Cassette) -> None:
         self.cassette = cassette
+        """The cassette that answers."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer from the cassette. Raises CassetteMissError if no unplayed exchange matches."""
         return _to_response(self.cassette.play(_to_recorded_request(request, await request.aread())))
 
 

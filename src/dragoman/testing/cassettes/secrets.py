@@ -39,7 +39,8 @@ class SecretFinding:
 
 
 class SecretFoundError(ConfigurationError):
-    """Nothing was written. ``findings`` have the kind and place of each secret, never its text."""
+    """A recording would hold a secret. Nothing was written. ``findings`` have the kind and place of each secret, never
+    its text."""
 
     def __init__(self, findings: Iterable[SecretFinding]) -> None:
         self.findings = tuple(findings)

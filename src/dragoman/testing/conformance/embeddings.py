@@ -31,6 +31,7 @@ class EmbeddingConformance:
 
     adapter: ClassVar[type[Adapter] | str]
     models: ClassVar[tuple[str, ...]] = ()
+    """The names of the models to test, without the provider."""
 
     def reply(self, vectors: Sequence[Sequence[float]], tokens: int) -> WireResponse:
         """Return what the provider answers with these vectors, which cost these tokens."""
@@ -42,7 +43,7 @@ class EmbeddingConformance:
         kind = adapter_class(cls.adapter) if isinstance(cls.adapter, str) else cls.adapter
         found = kind(model).embeddings
         if found is None:
-            raise ConfigurationError(f"{cls.__name__}: the adapter embeds nothing")
+            raise ConfigurationError(f"{cls.__name__}: the adapter has no embeddings")
         return found
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
@@ -90,7 +91,7 @@ class EmbeddingConformance:
             subject.to_wire(_texts(subject)[:1], EmbeddingOptions(dimensions=10**9))
 
     def test_purposes_differ_or_are_a_loss(self, subject: EmbeddingAdapter) -> None:
-        """A purpose that the model tells apart changes the request; another one is reported."""
+        """A purpose that the model distinguishes changes the request; any other purpose is reported."""
         query, document = (
             subject.to_wire(_texts(subject)[:1], EmbeddingOptions(purpose=purpose)) for purpose in ("query", "document")
         )
@@ -107,7 +108,7 @@ class EmbeddingConformance:
             assert subject.to_wire(texts, EmbeddingOptions(truncate=each)).body != plain.body
 
     def test_fields_of_the_caller_win(self, subject: EmbeddingAdapter) -> None:
-        """An extra field stands in the body, and the value ``...`` removes one."""
+        """An extra field is in the body, and the value ``...`` removes one."""
         texts = _texts(subject)[:1]
         body = _body(subject.to_wire(texts, EmbeddingOptions(extra={"x_unknown": {"a": 1}})))
         assert body.pop("x_unknown") == {"a": 1}
@@ -156,7 +157,7 @@ class EmbeddingConformance:
                 assert raised.value.status == status
 
     def test_requests_keep_within_the_limits(self, subject: EmbeddingAdapter) -> None:
-        """Many inputs are split, each stands in one request, and none is missing."""
+        """Many inputs are split, each of them is in one request, and none is missing."""
         facts = subject.capabilities
         many = [f"text {number}" for number in range(2 * facts.max_inputs + 1)]
         plan = plan_requests(subject, many, _PLAIN)

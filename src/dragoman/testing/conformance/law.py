@@ -13,6 +13,8 @@ Check = Callable[[Subject], Iterator[Trial]]
 
 
 class Mark(StrEnum):
+    """The result of a law for one adapter."""
+
     HOLDS = "holds"
     BROKEN = "broken"
     NOT_TRIED = "not tried"
@@ -20,14 +22,16 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """``name`` is unique in its ``chapter``. The statement is the docstring of its check."""
+    """One law of the kit. ``name`` is unique in its ``chapter``. The statement is the docstring of its check."""
 
     chapter: str
     name: str
     check: Check
+    """The function that tries the law on a `Subject`."""
 
     @property
     def statement(self) -> str:
+        """The law as one sentence or more."""
         return " ".join((self.check.__doc__ or "").split())
 
     def __str__(self) -> str:
@@ -51,14 +55,17 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """``verdict`` has the number of trials and the first faults. ``skip_reason`` explains why there were no trials."""
+    """The result of one law for one adapter. ``verdict`` has the number of trials and the first faults. ``skip_reason``
+    explains why there were no trials."""
 
     law: Law
+    """The law that was tried."""
     verdict: Verdict
     skip_reason: str = ""
 
     @property
     def mark(self) -> Mark:
+        """Whether the law is broken, holds or was not tried."""
         if self.verdict.failed:
             return Mark.BROKEN
         return Mark.HOLDS if self.verdict.tried else Mark.NOT_TRIED

@@ -33,8 +33,10 @@ class Scorecard:
     """The results of one model's adapter. ``adapter`` is the tested class, with its module."""
 
     model: str
+    """The model, as ``provider:name``."""
     adapter: str
     results: tuple[LawResult, ...]
+    """One result for each law, chapter by chapter."""
 
     @property
     def passed(self) -> bool:
@@ -48,12 +50,15 @@ class Scorecard:
 
     @property
     def trials(self) -> int:
+        """The number of trials of all laws."""
         return sum(result.verdict.tried for result in self.results)
 
     def count(self, mark: Mark) -> int:
+        """Return how many laws have this mark."""
         return sum(result.mark is mark for result in self.results)
 
     def chapters(self) -> Iterator[tuple[str, list[LawResult]]]:
+        """Yield each chapter's name with its results."""
         for chapter, results in groupby(self.results, key=lambda result: result.law.chapter):
             yield chapter, list(results)
 

@@ -56,18 +56,23 @@ class ParsedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """``wires`` describe how the provider answers. Without one, the laws of replies cannot be tried."""
+    """An adapter under test. ``wires`` describe how the provider answers. Without one, the laws of replies cannot be
+    tried."""
 
     adapter: Adapter
+    """The adapter, bound to one model."""
     wires: tuple[Wire, ...] = ()
     effort: Effort = field(default_factory=Effort)
+    """How many replays each stream gets."""
 
     @property
     def provider(self) -> str:
+        """The name of the adapter's provider."""
         return self.adapter.provider
 
     @property
     def model(self) -> str:
+        """The model, as ``provider:name``."""
         return str(self.adapter.model_id)
 
     def require_wires(self) -> tuple[Wire, ...]:
@@ -99,6 +104,7 @@ class Subject:
         return self.adapter.to_wire(messages, tools, AdapterOptions(**options))
 
     def read(self, request: WireRequest) -> ParsedRequest:
+        """Read a request back as a server would, with a fresh map of tool ids."""
         context = self.context()
         return ParsedRequest(*self.adapter.from_wire_request(request.body, context), context.tool_ids)
 

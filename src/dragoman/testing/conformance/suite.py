@@ -30,6 +30,7 @@ class AdapterConformance:
     models: ClassVar[tuple[str, ...]] = ()
     wire: ClassVar[Wire | Iterable[Wire]] = ()
     effort: ClassVar[Effort] = Effort()
+    """How many replays each stream gets."""
 
     @classmethod
     def subjects(cls, only: Iterable[str] = ()) -> tuple[Subject, ...]:

@@ -19,14 +19,19 @@ class FailedReply:
     """An error reply as the provider sends it, and the class of its error."""
 
     status: int
+    """The HTTP status, 400 or above."""
     body: bytes
+    """The bytes of the error, as the provider writes them."""
     kind: type[ProviderError]
+    """The class that the adapter has to raise."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """The response's headers, such as ``retry-after``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """``stream`` and ``whole`` encode the same reply. ``terminal`` matches the event that ends a stream.
+    """What the kit must know about a provider's wire. ``stream`` and ``whole`` encode the same reply. ``terminal``
+    matches the event that ends a stream.
 
     ``errors`` are events of a stream that report a failure, from the wire's reference, with their error classes.
     ``keep_alive`` is an event without content. ``failures`` are whole error replies. ``thinking`` and ``cached`` tell

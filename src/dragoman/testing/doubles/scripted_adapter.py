@@ -75,6 +75,7 @@ class ScriptedAdapter(WireAdapter):
     transport: ClassVar[str] = TRANSPORT
     path: ClassVar[str] = "/play"
     abilities: ClassVar[AdapterCapabilities] = ALL_CAPABILITIES
+    """What its model declares that it can do."""
 
     @property
     def capabilities(self) -> AdapterCapabilities:

@@ -44,8 +44,11 @@ class ProviderRequest:
     """One request, as the provider decoded it."""
 
     messages: tuple[Message, ...]
+    """The conversation, the system prompt included."""
     tools: tuple[ToolDefinition, ...]
+    """The tools that were offered."""
     options: AdapterOptions
+    """The options that reached the provider."""
 
     @property
     def text(self) -> str:
@@ -147,6 +150,7 @@ class ScriptedProvider:
         self._lock = threading.Lock()
         kind = type("Scripted", (ScriptedAdapter,), {"provider": name, "abilities": capabilities})
         self.adapter: ScriptedAdapter = kind(MODEL)
+        """The adapter of its one model."""
         register_adapter(name, kind)
         register_transport(TRANSPORT, _create_transport, settings=())
         self._providers[name] = self

@@ -90,7 +90,7 @@ class ScriptedTransport:
         yield StreamedReply(200, _LINES, self._reply_chunks(reply, adapter, request), _OK)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter, request: WireRequest) -> Iterator[bytes]:
         for number, chunk in enumerate(_reply_chunks(reply, request)):
@@ -123,7 +123,7 @@ class AsyncScriptedTransport:
         yield AsyncStreamedReply(200, _LINES, self._reply_chunks(reply, adapter, request), _OK)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def _reply_chunks(self, reply: ScriptedReply, adapter: Adapter, request: WireRequest) -> AsyncIterator[bytes]:
         for number, chunk in enumerate(_reply_chunks(reply, request)):

@@ -11,6 +11,7 @@ from dragoman.testing.sample_reply import SampleReply
 __all__ = ["MODEL", "WIRE"]
 
 MODEL = "actor"
+"""The name of the one model of a `ScriptedProvider`."""
 
 
 def _end(sample: SampleReply) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from dragoman.testing.faults.transport import BODY_HEADERS
 
 
 class ConnectionFault(Enum):
-    """``STALL``: send nothing more until the client leaves. ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
+    """What happens to a connection in the middle of a reply. ``STALL``: send nothing more until the client leaves.
+    ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
 
     STALL = "stall"
     HANG_UP = "hang up"
@@ -35,9 +36,11 @@ class Pause:
     """A real wait before the next step."""
 
     seconds: float
+    """How long to wait."""
 
 
 ReplyStep = bytes | Pause | ConnectionFault
+"""A step of a scripted reply: bytes that are sent, a wait, or what happens to the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,9 @@ class HttpReply:
     """
 
     status: int = 200
+    """The HTTP status."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """The response's headers; the length is added."""
     body: bytes = b""
     length: int | None = None
     steps: Sequence[ReplyStep] | None = None

@@ -67,15 +67,21 @@ class ReceivedRequest:
     """One request. ``head`` has the bytes before the body; ``connection`` counts from 0."""
 
     method: str
+    """The HTTP method, in upper case."""
     path: str
+    """The path with its query."""
     headers: Mapping[str, str]
+    """The request's headers, with names in lower case."""
     body: bytes
+    """The bytes of the body."""
     head: bytes
     connection: int
 
 
 ServerAnswer = HttpReply | Refusals | Exchange | Cassette
+"""What a server answers: one reply, several refusals, or what was recorded."""
 ServerScript = Sequence[ServerAnswer] | Callable[[ReceivedRequest], HttpReply]
+"""The answers of a server in order, or a function that answers each request."""
 
 
 class FaultyServer:
@@ -97,6 +103,7 @@ class FaultyServer:
         self._connections: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
+        """The port on 127.0.0.1, chosen by the system."""
         self.url = f"http://127.0.0.1:{self.port}"
         self.requests: list[ReceivedRequest] = []
         self.connections = 0

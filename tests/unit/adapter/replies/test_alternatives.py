@@ -136,7 +136,7 @@ def test_the_number_is_a_loss_elsewhere(model: str) -> None:
 
 @pytest.mark.parametrize("number", [0, -1, True, "2", 1.5])
 def test_a_wrong_number_is_refused(number: Any) -> None:
-    with pytest.raises(RequestError, match="n is the number of answers"):
+    with pytest.raises(RequestError, match="n must be a number of answers"):
         AdapterOptions(n=number)
 
 

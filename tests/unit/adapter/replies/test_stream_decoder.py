@@ -121,7 +121,7 @@ def test_unknown_events_are_ignored_with_one_warning(caplog: pytest.LogCaptureFi
         events = replay(ToyDecoder(context()), [lines('{"type": "mood"}', '{"type": "mood"}') + HELLO])
     assert isinstance(events[-1], MessageComplete)
     assert [record.getMessage() for record in caplog.records] == [
-        "toy: the stream event 'mood' is unknown to this version and passed over"
+        "toy: the stream event 'mood' is unknown to this version and is ignored"
     ]
 
 
@@ -170,7 +170,7 @@ def test_nothing_is_read_after_the_last_event() -> None:
 def test_a_malformed_reply_and_a_malformed_request_differ() -> None:
     """An invalid reply is the provider's fault, an invalid request the caller's."""
     empty: dict[str, int] = {}
-    pattern = "toy: the reply is not what the protocol says: KeyError: 'a'"
+    pattern = "toy: the reply does not follow the protocol: KeyError: 'a'"
     with pytest.raises(MalformedReplyError, match=pattern), wrap_malformed("toy"):
         empty["a"]
     pattern = "this is not a request in the format of toy: the field 'a' is missing"

@@ -251,7 +251,7 @@ def test_an_unknown_event_is_ignored_with_one_warning(caplog: pytest.LogCaptureF
         found = stream([STARTED, unknown, known, unknown, completed([text_item("Hi")])])
     assert complete_message(found).text == "Hi"
     assert [record.message for record in caplog.records] == [
-        "openai: the stream event 'response.telepathy.delta' is unknown to this version and passed over"
+        "openai: the stream event 'response.telepathy.delta' is unknown to this version and is ignored"
     ]
 
 

@@ -1,4 +1,4 @@
-"""The page of the gateway for whoever holds an admin key: its requests, its spend, and the stored conversations."""
+"""The page of the gateway for holders of an admin key: its requests, its spend, and the stored conversations."""
 
 from dragoman_gateway.endpoints.dashboard.routes import routes
 

@@ -1,4 +1,5 @@
-"""The HTML of the page. Everything that a client can write is escaped, and the policy allows the page's style alone."""
+"""The HTML of the page. Everything that a client can write is escaped, and the content security policy allows only the
+page's own style."""
 
 import base64
 import hashlib
@@ -26,7 +27,7 @@ def render_report(report: Report, *, signed_in: bool) -> str:
 
 
 def render_sign_in(*, refused: str = "") -> str:
-    """Return the form for a key; ``refused`` says why the last one was of no use."""
+    """Return the form for a key; ``refused`` is the reason why the last one was refused."""
     return _render("sign_in.html.jinja", refused=refused)
 
 

@@ -22,7 +22,7 @@ MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
 MAX_SESSIONS = 50
 _STORE_SECONDS = 10.0
-"""How long a page waits for the store: the rest of it is worth more."""
+"""How long a page waits for the store: the rest of the page is more important."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,7 +60,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """How often a model of a provider gave an error. Both are empty if none was asked."""
+    """How often a model of a provider returned an error. Both names are empty if no model was reached."""
 
     provider: str
     model: str
@@ -70,7 +70,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that the page shows. ``None`` is what the gateway does not have, or what does not answer now."""
+    """Everything that the page shows. None: the gateway does not have it, or its source does not answer now."""
 
     now: datetime
     since: datetime
@@ -99,7 +99,7 @@ class Report:
 
 
 async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
-    """Return the report of the last days, today included. Raises StoreError for a cursor that is none."""
+    """Return the report of the last days, today included. Raises StoreError for an invalid cursor."""
     status, activity, now = gateway.whole_status(), Activity(), datetime.now(UTC)
     activity.add(status.activity)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -141,7 +141,7 @@ def failures_of(activity: Activity) -> list[Failures]:
 
 
 async def _read_stored(store: Store, since: datetime, cursor: str | None) -> Stored | None:
-    """Return what the store has; None if it does not answer. Raises StoreError for a cursor that is none."""
+    """Return what the store has; None if it does not answer. Raises StoreError for an invalid cursor."""
     try:
         async with asyncio.timeout(_STORE_SECONDS):
             return await asyncio.to_thread(read_store, store, since, cursor)

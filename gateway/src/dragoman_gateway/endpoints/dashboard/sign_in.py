@@ -1,4 +1,4 @@
-"""Who may see the page: an admin key, or anyone at this computer while the gateway has no keys."""
+"""Decides who may see the page: a holder of an admin key, or anyone at this computer while the gateway has no keys."""
 
 import base64
 import binascii

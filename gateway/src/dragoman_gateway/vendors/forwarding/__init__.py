@@ -11,7 +11,7 @@ __all__ = ["routes"]
 
 
 class _OpenRoute(Route):
-    """A route that is there while its address is open, for the clients of its vendor."""
+    """A route that exists while its address is open, for the clients of its vendor."""
 
     def __init__(self, gateway: Gateway, address: Address, others: tuple[Vendor, ...]) -> None:
         """``others`` are further vendors with the same address."""

@@ -141,7 +141,7 @@ class ForwardingEndpoint(Endpoint):
         try:
             await owned.check(caller, owned.unshared(named))
         except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         except InvalidRequestError as error:
             raise NotFoundError(error.message, status=404) from None
 
@@ -211,7 +211,7 @@ class ForwardingEndpoint(Endpoint):
         return body
 
     async def _own_rows(self, caller: Caller, fields: dict[str, Any], name: str) -> dict[str, Any]:
-        """Return a list without the rows of other keys, and without all that says something of them."""
+        """Return a list without the rows of other keys, and without anything that reveals them."""
         rows = fields.get(name)
         if not isinstance(rows, list):
             raise MalformedReplyError("the reply is not a list")
@@ -220,7 +220,7 @@ class ForwardingEndpoint(Endpoint):
         try:
             own = await self._gateway.services.owned.owned(caller, ids)
         except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: ask again", retry_after=5) from None
+            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         kept = [each for each in rows if isinstance(each, dict) and each.get(field) in own]
         found: dict[str, Any] = {each: fields[each] for each in _PAGE_FIELDS if each in fields}
         for end, place in (("first_id", 0), ("last_id", -1)):
@@ -241,7 +241,7 @@ class ForwardingEndpoint(Endpoint):
             self._gateway.services.owned.dropped += len(found)
 
     async def _send(self, exchange: Exchange, reply: AsyncStreamedReply, read: bytes | None) -> None:
-        """Send the reply as it arrives. A client that reads nothing for too long is left."""
+        """Send the reply as it arrives. A client that reads nothing for too long is disconnected."""
         headers: Headers = [(REQUEST_ID, exchange.request_id.encode()), *self._wire.headers.to_client(reply.headers)]
         headers += [
             (name.encode(), reply.headers[name].encode("latin-1")) for name in _REPLY_HEADERS if name in reply.headers

@@ -1,4 +1,4 @@
-"""countTokens."""
+"""Counts tokens: countTokens of the Gemini API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from dragoman_gateway.vendors.google.spelling import get_field
 
 
 class GoogleCountEndpoint(CountEndpoint):
-    """The request to count may stand in a field of its own, with a model's name."""
+    """The request to count may be in a field of its own, with a model's name."""
 
     def read_request(
         self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: Any, **known: Any

@@ -18,7 +18,7 @@ _PURPOSES: Mapping[str, Purpose] = {
     "FACT_VERIFICATION": "query",
     "CODE_RETRIEVAL_QUERY": "query",
 }
-"""What all providers understand of the word. Anything but the exact words is a loss."""
+"""The purposes that all providers know, by Google's words. All but the exact ones are a loss."""
 _UNSPECIFIED = "TASK_TYPE_UNSPECIFIED"
 _UNREAD = ("title", "documentOcr", "audioTrackExtraction")
 
@@ -83,7 +83,7 @@ def _read_settings(request: Mapping[str, Any]) -> _Settings:
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ClientError("outputDimensionality: a positive whole number is required")
     if task is not None and not isinstance(task, str):
-        raise ClientError("taskType: a text is required")
+        raise ClientError("taskType: a string is required")
     unread = [name for name in _UNREAD if get_field(config, name) is not None]
     if task not in (None, _UNSPECIFIED, *_EXACT):
         unread.append("taskType")

@@ -18,7 +18,7 @@ from dragoman_gateway.wires import google as wire
 
 @dataclass(slots=True, kw_only=True)
 class GoogleRequest(ClientRequest):
-    """A request whose address has what other wires write into the body."""
+    """A request whose address contains what other wires write into the body."""
 
     named: str
     streamed: bool

@@ -48,5 +48,5 @@ def _read_number(call: Call, name: str, default: int) -> int:
     if not text:
         return default
     if not text.isdecimal() or len(text) > 9:
-        raise ClientError(f"{name}: {text!r:.40} is not a number of this list")
+        raise ClientError(f"{name}: {text!r:.40} is not a whole number of at most 9 digits")
     return int(text)

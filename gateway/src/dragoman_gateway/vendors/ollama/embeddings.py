@@ -13,11 +13,11 @@ _OWN = frozenset({"model", "input", "prompt", "truncate", "dimensions"})
 
 
 async def answer(call: Call) -> dict[str, Any]:
-    """Return one vector for each text. An input that is too long is cut, unless the client says no."""
+    """Return one vector for each text. An input that is too long is cut, unless the client forbids it."""
     texts = call.fields.get("input")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
-        raise ClientError("input: a text or a list of texts is required")
+        raise ClientError("input: a string or a list of strings is required")
     started = time.perf_counter_ns()
     embeddings = await _embed(call, texts)
     return {
@@ -31,7 +31,7 @@ async def answer(call: Call) -> dict[str, Any]:
 async def answer_one(call: Call) -> dict[str, Any]:
     """Return the vector of one text."""
     if not isinstance(prompt := call.fields.get("prompt"), str):
-        raise ClientError("prompt: a text is required")
+        raise ClientError("prompt: a string is required")
     (vector,) = await _embed(call, [prompt])
     return {"embedding": vector.tolist()}
 
@@ -40,7 +40,7 @@ async def _embed(call: Call, texts: list[str]) -> Embeddings:
     fields = call.fields
     model, dimensions = fields.get("model"), fields.get("dimensions")
     if not isinstance(model, str) or not model:
-        raise ClientError("model: a text is required")
+        raise ClientError("model: a string is required")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ClientError("dimensions: a positive whole number is required")
     native = {name: value for name, value in fields.items() if name not in _OWN and value is not None}

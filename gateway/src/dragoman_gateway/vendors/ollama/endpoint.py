@@ -1,4 +1,5 @@
-"""The chat of Ollama's clients: it streams unless the client says no, and its content type does not matter."""
+"""The chat of Ollama's clients: it streams unless the client disables streaming, and the content type does not
+matter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dragoman_gateway.vendors.ollama.names import plain_name
 
 @dataclass(slots=True, kw_only=True)
 class OllamaRequest(ClientRequest):
-    """A request for a stream if it does not say otherwise."""
+    """A request that asks for a stream by default."""
 
     @property
     def requested_model(self) -> str:

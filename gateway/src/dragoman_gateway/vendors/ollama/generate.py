@@ -35,13 +35,14 @@ _UNSENDABLE = {
 
 
 def to_chat(native: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request as a chat. Raises ClientError for fields that a chat cannot say, and for an empty prompt."""
+    """Return the request as a chat. Raises ClientError for fields that a chat does not have, and for an empty
+    prompt."""
     for name, reason in _UNSENDABLE.items():
         if native.get(name):
             raise ClientError(f"{name}: not possible here: {reason}")
     prompt, system, images = native.get("prompt"), native.get("system"), native.get("images")
     if not isinstance(prompt, str) or not (prompt or images):
-        raise ClientError("prompt: a text is required; models need not be loaded here")
+        raise ClientError("prompt: a string is required; models need not be loaded here")
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt, **({"images": images} if images else {})})
     return {**{name: native[name] for name in _SHARED if name in native}, "messages": messages}

@@ -10,7 +10,7 @@ from dragoman_gateway.vendors.ollama.names import plain_name
 from dragoman_gateway.vendors.service import Call
 
 _VERSION = "0.13.0"
-"""The version of Ollama whose interface this is: clients refuse to speak to an older one."""
+"""The version of Ollama whose interface this is: clients refuse to use an older one."""
 _MODIFIED = "2026-01-01T00:00:00Z"
 """A fixed time: the names are the gateway's own, and clients require one."""
 
@@ -34,7 +34,7 @@ async def show(call: Call) -> dict[str, Any]:
     """Return what is known of a model. Older clients call the field ``name``."""
     name = call.fields.get("model") or call.fields.get("name")
     if not isinstance(name, str) or not name:
-        raise ClientError("model: a text is required")
+        raise ClientError("model: a string is required")
     target = call.generation.models.resolve(plain_name(name), call.caller).model
     try:
         facts = get_adapter(target).capabilities

@@ -12,7 +12,7 @@ from dragoman.adapter.facts.capabilities import ABSENT, MAX_KNOWN_MODELS, Suppor
 from dragoman.canonical.blocks import FrozenModel
 
 Purpose = Literal["query", "document"]
-"""Why a text is embedded: to search, or to be found."""
+"""The purpose of a vector: to search, or to be found."""
 Truncate = Literal["end", "start"]
 """Which part of an input that is too long is left out."""
 
@@ -27,20 +27,23 @@ class EmbeddingCapabilities(FrozenModel):
     dimension_choices: tuple[int, ...] = ()
     """The lengths that a request may ask for, if only some are allowed."""
     max_input_tokens: int | None = None
+    """The most tokens of one input."""
     max_inputs: int = Field(default=1, ge=1)
-    """Inputs in one request."""
+    """The most inputs of one request."""
     max_images: int | None = None
-    """Images in one request, if fewer than inputs."""
+    """The most images of one request, if fewer than inputs."""
     max_request_tokens: int | None = None
-    """Tokens of all inputs of one request."""
+    """The most tokens of all inputs of one request."""
     purposes: dict[Purpose, str] = Field(default_factory=dict)
     """The provider's words for the purposes."""
     prefixes: dict[Purpose, str] = Field(default_factory=dict)
-    """What stands before a text of each purpose, for models that read the purpose in the text."""
+    """The prefix of a text for each purpose, for models that read the purpose from the text."""
     default_purpose: Purpose | None = None
     """The purpose to send if the caller names none and the wire requires one."""
     media: tuple[Literal["text", "image"], ...] = ("text",)
+    """What the model takes as an input."""
     image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/webp", "image/gif")
+    """The IANA types of images that the model takes, if it takes images."""
     normalized: Literal["always", "full_length", "never"] | None = None
     """Whether vectors have the length 1; ``full_length``: unless they are shortened."""
     truncates: tuple[Truncate, ...] = ()

@@ -35,9 +35,12 @@ class EmbeddingOptions:
     """
 
     dimensions: int | None = None
+    """The length of each vector; None asks for the model's own."""
     purpose: Purpose | None = None
+    """What the vectors are for, such as a query or a document."""
     truncate: Truncate | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Further HTTP headers of the request."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -48,6 +51,7 @@ class NativeEmbeddings(NamedTuple):
     """
 
     vectors: Any
+    """The vectors in the provider's own form."""
     usage: TokenUsage | None = None
     truncated: tuple[int, ...] = ()
 
@@ -57,8 +61,11 @@ class EmbeddingReply:
     """The vectors of one request, in the order of its inputs; the rest is as in `NativeEmbeddings`."""
 
     vectors: list[Vector]
+    """One vector for each input."""
     usage: TokenUsage | None = None
+    """The tokens of the request; None if the provider reports none."""
     truncated: tuple[int, ...] = ()
+    """The indices of inputs that the provider reports as cut, from 0."""
 
 
 class EmbeddingAdapter(ABC):
@@ -71,15 +78,19 @@ class EmbeddingAdapter(ABC):
 
     def __init__(self, provider: str, model: str, error: ErrorDecoder) -> None:
         self.provider = provider
+        """The name under which the provider is registered."""
         self.model = model
+        """The name of the model, without the provider."""
         self.error = error
 
     @property
     def model_id(self) -> ModelId:
+        """The provider and the model."""
         return ModelId(self.provider, self.model)
 
     @property
     def capabilities(self) -> EmbeddingCapabilities:
+        """What the model can do, from the table in ``models``."""
         return self.models.capabilities(str(self.model_id))
 
     @abstractmethod
@@ -138,11 +149,11 @@ class EmbeddingAdapter(ABC):
         for number, each in enumerate(inputs):
             if isinstance(each, str):
                 if not each:
-                    raise RequestError(f"input {number} is an empty text: leave it out, no model embeds nothing")
+                    raise RequestError(f"input {number} is an empty text, which no model embeds: leave it out")
             elif not isinstance(each, ImageBlock):
                 raise RequestError(f"input {number} is of the class {type(each).__name__}: pass texts or ImageBlocks")
             elif "image" not in facts.media:
-                raise RequestError(f"input {number} is an image, and {self.model_id} reads texts alone")
+                raise RequestError(f"input {number} is an image, and {self.model_id} reads only texts")
             elif each.source.kind != "base64" or each.media_type not in facts.image_types:
                 raise RequestError(
                     f"input {number}: {self.model_id} reads images as base64, of the types"

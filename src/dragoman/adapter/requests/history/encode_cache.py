@@ -109,6 +109,7 @@ class EncodeCache:
         return None
 
     def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
+        """Keep the prefix for `find`, in place of the one that was kept for this target."""
         self._prefixes[target] = prefix
 
     def latest_chunks(self) -> tuple[bytes, ...]:
@@ -152,7 +153,7 @@ class SharedEncodeCache(EncodeCache):
 
 
 _SHORTER = 4
-"""Prefixes that are kept beside the longest one: clients change the newest messages, such as their cache markers."""
+"""Prefixes that are kept besides the longest one: clients change the newest messages, such as their cache markers."""
 
 
 def _shorten(prefix: EncodedPrefix, depth: int) -> EncodedPrefix:
@@ -229,8 +230,7 @@ def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
 
 
 def iter_stretches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
-    """Yield the turns in parts that can be encoded one after the other, of at least as many turns as a chunk has
-    items."""
+    """Yield the turns in parts that can be encoded separately, each of at least as many turns as a chunk has items."""
     start = 0
     for index in range(_CHUNK_ITEMS, len(turns)):
         if index - start >= _CHUNK_ITEMS and _begins_stretch(turns[index], turns[index - 1]):

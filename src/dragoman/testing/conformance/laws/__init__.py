@@ -81,3 +81,4 @@ _CHAPTERS: dict[str, dict[str, Check]] = {
 }
 
 LAWS = tuple(Law(chapter, name, check) for chapter, laws in _CHAPTERS.items() for name, check in laws.items())
+"""All laws of the kit, chapter by chapter."""

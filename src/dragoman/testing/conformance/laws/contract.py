@@ -40,7 +40,9 @@ def declares_itself(subject: Subject) -> Iterator[Trial]:
     """The adapter declares its provider, endpoint, models and capabilities, the same each time."""
     adapter, faults = subject.adapter, []
     if not _NAME.fullmatch(adapter.provider):
-        faults.append(f"the provider {adapter.provider!r} is not of small letters, digits and hyphens")
+        faults.append(
+            f"the provider {adapter.provider!r} has other characters than lower-case letters, digits and hyphens"
+        )
     if not isinstance(adapter, Adapter):
         faults.append(f"{type(adapter).__name__} is not an Adapter")
     if adapter.transport == "http" and not re.match(r"https?://|.*\{", adapter.endpoint.base_url or "http://"):

@@ -1,4 +1,5 @@
-"""The part of spend that is an estimate. Older versions, which do not know the column, go on to add rows without it."""
+"""The part of spend that is an estimate. Older versions, which do not know the column, continue to add rows without
+it."""
 
 import sqlalchemy as sa
 from alembic import op
