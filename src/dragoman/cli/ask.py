@@ -12,13 +12,11 @@ from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message, StopReason
 from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
-from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
-from dragoman.cli.io.loading import load_local
-from dragoman.cli.io.prompts import read_prompt
-from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
-from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
+from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
+from dragoman.cli.io.inputs import read_prompt
+from dragoman.cli.io.options import OutputRetries, Resumed, SchemaFile, complete_model, continued_name, read_options
+from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, usage_line
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.events import ToolAnswered
@@ -92,8 +90,8 @@ def ask(
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
     with ExitStack() as stack:
-        if tool and not sys.stdout.isatty():  # what the functions print is not an answer
-            stack.enter_context(redirect_stdout(sys.stderr))
+        # What the functions of --tool print is not an answer.
+        stack.enter_context(redirect_stdout(sys.stderr if tool and not sys.stdout.isatty() else sys.stdout))
         conversation = open_conversation(
             "ask",
             model,

@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import is_provider, parse_model
-from dragoman.cli.io.conversations.log import ConversationLog
+from dragoman.cli.io.conversation_log import ConversationLog
 from dragoman.client import Client
 from dragoman.runtime import ClientSettings, client_config
 from dragoman.runtime.configuration import build_settings, find_configuration, is_trusted, read_configuration
@@ -62,6 +62,11 @@ def own_store() -> str | None:
 
     file = default_url(create_folder=False).database
     return None if file is None or not Path(file).exists() else f"sqlite:///{file}"
+
+
+def store_url(name: str | None) -> str | None:
+    """Return the URL of a store that an option names: a URL, or a SQLite file."""
+    return name if name is None or "://" in name else f"sqlite:///{name}"
 
 
 def base_url_setting(model: str, base_url: str | None) -> Providers:

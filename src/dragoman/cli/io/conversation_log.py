@@ -76,14 +76,13 @@ class ConversationLog:
         while True:
             page = self._store.list(cursor=cursor)
             for record in page.sessions:
-                if COMMAND in record.metadata and self._has_content(record.id):
+                if COMMAND not in record.metadata:
+                    continue
+                found = self._store.load(record.id)
+                if found.messages or found.turn is not None:
                     yield record
             if (cursor := page.cursor) is None:
                 return
-
-    def _has_content(self, session_id: str) -> bool:
-        found = self._store.load(session_id)
-        return bool(found.messages) or found.turn is not None
 
     def create(
         self,

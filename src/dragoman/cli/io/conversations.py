@@ -1,8 +1,12 @@
-"""Starts or continues the conversation of a command."""
+"""Starts or continues the conversation of a command, with the tools that its options name."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,11 +15,11 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import one_line
 from dragoman.cli.io.client import conversation_client, names_model
 from dragoman.cli.io.console import counted, show_line
-from dragoman.cli.io.conversations.log import ConversationLog
-from dragoman.cli.io.tool_names import load_tools
+from dragoman.cli.io.conversation_log import ConversationLog
 from dragoman.session import Session
 from dragoman.session.config import SessionSettings
 from dragoman.session.turn.unfinished import UnfinishedTurn
+from dragoman.tools.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def open_conversation(
         raise ConfigurationError(
             f"name a model, such as: dragoman {command} local:smollm2-135m; or set default_model in dragoman.toml"
         )
-    settings: SessionSettings = {"tools": load_tools(tools), "base_url": base_url}
+    settings: SessionSettings = {"tools": [_load_tool(name) for name in tools], "base_url": base_url}
     if router is not None:  # a stored conversation may have no model of its own
         settings["router"] = router.with_mentions() if mentions else router
     session: Any
@@ -107,3 +111,29 @@ def describe_unfinished(turn: UnfinishedTurn) -> Iterator[str]:
         yield "it waited for a reply, which may have been billed"
     if turn.cost.replies:
         yield f"it has cost {turn.cost}"
+
+
+def _load_tool(name: str) -> Any:
+    """Return the function that ``MODULE:function`` names. The module may be in the working folder.
+
+    Raises ConfigurationError if it cannot be imported or does not exist.
+    """
+    module_name, separator, attribute = name.partition(":")
+    if not (module_name and separator and attribute):
+        raise ConfigurationError(f"--tool {name!r:.80} is not of the form MODULE:function, such as mytools:add")
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        module = import_module(module_name)
+    except (Exception, SystemExit) as error:  # the module is the user's own, and may raise anything
+        raise ConfigurationError(f"--tool {name}: the import fails with {type(error).__name__}: {error}") from None
+    finally:
+        # The module may import others of this folder later. They do not hide installed ones, which come first now.
+        sys.path.remove(folder)
+        sys.path.append(folder)
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Tool) and not callable(found):
+        near = get_close_matches(attribute, [each for each in vars(module) if not each.startswith("_")], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigurationError(f"--tool {name}: the module {module_name} has no such function{hint}")
+    return found

@@ -1,4 +1,4 @@
-"""The options of a turn on the command line: -o NAME=VALUE, --schema FILE and --output-retries N."""
+"""The options that several commands share: the model, and those of a turn (-o NAME=VALUE, --schema FILE and more)."""
 
 import json
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.cli.io.regular_files import read_regular
+from dragoman.cli.io.inputs import read_regular
 from dragoman.session.config import TurnOptions
 
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="A file with the JSON Schema of each answer.")]
@@ -32,6 +32,16 @@ Resumed = Annotated[
         "--resume", "-r", metavar="NUMBER", help="Continue a conversation by its number in dragoman history, or its id."
     ),
 ]
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Return the model names that begin like the word: first the providers, then the known models of one."""
+    from dragoman.adapter.registry import adapter_class, providers  # only a shell needs them here
+
+    found = [f"{name}:" for name in providers() if f"{name}:".startswith(incomplete.partition(":")[0])]
+    if ":" in incomplete or len(found) == 1:
+        found = [name + model for name in found for model in adapter_class(name[:-1]).listed_models]
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def continued_name(continued: bool, resumed: str | None) -> str | None:
@@ -65,9 +75,11 @@ def read_options(
             raise ConfigurationError(f"unknown option {name!r:.60}{nearest_name(name, OPTIONS)}")
         given[name] = _read_value(name, value)
     if schema is not None:
-        given["output_schema"] = read_schema(schema)
-    if (retries := read_retries(output_retries, schema)) is not None:
-        given["output_retries"] = retries
+        given["output_schema"] = _read_schema(schema)
+    if output_retries is not None:
+        if schema is None:
+            raise ConfigurationError("--output-retries needs --schema FILE: any text is a valid answer without one")
+        given["output_retries"] = output_retries
     options: TurnOptions = given  # type: ignore[assignment]  # the names were checked
     return options
 
@@ -89,14 +101,7 @@ def _read_value(name: str, text: str) -> Any:
         raise ConfigurationError(f"-o {name}={text!r:.60}: {problem[0].lower()}{problem[1:]}") from None
 
 
-def read_retries(output_retries: int | None, schema: Path | None) -> int | None:
-    """Return the number, if there is one. Raises ConfigurationError if no schema says what a valid answer is."""
-    if output_retries is not None and schema is None:
-        raise ConfigurationError("--output-retries needs --schema FILE: any text is a valid answer without one")
-    return output_retries
-
-
-def read_schema(path: Path) -> dict[str, Any]:
+def _read_schema(path: Path) -> dict[str, Any]:
     """Return a JSON Schema. Raises ConfigurationError if the file has none."""
     from jsonschema_rs import meta  # most questions have no schema
 
