@@ -16,11 +16,12 @@ from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
+from dragoman.sql import Synchronous
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, writes
 from dragoman.store.arguments import read_mapping, read_messages, wrong_class
 from dragoman.store.columns import describe_mistake, to_micros
-from dragoman.store.database import Database, Synchronous, default_url
+from dragoman.store.database import Database, default_url
 from dragoman.store.deletion import retention
 from dragoman.store.deletion.users import delete_user
 from dragoman.store.errors import StoreError

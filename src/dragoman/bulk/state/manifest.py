@@ -34,6 +34,7 @@ from dragoman.batch import BatchHandle
 from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, RowUsage, State, sum_known
 from dragoman.bulk.state.run_lock import RunLock
 from dragoman.bulk.state.tables import VERSION, answers, batches, lost_requests, metadata, runs
+from dragoman.sql import lock_for_migration
 from dragoman.store.columns import decode_optional, encode_optional
 from dragoman.store.database import Database
 from dragoman.store.schema import MAX_ID
@@ -41,6 +42,8 @@ from dragoman.store.schema import MAX_ID
 _OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels"))
 _USAGE_COLUMNS = tuple(RowUsage.__slots__)
 _PAGE_SIZE = 1_000
+_ADVISORY_LOCK = 7021780
+"""PostgreSQL's lock for one program at a time that creates the tables."""
 
 
 class AnswerRow(NamedTuple):
@@ -327,8 +330,7 @@ def _labels_json(labels: Iterable[str]) -> str:
 
 
 def _create_tables(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7021780)")  # one program at a time creates the tables
+    lock_for_migration(connection, _ADVISORY_LOCK)
     metadata.create_all(connection)
     known = {column["name"] for column in inspect(connection).get_columns(answers.name)}
     if answers.c.labels.name not in known:  # a version before labels, which may go on writing, made the table
