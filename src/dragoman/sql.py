@@ -7,13 +7,28 @@ import selectors
 import sqlite3
 import time
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Dialect,
+    Engine,
+    Numeric,
+    Table,
+    Text,
+    create_engine,
+    event,
+    make_url,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.sqlite_files import connect_read_only, create_private_database
@@ -25,10 +40,36 @@ WRITES = "dragoman_writes"
 RETRY_CODES = frozenset({"40001", "40P01"})
 """PostgreSQL's codes of a serialization failure and of a deadlock: run the transaction again."""
 LOCK_TIMEOUT_CODE = "55P03"
+MAX_ID = 200
+"""The maximum of characters of an id: what PostgreSQL can index, in any script."""
 _MIN_SQLITE_VERSION = (3, 35)
 """The first version with RETURNING."""
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _MAX_PAUSE = 0.02
+
+
+class ExactDecimal(TypeDecorator[Decimal]):
+    """Money: NUMERIC if the database has it, and text on SQLite, which would use a float."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else Numeric())
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
+        return format(value, "f") if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+        if isinstance(value, bytes):
+            # A damaged row. Decimal would raise TypeError, as it does for a mistake of this program.
+            raise InvalidOperation("an amount is stored as bytes")
+        return None if value is None else Decimal(value)
+
+
+def insert_into(connection: Connection, table: Table) -> Any:
+    """Return an insert of the connection's database, which may say what happens to rows that exist."""
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
 def parse_url(url: str | URL, what: str) -> URL:

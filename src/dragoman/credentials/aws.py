@@ -26,7 +26,7 @@ from dragoman.adapter.known_keys import remember_key
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS, check_place
 from dragoman.credentials.contract import Authorization, SignableRequest
-from dragoman.credentials.files import warn_if_shared
+from dragoman.private_files import warn_if_shared
 
 DEFAULT_SERVICE = "bedrock"
 _HOST = re.compile(r"[a-z0-9.-]*?\b(?:bedrock|sagemaker)[a-z-]*\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)")

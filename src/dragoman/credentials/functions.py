@@ -107,7 +107,7 @@ def from_file(path: Path) -> CachedCredentials:
 
 
 def _read(path: Path) -> str:
-    from dragoman.credentials.files import read_secret
+    from dragoman.private_files import read_secret
 
     return read_secret(path).decode("latin-1").strip()
 

@@ -20,6 +20,7 @@ ACCEPTED = (
     "a function that returns a key, Credentials, a credential of azure-core, google.auth credentials, or a session of"
     " botocore or boto3"
 )
+_METHODS = ("authorize", "get_token", "get_credentials")
 
 
 class GivenCredentials:
@@ -56,9 +57,6 @@ def is_accepted(value: Any) -> bool:
     if isinstance(value, (type, str, bytes)):
         return False
     return callable(value) or any(callable(getattr(value, name, None)) for name in _METHODS) or _is_google(value)
-
-
-_METHODS = ("authorize", "get_token", "get_credentials")
 
 
 def _read(value: Any, scope: str) -> CachedCredentials:

@@ -23,8 +23,8 @@ from dragoman.adapter.errors import (
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS, check_place
 from dragoman.credentials.contract import Authorization
-from dragoman.credentials.files import read_secret
 from dragoman.credentials.functions import read_result
+from dragoman.private_files import read_secret
 
 DEFAULT_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 15

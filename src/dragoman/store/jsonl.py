@@ -11,8 +11,7 @@ from pydantic_core import from_json
 from dragoman.adapter import wirejson
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.canonical.message import Message, read_message, write_message
-from dragoman.store.arguments import wrong_class
-from dragoman.store.columns import MALFORMED_DATA_ERRORS, unreadable_error
+from dragoman.store.columns import MALFORMED_DATA_ERRORS, unreadable_error, wrong_class
 from dragoman.store.errors import StoreVersionError, UnreadableError
 from dragoman.store.records import SessionRecord, StoredSession
 

@@ -33,8 +33,7 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
-from dragoman.store.arguments import check_integer
-from dragoman.store.columns import encode_id, encode_optional, encode_optional_json
+from dragoman.store.columns import check_integer, encode_id, encode_optional, encode_optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
