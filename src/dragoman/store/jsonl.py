@@ -45,7 +45,9 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
     """
     if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
         raise wrong_class("lines", "an iterable of lines, such as a file,", lines)
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if not _is_blank(line))
+    numbered = (
+        (number, line) for number, line in enumerate(lines, 1) if not isinstance(line, (str, bytes)) or line.strip()
+    )
     header = _parse_object(*next(numbered, (1, "null")))
     version = header.get("dragoman_store")
     if isinstance(version, int) and version > VERSION:
@@ -80,10 +82,6 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
             " lines are not all of the session"
         )
     return StoredSession(record, tuple(messages), tool_ids, tuple(attempts), extensions, inherited)
-
-
-def _is_blank(line: str | bytes) -> bool:
-    return isinstance(line, (str, bytes)) and not line.strip()
 
 
 def _parse_object(number: int, line: str | bytes) -> dict[str, Any]:
