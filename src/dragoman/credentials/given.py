@@ -1,6 +1,5 @@
 """Credentials that a program hands over: a function, an object of a cloud's library, or a source of its own."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -65,7 +64,12 @@ def _read(value: Any, scope: str) -> CachedCredentials:
         named: CachedCredentials = value()  # a place of the configuration file
         return named
     if callable(authorize := getattr(value, "authorize", None)):
-        return _from_source(authorize, type(value).__name__)
+        return from_result(
+            lambda renew: authorize(renew=renew),
+            type(value).__name__,
+            is_async=is_async_function(authorize),
+            max_age=None,
+        )
     if _is_google(value):
         from dragoman.credentials import google
 
@@ -87,10 +91,6 @@ def _read(value: Any, scope: str) -> CachedCredentials:
 
 def _is_google(value: Any) -> bool:
     return any(kind.__module__ == "google.auth.credentials" for kind in type(value).__mro__)
-
-
-def _from_source(authorize: Callable[..., Any], name: str) -> CachedCredentials:
-    return from_result(lambda renew: authorize(renew=renew), name, is_async=is_async_function(authorize), max_age=None)
 
 
 def _from_openai(workload: Any) -> CachedCredentials:

@@ -41,7 +41,11 @@ class StoredKeys:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = _default_path() if path is None else path
+        if path is None:
+            from platformdirs import user_config_path
+
+            path = user_config_path("dragoman") / "keys.json"
+        self.path = path
 
     def get(self, provider: str) -> ApiKey | None:
         content = self._read()
@@ -97,12 +101,6 @@ class StoredKeys:
             raise ConfigurationError(f"the keys file {self.path} cannot be written: {failure}")
         _parse.cache_clear()
         _read_keyring.cache_clear()
-
-
-def _default_path() -> Path:
-    from platformdirs import user_config_path
-
-    return user_config_path("dragoman") / "keys.json"
 
 
 @contextmanager

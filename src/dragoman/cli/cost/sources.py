@@ -233,17 +233,15 @@ def _refuse_session_groups(by: Sequence[str]) -> None:
 def _iter_lines(
     messages: Iterable[Message], by: Sequence[str], prices: Repricing, spenders: Spenders = _NO_SPENDERS
 ) -> Iterator[CostLine]:
-    replies: Iterator[Message] = filter(_is_reply, messages)
+    replies: Iterator[Message] = (
+        message for message in messages if message.usage is not None or message.metadata.provider is not None
+    )
     if prices.is_requested:
         replies = reprice(replies, prices.table, at=prices.at, as_model=prices.as_model)
     for message in replies:
         spender = spenders.get(message.session_id or "", {})
         values = (spender.get(name) if name in SESSION_GROUPS else _group_value(message, name) for name in by)
         yield cost_line(tuple(None if value is None else str(value) for value in values), message.usage)
-
-
-def _is_reply(message: Message) -> bool:
-    return message.usage is not None or message.metadata.provider is not None
 
 
 def _group_value(message: Message, name: str) -> str | None:

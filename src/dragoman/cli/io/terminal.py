@@ -33,7 +33,11 @@ class EventPrinter:
     def show(self, event: SessionEvent) -> None:
         match event:
             case TextDelta():
-                self._write_answer(event.text)
+                if self._writer is None:
+                    self._write(event.text)
+                else:
+                    self._end_line()
+                    self._writer.write(event.text)
             case ThinkingDelta() if event.text:
                 self._write(event.text, style="dim italic")
             case ToolUseStart():
@@ -62,13 +66,6 @@ class EventPrinter:
         if not self._at_line_start:
             self._out.print()
             self._at_line_start = True
-
-    def _write_answer(self, text: str) -> None:
-        if self._writer is None:
-            self._write(text)
-        else:
-            self._end_line()
-            self._writer.write(text)
 
     def _write(self, text: str, style: str | None = None) -> None:
         self._out.print(text, end="", style=style, markup=False, soft_wrap=True)
