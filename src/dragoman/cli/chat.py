@@ -23,7 +23,20 @@ from dragoman.cli.io.answers import markdown_writer
 from dragoman.cli.io.console import console, show_line, show_lines
 from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
 from dragoman.cli.io.inputs import attach, read_line, read_regular
-from dragoman.cli.io.options import OutputRetries, Resumed, SchemaFile, complete_model, continued_name, read_options
+from dragoman.cli.io.options import (
+    BaseUrl,
+    Continued,
+    ModelOption,
+    Options,
+    OutputRetries,
+    Resumed,
+    SchemaFile,
+    SystemPrompt,
+    ToolNames,
+    complete_model,
+    continued_name,
+    read_options,
+)
 from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, show_preview, usage_line
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.session import Session
@@ -66,27 +79,16 @@ def chat(
             autocompletion=complete_model,
         ),
     ] = None,
-    model_option: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of each request, e.g. temperature=0."),
-    ] = None,
+    model_option: ModelOption = None,
+    system: SystemPrompt = None,
+    option: Options = None,
     schema: SchemaFile = None,
     output_retries: OutputRetries = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
-    ] = None,
-    continued: Annotated[
-        bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
-    ] = False,
+    tool: ToolNames = None,
+    continued: Continued = False,
     resumed: Resumed = None,
     load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
-    base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
+    base_url: BaseUrl = None,
 ) -> None:
     """Chats with a model; /help lists the other commands."""
     name = continued_name(continued, resumed)

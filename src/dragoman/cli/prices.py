@@ -80,7 +80,15 @@ def prices(
 def _show_price(table: PriceTable, model: str, moment: datetime) -> None:
     out = console()
     if ":" not in (model := full_name(model)):
-        raise ConfigurationError(_ask_for_provider(table, model, moment))
+        # Providers with a price for this model name, resellers last. Free providers run models of any name.
+        rows = {provider: table.find(f"{provider}:{model}", moment) for provider in table.providers()}
+        found = sorted((row.provider != provider, provider) for provider, row in rows.items() if row and not row.free)
+        names = [f"{provider}:{model}" for _, provider in found[:_MAX_CANDIDATES]]
+        more = f" and {len(found) - _MAX_CANDIDATES} others" if len(found) > _MAX_CANDIDATES else ""
+        hint = (
+            f"did you mean {', '.join(names)}{more}?" if names else "no provider in the table has a model of that name"
+        )
+        raise ConfigurationError(f"name the model as provider:model, not {model!r:.80}: {hint}")
     row = table.find(model, moment)
     if row is None:
         reason = table.unpriced.get(model.partition(":")[0])
@@ -99,17 +107,6 @@ def _show_price(table: PriceTable, model: str, moment: datetime) -> None:
     out.print(
         f"[dim]source {show_line(row.source)}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True
     )
-
-
-def _ask_for_provider(table: PriceTable, name: str, moment: datetime) -> str:
-    """Return an error that names the providers with a price for this model name, resellers last. Free providers run
-    models of any name."""
-    rows = {provider: table.find(f"{provider}:{name}", moment) for provider in table.providers()}
-    found = sorted((row.provider != provider, provider) for provider, row in rows.items() if row and not row.free)
-    names = [f"{provider}:{name}" for _, provider in found[:_MAX_CANDIDATES]]
-    more = f" and {len(found) - _MAX_CANDIDATES} others" if len(found) > _MAX_CANDIDATES else ""
-    hint = f"did you mean {', '.join(names)}{more}?" if names else "no provider in the table has a model of that name"
-    return f"name the model as provider:model, not {name!r:.80}: {hint}"
 
 
 def _rate_names(row: PriceRow) -> list[str]:

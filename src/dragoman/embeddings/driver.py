@@ -204,7 +204,11 @@ class _Call:
         """Send all requests, several at a time, and return the vectors."""
         clock = self._governance.new_retries().timing.clock
         started, reports = clock(), self._governance.reports
-        self._report_start()
+        if reports.is_on:  # the inputs of the call are the prompt of its turn
+            from dragoman.events.catalogue import TurnStarted
+
+            content = [TextBlock(text=each) if isinstance(each, str) else each for each in self._inputs]
+            reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
         failed: StopReason | None = None
         try:
             yield from self.prepare()
@@ -224,15 +228,6 @@ class _Call:
                 reports.end_turn(self._ids, usage, calls=len(receipts), stop_reason=failed, seconds=seconds)
             for transport in [] if self._own is None else self._own.take_all():
                 yield call(transport.close)
-
-    def _report_start(self) -> None:
-        """Report that a turn starts: the inputs of the call are its prompt."""
-        reports = self._governance.reports
-        if reports.is_on:
-            from dragoman.events.catalogue import TurnStarted
-
-            content = [TextBlock(text=each) if isinstance(each, str) else each for each in self._inputs]
-            reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
 
     def _send_all(self) -> None:
         if self.workers <= 1:

@@ -143,11 +143,10 @@ def describe_mistake(error: Exception) -> str:
         text = str(error)
         return type(error).__name__ if "'" in text or '"' in text else f"{type(error).__name__}: {text:.300}"
     mistakes = error.errors(include_input=False, include_url=False, include_context=False)
-    shown = "; ".join(f"{_place(mistake['loc'])}: {mistake['type']}" for mistake in mistakes[:_MAX_MISTAKES])
-    return f"{len(mistakes)} invalid values ({shown})"
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    """Return a field's place; the keys of a caller's own objects are content, and fields of ours are short names."""
-    parts = [str(part) for part in location]
-    return ".".join(part if part.isidentifier() or part.isdigit() else "?" for part in parts[:4])[:80] or "?"
+    shown = []
+    for mistake in mistakes[:_MAX_MISTAKES]:
+        # The keys of a caller's own objects are content, and fields of ours are short names.
+        parts = [str(part) for part in mistake["loc"][:4]]
+        place = ".".join(part if part.isidentifier() or part.isdigit() else "?" for part in parts)[:80] or "?"
+        shown.append(f"{place}: {mistake['type']}")
+    return f"{len(mistakes)} invalid values ({'; '.join(shown)})"

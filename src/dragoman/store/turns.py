@@ -150,7 +150,15 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
             number=row["number"],
             prompt=prompt,
             first_message=row["first_seq"],
-            attempts=tuple(_read_attempt(each) for each in decode_json(row["attempts_json"])),
+            attempts=tuple(
+                FailedAttempt(
+                    model=each["model"],
+                    error=each["error"],
+                    cost_usd=None if each["cost_usd"] is None else Decimal(each["cost_usd"]),
+                    reply_id=each["reply_id"],
+                )
+                for each in decode_json(row["attempts_json"])
+            ),
             calls=calls,
             retention=retention,
         )
@@ -219,16 +227,6 @@ def _read_prompt(stored: str) -> tuple[tuple[Message, ...], dict[str, Mapping[st
         if isinstance(kept, Mapping):
             retention[prompt[-1].id] = kept
     return tuple(prompt), retention
-
-
-def _read_attempt(found: Mapping[str, Any]) -> FailedAttempt:
-    cost = found["cost_usd"]
-    return FailedAttempt(
-        model=found["model"],
-        error=found["error"],
-        cost_usd=None if cost is None else Decimal(cost),
-        reply_id=found["reply_id"],
-    )
 
 
 def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:

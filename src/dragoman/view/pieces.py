@@ -8,7 +8,6 @@ from typing import Any
 
 from dragoman.canonical.blocks import (
     AudioBlock,
-    Citation,
     ContentBlock,
     DocumentBlock,
     ImageBlock,
@@ -113,8 +112,11 @@ def _text_pieces(block: TextBlock, *, rendered: bool) -> Iterator[Piece]:
     if not parts:  # also if it has no markup
         yield from _fenced_pieces(block.text)
     if block.citations:
-        sources = figures.plural(len(block.citations), "source")
-        yield Piece(kind="data", title=sources, facts=tuple(map(_citation_fact, block.citations)), folded=True)
+        facts = []
+        for each in block.citations:
+            words = (each.title, each.url, each.cited_text and f"“{each.cited_text}”")
+            facts.append((each.kind, " · ".join(filter(None, words)) or as_json(each.data or {})))
+        yield Piece(kind="data", title=figures.plural(len(facts), "source"), facts=tuple(facts), folded=True)
 
 
 def _code_piece(code: str, language: str) -> Piece:
@@ -205,11 +207,6 @@ def _prompt_piece(block: PromptRequestBlock | PromptResultBlock) -> Piece:
     parts = [block.content or "", block.error_message or "", as_json(list(block.messages)) if block.messages else ""]
     text = "\n\n".join(filter(None, parts))
     return Piece(kind="data", title=block.prompt_name, note="prompt", text=text, failed=block.is_error, folded=True)
-
-
-def _citation_fact(citation: Citation) -> tuple[str, str]:
-    parts = (citation.title, citation.url, citation.cited_text and f"“{citation.cited_text}”")
-    return citation.kind, " · ".join(filter(None, parts)) or as_json(citation.data or {})
 
 
 def to_text(value: Any) -> str:

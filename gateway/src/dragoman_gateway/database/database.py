@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, event, inspect, select, text
@@ -230,7 +229,14 @@ class Database:
         pool: dict[str, Any] = {"timeout": self._timeout, "pool_size": _CONNECTIONS, "max_overflow": 1}
         if self._is_sqlite:
             if (file := sqlite_file(self._url)) is not None:
-                _create_folder(file.expanduser().parent)
+                folder = file.expanduser().parent
+                try:
+                    create_private_folder(folder)
+                except OSError as error:
+                    raise ConfigurationError(
+                        f"the gateway cannot create the folder {folder} for its database ({error.strerror}): set"
+                        " `database` under [gateway] to a file that it may write"
+                    ) from error
             return create_sqlite_engine(self._url, busy_timeout=given_up, synchronous="normal", **pool)
         milliseconds = int(self._timeout * 1000)
         return create_postgres_engine(
@@ -258,14 +264,6 @@ async def retry_for(seconds: float, work: Callable[[], Awaitable[None]]) -> None
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)
-
-
-def _create_folder(folder: Path) -> None:
-    try:
-        create_private_folder(folder)
-    except OSError as error:
-        message = f"the gateway cannot create the folder {folder} for its database ({error.strerror}): "
-        raise ConfigurationError(message + "set `database` under [gateway] to a file that it may write") from error
 
 
 def default_url() -> str:

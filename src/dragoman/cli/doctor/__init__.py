@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,7 +64,10 @@ def doctor(
             problems += 1
 
     file, wrong = _read_file()
-    settings = {} if file is None or wrong else _build(file)
+    settings: dict[str, Any] = {}
+    if file is not None:
+        with suppress(DragomanError):  # its mistakes are reported with the file
+            settings = dict(build_settings(file, trusted=is_trusted(file)))
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
     if drift:
@@ -124,14 +128,6 @@ def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
         return read_configuration(*found), []
     except DragomanError as error:
         return None, [Finding(State.PROBLEM, "configuration", str(error), f"correct {found[0]}")]
-
-
-def _build(file: ConfigurationFile) -> dict[str, Any]:
-    """Return the settings of the file; none if it has mistakes, which are reported."""
-    try:
-        return dict(build_settings(file, trusted=is_trusted(file)))
-    except DragomanError:
-        return {}
 
 
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:

@@ -16,22 +16,13 @@ from dragoman.adapter.names import nearest_name
 from dragoman.cli.io.inputs import read_regular
 from dragoman.session.config import TurnOptions
 
-SchemaFile = Annotated[Path | None, typer.Option("--schema", help="A file with the JSON Schema of each answer.")]
-OutputRetries = Annotated[
-    int | None,
-    typer.Option(
-        "--output-retries",
-        min=0,
-        help="How often to ask again if an answer does not obey the schema; the default is once.",
-    ),
-]
-
-Resumed = Annotated[
-    str | None,
-    typer.Option(
-        "--resume", "-r", metavar="NUMBER", help="Continue a conversation by its number in dragoman history, or its id."
-    ),
-]
+OPTIONS = tuple(
+    each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
+)
+_TEXTS = frozenset({"effort", "tool_choice", "prompt_cache"})
+"""Options whose values are never JSON."""
+_CHOICES = ("auto", "none", "required")
+_MAX_SCHEMA_BYTES = 1024 * 1024
 
 
 def complete_model(incomplete: str) -> list[str]:
@@ -44,18 +35,44 @@ def complete_model(incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="A file with the JSON Schema of each answer.")]
+OutputRetries = Annotated[
+    int | None,
+    typer.Option(
+        "--output-retries",
+        min=0,
+        help="How often to ask again if an answer does not obey the schema; the default is once.",
+    ),
+]
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
+]
+SystemPrompt = Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of each request, e.g. temperature=0."),
+]
+ToolNames = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
+]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="A base URL for the provider.")]
+Continued = Annotated[
+    bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
+]
+Resumed = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", "-r", metavar="NUMBER", help="Continue a conversation by its number in dragoman history, or its id."
+    ),
+]
+
+
 def continued_name(continued: bool, resumed: str | None) -> str | None:
     """Return the name of the conversation to continue; None starts a new one."""
     return resumed or ("1" if continued else None)
-
-
-OPTIONS = tuple(
-    each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
-)
-_TEXTS = frozenset({"effort", "tool_choice", "prompt_cache"})
-"""Options whose values are never JSON."""
-_CHOICES = ("auto", "none", "required")
-_MAX_SCHEMA_BYTES = 1024 * 1024
 
 
 def read_options(
