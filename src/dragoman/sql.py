@@ -142,16 +142,10 @@ def create_reading_engine(file: Path, *, busy_timeout: float) -> Engine:
 
 
 def create_postgres_engine(
-    url: URL,
-    *,
-    timeout: float,
-    pool_size: int,
-    max_overflow: int = 0,
-    settings: Mapping[str, int],
-    connect_args: Mapping[str, Any] | None = None,
+    url: URL, *, timeout: float, pool_size: int, max_overflow: int = 0, connect_args: Mapping[str, Any] | None = None
 ) -> Engine:
-    """Create an engine for PostgreSQL. ``settings`` are those of each connection, such as ``lock_timeout`` in
-    milliseconds; ``connect_args`` are libpq's. Raises MissingExtraError without psycopg.
+    """Create an engine for PostgreSQL. ``timeout`` is the number of seconds that a connection of the pool may take, and
+    ``connect_args`` are libpq's. Raises MissingExtraError without psycopg.
     """
     try:
         engine = create_engine(
@@ -164,14 +158,6 @@ def create_postgres_engine(
         )
     except ImportError:
         raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
-    # Set here, not as an option of libpq's: a pooler such as PgBouncer refuses unknown options.
-    statement = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
-
-    def configure(connection: Any, _: Any) -> None:
-        connection.execute(statement)
-        connection.commit()
-
-    event.listen(engine, "connect", configure)
     event.listen(engine, "checkout", _check_connection_open)
     return engine
 

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from dragoman.adapter.errors import ConfigurationError, mask_secrets
@@ -81,8 +81,8 @@ class Database:
         """The file of a SQLite database."""
         busy_timeout = min(_BUSY_TIMEOUT, timeout)
         if not self.is_sqlite:
-            settings = {"lock_timeout": max(1, int(1000 * timeout))}
-            self.engine = create_postgres_engine(self.url, timeout=timeout, pool_size=pool_size, settings=settings)
+            self.engine = create_postgres_engine(self.url, timeout=timeout, pool_size=pool_size)
+            event.listen(self.engine, "connect", lambda connection, _: _limit_locks(connection, timeout))
         elif not self.read_only:
             self.engine = create_sqlite_engine(
                 self.url, timeout=timeout, busy_timeout=busy_timeout, synchronous=synchronous, pool_size=pool_size
@@ -173,6 +173,12 @@ class Database:
                     "the connection broke while the turn was being stored: load the session to see whether it was"
                 ) from error
             raise
+
+
+def _limit_locks(connection: Any, timeout: float) -> None:
+    # Not an option of libpq's, as the gateway's time-outs are: a store may be behind a pooler, which refuses options.
+    connection.execute(f"SET lock_timeout = {max(1, int(1000 * timeout))}")
+    connection.commit()
 
 
 def split_mode(url: URL) -> tuple[URL, bool]:

@@ -238,17 +238,16 @@ class Database:
                         " `database` under [gateway] to a file that it may write"
                     ) from error
             return create_sqlite_engine(self._url, busy_timeout=given_up, synchronous="normal", **pool)
-        milliseconds = int(self._timeout * 1000)
+        milliseconds, server = int(self._timeout * 1000), int(given_up * 1000)
+        named = self._url.query.get("options", "")
+        options = named if isinstance(named, str) else " ".join(named)
         return create_postgres_engine(
             self._url,
-            settings={
-                "statement_timeout": int(given_up * 1000),
-                "lock_timeout": int(given_up * 1000),
-                "idle_in_transaction_session_timeout": _IDLE_TIMES * milliseconds,
-            },
             connect_args={
                 "connect_timeout": max(2, round(self._timeout)),  # libpq waits for 2 seconds at least
                 "tcp_user_timeout": milliseconds,
+                "options": f"{options} -c statement_timeout={server} -c lock_timeout={server}"
+                f" -c idle_in_transaction_session_timeout={_IDLE_TIMES * milliseconds}",
             },
             **pool,
         )
