@@ -40,6 +40,7 @@ WRITES = "dragoman_writes"
 RETRY_CODES = frozenset({"40001", "40P01"})
 """PostgreSQL's codes of a serialization failure and of a deadlock: run the transaction again."""
 LOCK_TIMEOUT_CODE = "55P03"
+"""PostgreSQL's code of a lock that was not free in time."""
 MAX_ID = 200
 """The maximum of characters of an id: what PostgreSQL can index, in any script."""
 _MIN_SQLITE_VERSION = (3, 35)

@@ -122,7 +122,14 @@ class Cluster:
         self._address = address
         self._workers = workers
         self._started_ray = False
-        self._ray = _import_ray(address)
+        # Ray reads these variables when it is imported.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address == LOCAL:  # also on Linux, where Ray would listen on all addresses
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        try:
+            self._ray = import_module("ray")
+        except ModuleNotFoundError:
+            raise MissingExtraError('bulk runs on a cluster need Ray: pip install "dragoman[ray]"') from None
         self.worker_error: type[Exception] = self._ray.exceptions.RayError
         """Raised by a call to a worker if the worker, or the connection to it, is lost."""
         self.unavailable_error: type[Exception] = self._ray.exceptions.ActorUnavailableError
@@ -190,17 +197,6 @@ def check_picklable(configs: Sequence[ModelConfig]) -> None:
                 f"the settings of {each.model} cannot be sent to the workers of a cluster, for example a client:"
                 f" {error!s:.200}"
             ) from None
-
-
-def _import_ray(address: str) -> Any:
-    """Import Ray, with the variables that it reads when it is imported."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address == LOCAL:  # also on Linux, where Ray would listen on all addresses
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    try:
-        return import_module("ray")
-    except ModuleNotFoundError:
-        raise MissingExtraError('bulk runs on a cluster need Ray: pip install "dragoman[ray]"') from None
 
 
 class Worker:

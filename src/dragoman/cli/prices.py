@@ -16,7 +16,6 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.inputs import check_regular
 from dragoman.pricing import (
-    PriceRow,
     PriceTable,
     find_faults,
     install_update,
@@ -96,10 +95,14 @@ def _show_price(table: PriceTable, model: str, moment: datetime) -> None:
             f"no price is known for {model!r} on {moment:%Y-%m-%d}" + (f": {reason}" if reason else "")
         )
     out.print(f"[bold]{show_line(model)}[/] as {show_line(f'{row.provider}:{row.model}')}, {moment:%Y-%m-%d}")
-    rate_table = Table("$ per million tokens", *_rate_names(row), box=None, pad_edge=False)
+    rate_table = Table("$ per million tokens", *row.rates, box=None, pad_edge=False)
     for each in (row, *table.variants(model, moment)):
         name = "standard" if each.variant is None else " ".join(each.variant)
-        rate_table.add_row(show_line(name), *(_format_rate(each, rate) for rate in _rate_names(row)))
+        cells = []
+        for rate in (each.rates.get(rate_name) for rate_name in row.rates):
+            tiers = "" if rate is None else "".join(f"; {amount} over {tokens:,}" for tokens, amount in rate.over)
+            cells.append("" if rate is None else f"{rate.amount}{tiers}")
+        rate_table.add_row(show_line(name), *cells)
     out.print("free" if row.free else rate_table)
     if row.tools:
         tools = ", ".join(f"{name} ${amount}" for name, amount in row.tools.items())
@@ -107,18 +110,6 @@ def _show_price(table: PriceTable, model: str, moment: datetime) -> None:
     out.print(
         f"[dim]source {show_line(row.source)}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True
     )
-
-
-def _rate_names(row: PriceRow) -> list[str]:
-    return list(row.rates)
-
-
-def _format_rate(row: PriceRow, name: str) -> str:
-    rate = row.rates.get(name)
-    if rate is None:
-        return ""
-    tiers = "".join(f"; {amount} over {tokens:,}" for tokens, amount in rate.over)
-    return f"{rate.amount}{tiers}"
 
 
 def _update(source: str | None, sha256: str | None, *, revert: bool) -> None:

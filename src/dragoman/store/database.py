@@ -183,7 +183,7 @@ def _limit_locks(connection: Any, timeout: float) -> None:
 
 def split_mode(url: URL) -> tuple[URL, bool]:
     """Return the URL without the mode of a SQLite file, and whether it is read-only. Raises ConfigurationError."""
-    mode = url.query.get("mode") if url.get_backend_name() == "sqlite" else None
+    mode = url.query.get("mode") if is_sqlite(url) else None
     if mode is None:
         return url, False
     if mode not in ("ro", "rwc"):

@@ -195,7 +195,12 @@ def replies(messages: Sequence[Message]) -> list[ChartReply]:
     """Return the replies for the chart: messages that a provider sent."""
     hues = model_hues(messages)
     return [
-        ChartReply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
+        ChartReply(
+            number,
+            message.metadata.model or message.metadata.provider or "unnamed",
+            hues.get(message.metadata.model or "", 0),
+            message.usage,
+        )
         for number, message in enumerate(messages, 1)
         if is_reply(message)
     ]
@@ -237,10 +242,6 @@ def _speaker(message: Message) -> str:
     if message.role is Role.ASSISTANT and model:
         return model.partition(":")[2] or model
     return _SPEAKERS.get(message.role) or str(message.role)
-
-
-def _model(message: Message) -> str:
-    return message.metadata.model or message.metadata.provider or "unnamed"
 
 
 def _remarks(message: Message) -> Iterator[str]:
