@@ -179,7 +179,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 form=AnswerJson(schema) if form is None and schema is not None else form,
                 output_retries=config.output_retries,
             )
-            new_runner = _runner_class(config, prices)
+            new_runner = _runner_factory(config, prices)
             runners = [
                 new_runner(
                     new_model_run(
@@ -227,7 +227,7 @@ def _open_requesters(config: RunConfig, stack: AsyncExitStack) -> tuple[list[Req
     return requesters, None
 
 
-def _runner_class(config: RunConfig, prices: Prices) -> Callable[..., ModelRunner]:
+def _runner_factory(config: RunConfig, prices: Prices) -> Callable[..., ModelRunner]:
     """Return what runs the rows of a model, with the settings that all models share."""
     shared: dict[str, Any] = {
         "client": config.client,
