@@ -12,8 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dragoman.cli.io.convert.files import Report, iter_conversations
-from dragoman.cli.io.convert.lines import LineWriter
+from dragoman.cli.convert.files import LineWriter, Report, iter_conversations
 
 FORMATS = ("hf", "cmf", "umf", "openai-chat", "anthropic")
 _ROW = {

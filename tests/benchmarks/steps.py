@@ -21,8 +21,8 @@ from typing import Any
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.open_turns import OpenTurn, TurnStep
+from dragoman.sql import Synchronous
 from dragoman.store import Store
-from dragoman.store.database import Synchronous
 from tests.store.databases import postgres_place, postgres_url
 from tests.store.turns import reply, tool_turn
 

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from dragoman.bulk.requester import ModelConfig
-from dragoman.bulk.workers.worker_actor import WorkerActor
+from dragoman.bulk.workers import WorkerActor
 from tests.bulk.mock_provider import RequestCounts
 
 _closing: list[asyncio.Future[None]] = []
@@ -76,7 +76,7 @@ class Method:
 
 
 class FakeCluster:
-    """Replaces `dragoman.bulk.workers.cluster.Cluster`; ``actors`` are all that were started, on any cluster."""
+    """Replaces `dragoman.bulk.workers.Cluster`; ``actors`` are all that were started, on any cluster."""
 
     worker_error, unavailable_error = ActorDiedError, ActorUnavailableError
     actors: "list[Actor]"

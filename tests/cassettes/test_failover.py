@@ -8,16 +8,16 @@ import pytest
 
 from dragoman.adapter.errors import OverloadedError
 from dragoman.bundled import bundled_path
+from dragoman.cli import demo
 from dragoman.cli.demo import replay_settings
-from dragoman.cli.io import demo_script
 from dragoman.events import Event, EventBus
 from dragoman.routing import Router
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteTransport
 from dragoman.transport import RetryPolicy
 
-FAILS = f"anthropic:{demo_script.RECORDED_MODEL}"
-ANSWERS = f"openai-chat:{demo_script.RECORDED_MODEL}"
+FAILS = f"anthropic:{demo.RECORDED_MODEL}"
+ANSWERS = f"openai-chat:{demo.RECORDED_MODEL}"
 QUESTION = "What is the capital of France?"
 
 

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.message import StopReason
-from dragoman.cli.io import demo_script
+from dragoman.cli import demo
 from dragoman.session import AsyncSession, Session, ToolAnswered
 
 ORIGIN = os.environ.get("LLAMA_SERVER", "http://127.0.0.1:8931")
-WIRES = [part.provider for part in demo_script.RECORDED_PARTS]
+WIRES = [part.provider for part in demo.RECORDED_PARTS]
 
 pytestmark = [pytest.mark.vcr, pytest.mark.filterwarnings("ignore::DeprecationWarning:vcr")]
 
 
 def settings(provider: str, **more: Any) -> dict[str, Any]:
-    address = {"api_key": "recorded", "base_url": ORIGIN + demo_script.BASE_PATHS[provider]}
-    return {"providers": {provider: address}, "new_id": demo_script.sequential_ids(), **more}
+    address = {"api_key": "recorded", "base_url": ORIGIN + demo.BASE_PATHS[provider]}
+    return {"providers": {provider: address}, "new_id": demo.sequential_ids(), **more}
 
 
 def model(provider: str) -> str:
-    return f"{provider}:{demo_script.RECORDED_MODEL}"
+    return f"{provider}:{demo.RECORDED_MODEL}"
 
 
 @pytest.mark.parametrize("provider", WIRES, ids=lambda provider: f"{provider}-plain")
@@ -52,8 +52,8 @@ def test_a_streamed_answer(provider: str) -> None:
 @pytest.mark.parametrize("provider", WIRES, ids=lambda provider: f"{provider}-tools")
 def test_a_call_and_its_answer(provider: str) -> None:
     """A tool is called, run here, and the model answers from its result."""
-    with Session(model(provider), tools=demo_script.TOOLS, **settings(provider)) as session:
-        reply = session.ask(demo_script.RECORDED_PARTS[0].prompt, max_output_tokens=128)
+    with Session(model(provider), tools=demo.TOOLS, **settings(provider)) as session:
+        reply = session.ask(demo.RECORDED_PARTS[0].prompt, max_output_tokens=128)
     assert [message.role for message in session.messages] == ["user", "assistant", "tool", "assistant"]
     (call,) = session.messages[1].tool_uses
     assert (call.name, call.input) == ("read_file", {"path": "config.toml"})
@@ -63,8 +63,8 @@ def test_a_call_and_its_answer(provider: str) -> None:
 @pytest.mark.parametrize("provider", WIRES, ids=lambda provider: f"{provider}-stream-tools")
 def test_a_streamed_call_and_its_answer(provider: str) -> None:
     """The call ends with its whole input, and the tool's answer is an event."""
-    with Session(model(provider), tools=demo_script.TOOLS, **settings(provider)) as session:
-        events = list(session.stream(demo_script.RECORDED_PARTS[0].prompt, max_output_tokens=128))
+    with Session(model(provider), tools=demo.TOOLS, **settings(provider)) as session:
+        events = list(session.stream(demo.RECORDED_PARTS[0].prompt, max_output_tokens=128))
     (ended,) = [event for event in events if event.type == "tool_use_end"]
     assert ended.final_input == {"path": "config.toml"}
     (answered,) = [event for event in events if isinstance(event, ToolAnswered)]

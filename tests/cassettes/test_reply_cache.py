@@ -3,13 +3,13 @@
 import httpx
 
 from dragoman.bundled import bundled_path
+from dragoman.cli import demo
 from dragoman.cli.demo import replay_settings
-from dragoman.cli.io import demo_script
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteTransport
 from tests.unit.session.middleware.reply_cache import ReplyCache
 
-MODEL = f"openai-chat:{demo_script.RECORDED_MODEL}"
+MODEL = f"openai-chat:{demo.RECORDED_MODEL}"
 QUESTION = "What is the capital of France?"
 
 

@@ -6,21 +6,21 @@ import httpx
 import pytest
 
 from dragoman.bundled import bundled_path
+from dragoman.cli import demo
 from dragoman.cli.demo import replay_settings
-from dragoman.cli.io import demo_script
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteMissError, CassetteTransport
 
 
 def cassette() -> Cassette:
-    return Cassette.load(bundled_path("cassettes") / demo_script.CASSETTE)
+    return Cassette.load(bundled_path("cassettes") / demo.CASSETTE)
 
 
 def play(tape: Cassette) -> Session:
-    first, *others = demo_script.RECORDED_PARTS
+    first, *others = demo.RECORDED_PARTS
     client = httpx.Client(transport=CassetteTransport(tape))
-    providers = {part.provider: replay_settings(part.provider, client) for part in demo_script.RECORDED_PARTS}
-    session = Session(first.model, tools=demo_script.TOOLS, providers=providers, new_id=demo_script.sequential_ids())
+    providers = {part.provider: replay_settings(part.provider, client) for part in demo.RECORDED_PARTS}
+    session = Session(first.model, tools=demo.TOOLS, providers=providers, new_id=demo.sequential_ids())
     with client, session:
         for part in (first, *others):
             if session.model != part.model:
@@ -65,14 +65,14 @@ def test_another_prompt_is_a_miss_that_names_the_difference() -> None:
     with (
         client,
         Session(
-            demo_script.RECORDED_PARTS[0].model,
-            tools=demo_script.TOOLS,
+            demo.RECORDED_PARTS[0].model,
+            tools=demo.TOOLS,
             providers={"anthropic": replay_settings("anthropic", client)},
-            new_id=demo_script.sequential_ids(),
+            new_id=demo.sequential_ids(),
         ) as session,
         pytest.raises(CassetteMissError, match=r"\$\.messages\[0\]\.content"),
     ):
-        list(session.stream(demo_script.RECORDED_PARTS[0].prompt + "!", max_output_tokens=128))
+        list(session.stream(demo.RECORDED_PARTS[0].prompt + "!", max_output_tokens=128))
 
 
 def test_the_replay_is_the_same_each_time() -> None:

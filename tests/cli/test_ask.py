@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.app import app
-from dragoman.cli.io import prompts, standard_input
+from dragoman.cli.io import inputs
 from dragoman.store import Store
 from tests.cli.conftest import ScriptedProvider
 from tests.cli.test_commands import command
@@ -79,7 +79,7 @@ class TestPrompt:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: ScriptedProvider
     ) -> None:
         """Nothing is sent, and nothing is kept."""
-        monkeypatch.setattr(standard_input, "MAX_BYTES", 1000)
+        monkeypatch.setattr(inputs, "MAX_BYTES", 1000)
         (tmp_path / "empty").write_bytes(b"")
         (tmp_path / "latin").write_bytes("März".encode("latin-1"))
         (tmp_path / "large").write_bytes(b"x" * 1001)
@@ -116,7 +116,7 @@ class TestPrompt:
         self, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sys, "stdin", None)
-        assert prompts.read_prompt("Hi", ())[0].model_dump()["text"] == "Hi"
+        assert inputs.read_prompt("Hi", ())[0].model_dump()["text"] == "Hi"
 
 
 class TestOptions:
@@ -350,8 +350,8 @@ class TestProcess:
 _INTERRUPTED = """
 import sys
 from dragoman.cli import main
-from dragoman.cli.io import standard_input
-read = standard_input.read_all
-standard_input.read_all = lambda: print("reading") or read()
+from dragoman.cli.io import inputs
+read = inputs.read_standard_input
+inputs.read_standard_input = lambda: print("reading") or read()
 main()
 """

@@ -11,7 +11,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.cli.app import app
-from dragoman.cli.io import standard_input
+from dragoman.cli.io import inputs
 from dragoman.open_turns import FailedAttempt, OpenTurn, TurnStep
 from dragoman.store import Store
 from dragoman.testing.faults.server import FaultyServer, json_reply, sse_reply
@@ -152,7 +152,7 @@ def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
 
 def test_piped_lines_are_typed_lines(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is not text in UTF-8, or endless, ends the chat."""
-    monkeypatch.setattr(standard_input, "MAX_BYTES", 50)
+    monkeypatch.setattr(inputs, "MAX_BYTES", 50)
     provider.replies = [handwritten_anthropic("Good day.")]
     done = CliRunner().invoke(app, ["chat", MODEL], input=b"Gr\xc3\xbc\xc3\x9fe\n\xff\xfe\n")
     assert "Good day." in done.output

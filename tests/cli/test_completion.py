@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.cli.app import COMMANDS, GATEWAY_COMMANDS
-from dragoman.cli.io.completion import complete_model
+from dragoman.cli.io.options import complete_model
 
 
 def complete(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:

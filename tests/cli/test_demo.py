@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import MissingExtraError
+from dragoman.cli import demo
 from dragoman.cli.app import app
-from dragoman.cli.io import demo_script
 from dragoman.local import model
 from tests.unit.local.live.wording import reword
 from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
@@ -56,7 +56,7 @@ def check_replayed(shown: str) -> None:
 @pytest.mark.exhaustive  # by default a scripted model speaks: the next tests
 def test_the_demo_runs_to_its_end_without_key_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the live model answers: it gets both tools, so a call or words may come."""
-    monkeypatch.setattr(demo_script, "LOCAL_PROMPT", reword(demo_script.LOCAL_PROMPT))
+    monkeypatch.setattr(demo, "LOCAL_PROMPT", reword(demo.LOCAL_PROMPT))
     shown = run("demo").stdout
     check_replayed(shown)
     assert "the embedded model, live" in shown

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.io.loading import load_local
+from dragoman.cli.io.terminal import load_local
 from tests.unit.local.scripted_runtime import ScriptedRuntime
 
 MODEL = "local:smollm2-135m"

@@ -10,8 +10,8 @@ import pytest
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.sql import MAX_ID
 from dragoman.store import SessionNotFoundError, Store, StoreError, UnreadableError
-from dragoman.store.schema import MAX_ID
 from tests.sampling import sample
 from tests.store.turns import TABLES, change, everything, tool_turn
 

@@ -22,7 +22,7 @@ PROGRAM = """
 import json
 from dragoman import AdapterOptions, Message, Session, get_adapter
 from dragoman.session.config import TurnOptions, merge_options
-from dragoman.cli.io.turn_options import read_options
+from dragoman.cli.io.options import read_options
 
 assert TurnOptions.__annotations__["mirostat"] == int | None
 assert "mirostat: The version of Mirostat sampling that a local server uses.\\n" in Session.ask.__doc__

@@ -119,7 +119,10 @@ class _Batches(Generic[TransportT]):
         """The losses of the requests in the batch that was submitted last, by request id."""
         self._wire = batch_wire(self.adapter)
         self._options = options or config.options or AdapterOptions()
-        self._prices = _price_table(prices if prices is not None else config.prices)
+        table = prices if prices is not None else config.prices
+        if table is not None and not isinstance(table, PriceTable):
+            raise ConfigurationError("batches need a price table: pass prices=price_table(...), or omit prices")
+        self._prices = price_table() if table is None else table
         identity = resolve_identity(user_id, team_id, pseudonyms)
         settings = merge_providers(config.providers or {}, own)
         transports: Transports[TransportT] = Transports(settings, asynchronous=self._asynchronous)
@@ -319,7 +322,8 @@ class _Batches(Generic[TransportT]):
                 yield custom_id, received if convert is None else convert(custom_id, received)
 
         def read(reply: Any) -> Generator[Any, Any, None]:
-            splitter, following = _line_splitter(), next_of(reply.chunks)
+            # A download is read line by line, so that it may have any size. A line may not.
+            splitter, following = LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize), next_of(reply.chunks)
             while (chunk := (yield following)) is not None:
                 yield from release(map(reader.read, splitter.feed(chunk)))
             yield from release((reader.read(splitter.finish()),))
@@ -483,16 +487,3 @@ class AsyncBatches(_Batches[AsyncTransport]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _price_table(prices: Any) -> PriceTable:
-    if prices is None:
-        return price_table()
-    if not isinstance(prices, PriceTable):
-        raise ConfigurationError("batches need a price table: pass prices=price_table(...), or omit prices")
-    return prices
-
-
-def _line_splitter() -> LineSplitter:
-    """Return the splitter of a download, which may have any size, because it is read line by line. A line may not."""
-    return LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize)

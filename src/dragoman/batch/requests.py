@@ -72,9 +72,13 @@ def prepare_requests(
     the provider accepts, or a repeated id. ``schema`` is that of all answers.
     """
     wire = batch_wire(adapter)
-    batch_requests = _to_requests(requests)
-    _check_ids(wire, [each.custom_id for each in batch_requests])
-    wire_ids = _wire_ids(wire, [each.custom_id for each in batch_requests])
+    if isinstance(requests, Mapping):
+        requests = [BatchRequest(custom_id=name, messages=messages) for name, messages in requests.items()]
+    batch_requests = list(requests)
+    ids = [each.custom_id for each in batch_requests]
+    _check_ids(wire, ids)
+    # The ids go unchanged if the provider accepts all of them, else the requests are numbered.
+    wire_ids = ids if all(map(wire.accepts, ids)) else [f"request-{number}" for number in range(1, len(ids) + 1)]
     prepared = []
     for each, wire_id in zip(batch_requests, wire_ids, strict=True):
         own_options = each.options or options
@@ -132,12 +136,6 @@ def encode_batch(adapter: Adapter, requests: Iterable[PreparedRequest]) -> Encod
     return EncodedBatch(tuple(entries), lines, wire.headers(wire_requests) if lines else {}, losses)
 
 
-def _to_requests(requests: Requests) -> list[BatchRequest]:
-    if isinstance(requests, Mapping):
-        return [BatchRequest(custom_id=name, messages=messages) for name, messages in requests.items()]
-    return list(requests)
-
-
 def _check_ids(wire: BatchApi, ids: list[str]) -> None:
     if not ids:
         raise _invalid_request(wire, "a batch needs at least one request")
@@ -149,11 +147,6 @@ def _check_ids(wire: BatchApi, ids: list[str]) -> None:
         raise _invalid_request(
             wire, f"the id {duplicates[0]!r:.80} occurs twice in the batch: each request needs its own id"
         )
-
-
-def _wire_ids(wire: BatchApi, ids: list[str]) -> list[str]:
-    """Return the ids unchanged if the provider accepts all of them, else the requests' numbers."""
-    return ids if all(map(wire.accepts, ids)) else [f"request-{number}" for number in range(1, len(ids) + 1)]
 
 
 def _invalid_request(wire: BatchApi, problem: str) -> InvalidRequestError:

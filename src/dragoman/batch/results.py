@@ -116,16 +116,13 @@ class ResultReader:
                 f"the results lack {len(self._pending):,} of {self._handle.request_count:,} answers: fetch them again",
                 provider=self._wire.provider,
             )
+        unknown = (ServerError, "the batch has ended without an answer to this request")
+        error_class, message = _STATUS_ERRORS.get(state.status, unknown)
         for entry in self._pending.values():
-            yield entry.custom_id, BatchError(entry.custom_id, self._missing_error(state))
-
-    def _missing_error(self, state: BatchState) -> ProviderError:
-        error_class, default_message = _STATUS_ERRORS.get(
-            state.status, (ServerError, "the batch has ended without an answer to this request")
-        )
-        return error_class(
-            state.problem or default_message, provider=self._wire.provider, model=self._wire.model, code=state.status
-        )
+            error = error_class(
+                state.problem or message, provider=self._wire.provider, model=self._wire.model, code=state.status
+            )
+            yield entry.custom_id, BatchError(entry.custom_id, error)
 
     def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
         if isinstance(outcome, ProviderError):

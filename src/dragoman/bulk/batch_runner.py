@@ -21,9 +21,9 @@ from dragoman.adapter.errors import (
     ProviderError,
     UnpricedModelError,
 )
-from dragoman.batch import AsyncBatches, BatchError, BatchHandle, BatchRequest
+from dragoman.batch import AsyncBatches, BatchError, BatchRequest
 from dragoman.batch.results import BatchResult
-from dragoman.bulk.claims import PendingRow
+from dragoman.bulk.claims import ModelRun, PendingRow
 from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.prompt import build_messages
 from dragoman.bulk.rows import Source
@@ -52,14 +52,22 @@ _SAVE_SIZE = 256
 
 
 class BatchRunner(ModelRunner):
-    """``wait`` says whether to wait until the batches have ended; ``poll_every`` is seconds."""
+    """``wait`` says whether to wait until the batches have ended; ``poll_every`` is seconds. ``identity`` are the ids
+    of the user and the team that pay."""
 
-    wait = True
-    poll_every = 60.0
-    identity: tuple[str | None, str | None] = (None, None)
-    """The ids of the user and the team that pay."""
-    prices: PriceTable | None = None
-    """None is the bundled table."""
+    def __init__(
+        self,
+        model_run: ModelRun,
+        *,
+        wait: bool,
+        poll_every: float,
+        identity: tuple[str | None, str | None],
+        prices: PriceTable,
+        **shared: Any,
+    ) -> None:
+        super().__init__(model_run, **shared)
+        self._wait, self._poll_every = wait, poll_every
+        self._identity, self._prices = identity, prices
 
     async def run(self, rows: Source) -> None:
         requester = self.requester
@@ -71,29 +79,26 @@ class BatchRunner(ModelRunner):
         async with AsyncBatches(
             requester.model,
             options=requester.options,
-            prices=self.prices,
-            user_id=self.identity[0],
-            team_id=self.identity[1],
+            prices=self._prices,
+            user_id=self._identity[0],
+            team_id=self._identity[1],
             client=client,
             providers=providers,
         ) as batches:
             # Earlier batches come first: their rows may have failed, and be due again.
             await self._fetch_ended(batches)
             while True:
-                await self._submit_all(batches, rows, requester.adapter.batch_api.max_requests)
-                while self.wait and await self._fetch_ended(batches):
-                    await asyncio.sleep(self.poll_every)
-                if self.tracker.stopped is not None or not self.wait or not await self._read_manifest("has_invalid"):
+                async for chunk in self._chunks(rows, requester.adapter.batch_api.max_requests):
+                    await self._submit(batches, chunk)
+                    if self.tracker.stopped is not None:
+                        break
+                while self._wait and await self._fetch_ended(batches):
+                    await asyncio.sleep(self._poll_every)
+                if self.tracker.stopped is not None or not self._wait or not await self._read_manifest("has_invalid"):
                     break
                 self._retry_errors = False  # those rows have been sent
         if self.tracker.stopped is None and await self._read_manifest("pending_batches"):
             self.tracker.stopped = "batches are not finished: run the same call again to fetch them"
-
-    async def _submit_all(self, batches: AsyncBatches, rows: Source, most: int) -> None:
-        async for chunk in self._chunks(rows, most):
-            await self._submit(batches, chunk)
-            if self.tracker.stopped is not None:
-                break
 
     async def _read_manifest(self, method: str, *args: object) -> Any:
         """Call a method of the manifest for this model."""
@@ -179,18 +184,15 @@ class BatchRunner(ModelRunner):
             if not state.status.ended:
                 unfinished += 1
                 continue
-            await self._save_results(batches, handle)
+            results: dict[int, BatchResult] = {}
+            async for custom_id, result in batches.results(handle):
+                results[int(custom_id.removeprefix("row-"))] = result
+                if len(results) == _SAVE_SIZE:
+                    await self._save(results)
+                    results = {}
+            await self._save(results)
             await self.write_batcher.run_in_thread(manifest.mark_fetched, self.model_no, number)
         return unfinished
-
-    async def _save_results(self, batches: AsyncBatches, handle: BatchHandle) -> None:
-        results: dict[int, BatchResult] = {}
-        async for custom_id, result in batches.results(handle):
-            results[int(custom_id.removeprefix("row-"))] = result
-            if len(results) == _SAVE_SIZE:
-                await self._save(results)
-                results = {}
-        await self._save(results)
 
     async def _save(self, results: Mapping[int, BatchResult]) -> None:
         # Another row has its outcome: a process that was killed has saved it.

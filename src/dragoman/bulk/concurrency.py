@@ -47,7 +47,10 @@ class ConcurrencyController:
     async def acquire(self) -> int:
         """Wait until one more request may be sent. Returns its number for `on_success` and `on_throttle`."""
         while True:
-            await self._wait_for_quota()
+            while (wait := self._paused_until - self.timing.clock()) > 0:
+                await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
+            if self._remaining == 0:
+                self._remaining = 1  # probe with one request
             if self.in_flight < int(self.limit):
                 break
             self._released.clear()
@@ -59,12 +62,6 @@ class ConcurrencyController:
             if self._remaining == 0:
                 self._pause(_PROBE)
         return self._sent
-
-    async def _wait_for_quota(self) -> None:
-        while (wait := self._paused_until - self.timing.clock()) > 0:
-            await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
-        if self._remaining == 0:
-            self._remaining = 1  # probe with one request
 
     def release(self) -> None:
         """End one request, successful or not."""

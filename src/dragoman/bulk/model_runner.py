@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.adapter.contract import Adapter, RequestContext
+from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import (
     BudgetExceededError,
     ConfigurationError,
@@ -218,18 +218,18 @@ class ModelRunner:
             except DragomanError as error:
                 return Failed(error)
             log_losses(request.losses, session_id=context.session_id, adapter=adapter.provider)
+
+            def read(response: WireResponse) -> SendOutcome:
+                details = ResponseDetails(response.status, response.headers)
+                try:
+                    return Replied(adapter.from_wire_response(response, context), details)
+                except ProviderError as error:
+                    return Broken(error, error.partial, False, details)
+
             send = partial(row.send, request)
-            return (yield from exchange_whole(Perform(send, send), partial(_read, adapter, context), observers))
+            return (yield from exchange_whole(Perform(send, send), read, observers))
 
         attempt = Attempt(row.governors, partial(max_usage, adapter, messages, (), options))
         outcome = await drive_async(run_attempts(row.retries, partial(attempt.run, exchange)))
         assert isinstance(outcome, Replied)
         return outcome.message
-
-
-def _read(adapter: Adapter, context: RequestContext, response: WireResponse) -> SendOutcome:
-    details = ResponseDetails(response.status, response.headers)
-    try:
-        return Replied(adapter.from_wire_response(response, context), details)
-    except ProviderError as error:
-        return Broken(error, error.partial, False, details)

@@ -17,6 +17,7 @@ from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, protect_
 from dragoman.bulk.state.manifest import AnswerRow, Manifest
 from dragoman.bulk.state.records import State
 from dragoman.output.answer_type import AnswerType
+from dragoman.pricing.analytics.usage_columns import quote_literal
 
 ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
 """The columns that are added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown.
@@ -51,13 +52,20 @@ class AnswerColumns:
 
     def of(self, row: Row, model: str, answer: AnswerRow | None) -> Row:
         """Return the columns of an answer. Those of a type are empty if the row has no valid answer."""
-        columns = _answer_columns(model, answer)
+        values: tuple[Any, ...]
+        if answer is None:
+            values = None, model, None, None, _NOT_SENT, None
+        else:
+            error = _IN_PROGRESS.get(answer.state, answer.error)
+            seconds = None if answer.ms is None else answer.ms / 1000
+            values = answer.answer, model, answer.cost_usd, answer.tokens, error, seconds
+        columns: Row = dict(zip(ANSWER_COLUMNS, values, strict=True))
         if self.labels is not None:
             # The row's own too: a version without labels may have written the answer.
             columns[LABELS] = sorted(self.labels(row) | (frozenset() if answer is None else answer.labels))
         if self.form is not None:
-            values = {} if answer is None or answer.answer is None else self.form.read_fields(answer.answer)
-            columns |= {f"answer_{each}": values.get(each) for each in self.form.fields}
+            fields = {} if answer is None or answer.answer is None else self.form.read_fields(answer.answer)
+            columns |= {f"answer_{each}": fields.get(each) for each in self.form.fields}
         return {self.prefix + name: value for name, value in columns.items()}
 
 
@@ -80,9 +88,12 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, columns: AnswerC
     suffix = validate_suffix(path)
     try:
         if suffix in JSON_LINES:
-            _json_lines(temporary, rows)
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(encode_json(row) + "\n" for row in rows)
         elif suffix == ".csv":
-            _csv(temporary, rows, [*_column_names(source), *columns.names])
+            # Every column that any row has, in order of first appearance.
+            names = list(source.types) or list(dict.fromkeys(name for row in source for name in row))
+            _csv(temporary, rows, [*names, *columns.names])
         else:
             _parquet(temporary, rows, source.types, columns.prefix)
         temporary.replace(path)
@@ -102,22 +113,6 @@ class _AnswerReader:
             return None
         answer, self._next = self._next, next(self._outcomes, None)
         return answer
-
-
-def _answer_columns(model: str, answer: AnswerRow | None) -> Row:
-    if answer is None:
-        return dict(zip(ANSWER_COLUMNS, (None, model, None, None, _NOT_SENT, None), strict=True))
-    error = _IN_PROGRESS.get(answer.state, answer.error)
-    seconds = None if answer.ms is None else answer.ms / 1000
-    return dict(
-        zip(ANSWER_COLUMNS, (answer.answer, model, answer.cost_usd, answer.tokens, error, seconds), strict=True)
-    )
-
-
-def _json_lines(path: Path, rows: Iterable[Row]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            file.write(encode_json(row) + "\n")
 
 
 def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
@@ -147,12 +142,12 @@ def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: 
 
 def lines_to_parquet(files: Sequence[Path], path: Path, types: Mapping[str, str], *, group: int = 122_880) -> None:
     """Write files of JSON lines as one Parquet file. ``group`` rows at a time are in memory."""
-    columns = ", ".join(f"{_quote_literal(name)}: {_quote_literal(kind)}" for name, kind in types.items())
-    names = ", ".join(_quote_literal(str(each)) for each in files)
+    columns = ", ".join(f"{quote_literal(name)}: {quote_literal(kind)}" for name, kind in types.items())
+    names = ", ".join(quote_literal(str(each)) for each in files)
     with connect_duckdb() as connection:
         connection.execute(
             f"COPY (FROM read_json([{names}], format = 'newline_delimited', columns = {{{columns}}}))"
-            f" TO {_quote_literal(str(path))} (FORMAT parquet, ROW_GROUP_SIZE {group})"
+            f" TO {quote_literal(str(path))} (FORMAT parquet, ROW_GROUP_SIZE {group})"
         )
 
 
@@ -162,13 +157,6 @@ def duckdb_type(value_types: set[type]) -> str:
     if kinds == {int, float}:
         return "DOUBLE"
     return _TYPES.get(next(iter(kinds)), "JSON") if len(kinds) == 1 else "JSON" if kinds else "VARCHAR"
-
-
-def _column_names(source: Source) -> list[str]:
-    """Return every column that any row has, in order of first appearance."""
-    if source.types:
-        return list(source.types)
-    return list(dict.fromkeys(name for row in source for name in row))
 
 
 def encode_json(value: Any) -> str:
@@ -187,7 +175,3 @@ def _to_text(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         raise ConfigurationError("a column holds bytes, which the output cannot hold: leave it out")
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
-def _quote_literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -116,7 +116,10 @@ class ProgressTracker:
 
     @property
     def snapshot(self) -> Progress:
-        rate = self._rate()
+        rate = None
+        if len(self._recent) > 1:
+            (since, before), (until, now) = self._recent[0], self._recent[-1]
+            rate = (now - before) / (until - since) if until > since else None
         remaining = self._total - self._done
         amounts = [usd for _, usd in self._costs.values()] + ([] if self._lost_usd is None else [self._lost_usd])
         cost = sum(amounts, Decimal(0)) if amounts else None
@@ -148,12 +151,6 @@ class ProgressTracker:
                     return None
                 cost += usd / count * remaining
         return None if cost is None else cost.quantize(Decimal("0.000001")) if cost else cost
-
-    def _rate(self) -> float | None:
-        if len(self._recent) < 2:
-            return None
-        (since, before), (until, now) = self._recent[0], self._recent[-1]
-        return (now - before) / (until - since) if until > since else None
 
     def _notify_throttled(self) -> None:
         now = time.monotonic()

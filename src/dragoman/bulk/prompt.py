@@ -95,7 +95,10 @@ class RowReader:
         else:
             raise RequestError(f"the row has no column {self._labels!r:.80} with its labels")
         if isinstance(found, str):
-            found = _listed(found)
+            text, found = found, [label.strip() for label in found.split(",")]
+            if text.startswith("["):
+                with suppress(ValueError):
+                    found = list(json.loads(text))
         elif not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
             found = () if found is None else (found,)
         labels = list(found)
@@ -112,13 +115,6 @@ def build_messages(texts: tuple[str, ...]) -> list[Message]:
 def prompt_digest(texts: tuple[str, ...]) -> str:
     """Identify the rendered prompt, so that a later process notices a changed row."""
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def _listed(text: str) -> list[Any]:
-    if text.startswith("["):
-        with suppress(ValueError):
-            return list(json.loads(text))
-    return [label.strip() for label in text.split(",")]
 
 
 def _column_text(row: Row, column: str) -> str:

@@ -1,6 +1,6 @@
 """The report of a run: cost, time, errors and agreement per model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
@@ -104,7 +104,11 @@ class BulkReport:
         """Return the models as a text table."""
         cells = self.table_rows()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(f"{row[0]:<{widths[0]}}" + _align_right(row[1:], widths[1:]) for row in cells)
+        lines = []
+        for name, *figures in cells:
+            aligned = (f"  {cell:>{width}}" for cell, width in zip(figures, widths[1:], strict=True))
+            lines.append(f"{name:<{widths[0]}}" + "".join(aligned).rstrip())
+        return "\n".join(lines)
 
     def close(self) -> None:
         """Close the manifest. The rows cannot be read after it."""
@@ -260,10 +264,6 @@ def _for_model(manifest: Manifest, model_no: int) -> Any:
 
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _align_right(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _format_row(line: ModelSummary) -> tuple[str, ...]:

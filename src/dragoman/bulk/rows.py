@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.pricing.analytics.usage_columns import quote_identifier
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -105,8 +106,14 @@ class JsonLinesSource:
     def __iter__(self) -> Iterator[Row]:
         with self._path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _to_row(_parse_line(line, location := f"{self.name}, line {number}"), location)
+                if not line.strip():
+                    continue
+                location = f"{self.name}, line {number}"
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise ConfigurationError(f"{location} is not valid JSON: {error!s:.200}") from None
+                yield _to_row(value, location)
 
     def count(self) -> int:
         with self._path.open("rb") as lines:
@@ -163,7 +170,7 @@ class ParquetSource:
     def __iter__(self) -> Iterator[Row]:
         # Times with a zone are read as text: Python needs another package for them.
         columns = ", ".join(
-            f"CAST({_quote_identifier(name)} AS VARCHAR)" if kind == _ZONED else _quote_identifier(name)
+            f"CAST({quote_identifier(name)} AS VARCHAR)" if kind == _ZONED else quote_identifier(name)
             for name, kind in self.types.items()
         )
         with self._connect() as connection:
@@ -206,17 +213,6 @@ def connect_duckdb() -> "DuckDBPyConnection":
     connection.execute("SET threads = 1")
     connection.execute("SET TimeZone = 'UTC'")
     return connection
-
-
-def _quote_identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _parse_line(line: str, location: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{location} is not valid JSON: {error!s:.200}") from None
 
 
 def _to_row(value: Any, location: str) -> Row:

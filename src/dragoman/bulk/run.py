@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from dragoman.bulk.model_runner import ModelRunner
 from dragoman.bulk.output import AnswerColumns, write_rows
 from dragoman.bulk.progress import ProgressCallback, ProgressTracker
 from dragoman.bulk.prompt import Labels, RowReader
-from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
+from dragoman.bulk.report import BulkReport, build_report, count_outcomes, sum_lost
 from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 from dragoman.bulk.rows import Source, validate_suffix
 from dragoman.bulk.state.manifest import Manifest, now_micros
@@ -40,7 +41,7 @@ from dragoman.store.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.bulk.row_turns import RowTurns
-    from dragoman.bulk.workers.worker_pool import WorkerPool
+    from dragoman.bulk.workers import WorkerPool
 
 CONCURRENCY = 64
 _RUNTIME_OPTIONS = ("context", "stream", "headers")
@@ -139,74 +140,55 @@ async def run_bulk(config: RunConfig) -> BulkReport:
     if form is not None:
         config = replace(config, options=replace(config.options, output_schema=form.schema))
     row_reader = RowReader(config.template, config.system, config.labels)
-    prices = _prices(config)
     accounts = BudgetAccounts([*read_budget(config.budget), *config.client.budgets])
     accounts.check(*config.identity)
+    prices = _prices(config)
     async with AsyncExitStack() as stack:
-        worker_pool = _create_worker_pool(config)
-        requesters: list[Requester] = []
-        if worker_pool is not None:
-            requesters.extend(worker_pool.requesters())
-            stack.push_async_callback(worker_pool.close)
-        else:
-            for each in _model_configs(config):
-                requesters.append(requester := LocalRequester(each))
-                stack.push_async_callback(requester.close)
+        requesters, worker_pool = _open_requesters(config, stack)
         models = [requester.model for requester in requesters]
         if len(set(models)) < len(models):
             raise ConfigurationError("a model is named twice: name each model once")
         manifest = Manifest(config.manifest, config.name)
         try:
-            numbers = manifest.open_run(config.fingerprint(), models)
+            numbers = dict(zip(models, manifest.open_run(config.fingerprint(), models), strict=True))
             rows = await asyncio.to_thread(config.source.count)
             await asyncio.to_thread(row_reader.check, config.source)
             estimator = CostEstimator(prices)
             tracker = ProgressTracker(rows * len(models), config.progress)
-            lost_usd = sum_lost(manifest).usd
-            tracker.add_lost_cost(lost_usd)
-            # Of earlier processes. Budgets per user, team or client do not count it: it may be there already.
-            spent = Spend(lost_usd or Decimal(0))
-            for model, number in zip(models, numbers, strict=True):
-                spent += _restore(tracker, estimator, model, rows, count_outcomes(manifest, number))
-
+            # Budgets per user, team or client do not count what earlier processes spent: it may be there already.
+            spent = _restore(manifest, numbers, rows, tracker, estimator)
             resumed = tracker.begin()
+            if worker_pool is not None:
+                await worker_pool.start()
+            write_batcher = WriteBatcher(manifest)
+            stack.push_async_callback(write_batcher.close)
 
             def new_budgets() -> Budgets:
                 of_row = accounts.for_turn(*config.identity, lambda: spent)
                 return Budgets(of_row, prices, lambda: from_micros(now_micros()))
 
-            if worker_pool is not None:
-                await worker_pool.start()
-            write_batcher = WriteBatcher(manifest)
-            stack.push_async_callback(write_batcher.close)
-            turns = _row_turns(config, prices)
+            schema = config.options.output_schema
+            new_model_run = partial(
+                ModelRun,
+                write_batcher=write_batcher,
+                tracker=tracker,
+                estimator=estimator,
+                new_budgets=new_budgets,
+                prices=prices,
+                limits=config.limits,
+                form=AnswerJson(schema) if form is None and schema is not None else form,
+                output_retries=config.output_retries,
+            )
+            new_runner = _runner_factory(config, prices)
             runners = [
-                (BatchRunner if config.batch else ModelRunner)(
-                    ModelRun(
-                        requester=requester,
-                        model_no=number,
-                        write_batcher=write_batcher,
-                        controller=config.controller(config.concurrency),
-                        tracker=tracker,
-                        estimator=estimator,
-                        new_budgets=new_budgets,
-                        prices=prices,
-                        limits=config.limits,
-                        form=form or _schema_form(config.options),
-                        output_retries=config.output_retries,
+                new_runner(
+                    new_model_run(
+                        requester=each, model_no=numbers[each.model], controller=config.controller(config.concurrency)
                     ),
                     row_reader=row_reader,
-                    client=config.client,
-                    turns=turns,
-                    retry_errors=config.retry_errors,
                 )
-                for requester, number in zip(requesters, numbers, strict=True)
+                for each in requesters
             ]
-            for runner in runners:
-                if isinstance(runner, BatchRunner):
-                    runner.identity = config.identity
-                    runner.wait, runner.poll_every = config.wait, config.poll_every
-                    runner.prices = prices.table if isinstance(prices, BatchPrices) else None
             try:
                 await _run_all(runners, config.source, tracker)
             except StoreError as error:
@@ -215,19 +197,54 @@ async def run_bulk(config: RunConfig) -> BulkReport:
                 tracker.notify()
             has_labels = config.labels is not None or manifest.has_labels()
             columns = AnswerColumns(config.prefix, form, row_reader.known_labels if has_labels else None)
-            by_model = dict(zip(models, numbers, strict=True))
-            result = build_report(manifest, config.source, by_model, rows, tracker.stopped, columns, resumed)
+            result = build_report(manifest, config.source, numbers, rows, tracker.stopped, columns, resumed)
             if config.to is not None:
                 await asyncio.to_thread(write_rows, config.to, result, config.source, columns)
         except BaseException:
-            await stack.aclose()
+            await stack.aclose()  # first, because it may still write to the manifest
             manifest.close()
             raise
     return result
 
 
-def _schema_form(options: AdapterOptions) -> AnswerJson | None:
-    return None if options.output_schema is None else AnswerJson(options.output_schema)
+def _open_requesters(config: RunConfig, stack: AsyncExitStack) -> tuple[list[Requester], "WorkerPool | None"]:
+    """Return a requester for each model, and the workers that send their requests, if this process does not. The stack
+    closes them."""
+    providers = merge_providers(config.client.providers or {}, read_providers(config.providers))
+    aliases = None if config.client.router is None else config.client.router.aliases.custom
+    names = [str(parse_model(model, aliases)) for model in config.models]
+    models = [ModelConfig(name, config.options, providers.get(name.partition(":")[0], {})) for name in names]
+    if config.ray is not None:
+        from dragoman.bulk.workers import Cluster, WorkerPool
+
+        worker_pool = WorkerPool(Cluster(config.ray, config.workers), models)
+        stack.push_async_callback(worker_pool.close)
+        return [*worker_pool.requesters()], worker_pool
+    requesters: list[Requester] = []
+    for each in models:
+        requesters.append(requester := LocalRequester(each))
+        stack.push_async_callback(requester.close)
+    return requesters, None
+
+
+def _runner_factory(config: RunConfig, prices: Prices) -> Callable[..., ModelRunner]:
+    """Return what runs the rows of a model, with the settings that all models share."""
+    shared: dict[str, Any] = {
+        "client": config.client,
+        "turns": _row_turns(config, prices),
+        "retry_errors": config.retry_errors,
+    }
+    if not config.batch:
+        return partial(ModelRunner, **shared)
+    assert isinstance(prices, BatchPrices)
+    return partial(
+        BatchRunner,
+        **shared,
+        wait=config.wait,
+        poll_every=config.poll_every,
+        identity=config.identity,
+        prices=prices.table,
+    )
 
 
 async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:
@@ -259,30 +276,21 @@ def _row_turns(config: RunConfig, prices: Prices) -> "RowTurns | None":
     return RowTurns(client, prices, config.identity)
 
 
-def _model_configs(config: RunConfig) -> list[ModelConfig]:
-    providers = merge_providers(config.client.providers or {}, read_providers(config.providers))
-    aliases = None if config.client.router is None else config.client.router.aliases.custom
-    models = [str(parse_model(model, aliases)) for model in config.models]
-    return [ModelConfig(model, config.options, providers.get(model.partition(":")[0], {})) for model in models]
-
-
-def _create_worker_pool(config: RunConfig) -> "WorkerPool | None":
-    """Return the workers that send the requests, or None if this process does."""
-    if config.ray is None:
-        return None
-    from dragoman.bulk.workers.cluster import Cluster
-    from dragoman.bulk.workers.worker_pool import WorkerPool
-
-    return WorkerPool(Cluster(config.ray, config.workers), _model_configs(config))
-
-
-def _restore(tracker: ProgressTracker, estimator: CostEstimator, model: str, rows: int, counts: ModelCounts) -> Spend:
-    """Restore what earlier processes did for the model. Return what they spent."""
-    tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
-    if counts.answered:
-        estimator.observe_output_tokens(model, counts.output_tokens / counts.answered)
-    usd = sum_known(counts.usd, counts.batched_usd)
-    return Spend(usd or Decimal(0), counts.input_tokens + counts.output_tokens)
+def _restore(
+    manifest: Manifest, numbers: Mapping[str, int], rows: int, tracker: ProgressTracker, estimator: CostEstimator
+) -> Spend:
+    """Restore what earlier processes did for each model. Return what they spent."""
+    lost_usd = sum_lost(manifest).usd
+    tracker.add_lost_cost(lost_usd)
+    spent = Spend(lost_usd or Decimal(0))
+    for model, number in numbers.items():
+        counts = count_outcomes(manifest, number)
+        tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
+        if counts.answered:
+            estimator.observe_output_tokens(model, counts.output_tokens / counts.answered)
+        usd = sum_known(counts.usd, counts.batched_usd)
+        spent += Spend(usd or Decimal(0), counts.input_tokens + counts.output_tokens)
+    return spent
 
 
 def _prices(config: RunConfig) -> Prices:

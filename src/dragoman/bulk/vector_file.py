@@ -81,7 +81,9 @@ def embed_rows(
     source = open_source(source_path)
     text = Template(f"{{{TEXT}}}" if template is None else template)
     options: dict[str, Any] = {"dimensions": dimensions, "purpose": purpose, "truncate": truncate}
-    run = {"model": model, "template": template, "column": column, **options, "source": _fingerprint(source_path)}
+    with source_path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    run = {"model": model, "template": template, "column": column, **options, "source": digest}
     RowReader(text, None).check(source)
     parts = _Parts(output_path, run)
     done = 0
@@ -131,8 +133,13 @@ class _Parts:
             found = call(resume=self._load(number))
         except DragomanError as error:
             if isinstance(error.embedded, PartialEmbeddings):
-                self._keep_receipts(error.embedded.receipts)
-                self._keep(number, error.embedded)
+                kept = error.embedded
+                self._keep_receipts(kept.receipts)
+                vectors = [None if each is None else [*each] for each in kept.vectors]
+                note: dict[str, Any] = {"model": kept.model, "key": kept.key, "vectors": vectors}
+                if kept.labels:
+                    note["labels"] = sorted(kept.labels)
+                _write(self._path(number, "partial"), [json.dumps(note)])
             raise
         self._keep_receipts(found.receipts)
         names: dict[str, set[str]] = {}
@@ -140,8 +147,8 @@ class _Parts:
             for name, value in row.items():
                 names.setdefault(name, set()).add(type(value).__name__)
         _write(self._path(number, "types"), [json.dumps({name: sorted(kinds) for name, kinds in names.items()})])
-        vectors = zip(rows, found, strict=True)
-        _write(self._path(number, "jsonl"), (encode_json({**row, column: list(vector)}) for row, vector in vectors))
+        embedded = zip(rows, found, strict=True)
+        _write(self._path(number, "jsonl"), (encode_json({**row, column: list(vector)}) for row, vector in embedded))
 
     def join(self, types: Mapping[str, str], column: str) -> None:
         """Write the output from all parts."""
@@ -182,13 +189,6 @@ class _Parts:
         with (self._folder / "receipts").open("a", encoding="utf-8") as file:
             file.writelines(each.model_dump_json() + "\n" for each in receipts)
 
-    def _keep(self, number: int, found: PartialEmbeddings) -> None:
-        vectors = [None if each is None else [*each] for each in found.vectors]
-        note: dict[str, Any] = {"model": found.model, "key": found.key, "vectors": vectors}
-        if found.labels:
-            note["labels"] = sorted(found.labels)
-        _write(self._path(number, "partial"), [json.dumps(note)])
-
     def _load(self, number: int) -> PartialEmbeddings | None:
         """Return what an earlier run had of a part. Its receipts are counted already."""
         path = self._path(number, "partial")
@@ -208,8 +208,3 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     with temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
     temporary.replace(path)
-
-
-def _fingerprint(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,16 +4,18 @@ import logging
 import os
 import re
 import sys
+from contextlib import redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points, version
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.canonical.log import one_line
 
 COMMANDS = {
     "ask": "Sends one prompt to a model.",
@@ -54,20 +56,15 @@ _SHORTEST = 3
 _SIMILAR = 0.7
 
 
-def _summaries() -> dict[str, str]:
-    """Return all commands with their summaries, those of other distributions too."""
-    summaries = {**COMMANDS, **GATEWAY_COMMANDS}
-    for entry in entry_points(group=GROUP):
-        summaries.setdefault(entry.name, f"A command of {entry.value.partition('.')[0]}.")
-    return summaries
-
-
 class LazyGroup(TyperGroup):
     """Imports a command when it runs. Its first letters name it, and a question needs no command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=summary) for name, summary in _summaries().items()}
+        summaries = {**COMMANDS, **GATEWAY_COMMANDS}
+        for entry in entry_points(group=GROUP):
+            summaries.setdefault(entry.name, f"A command of {entry.value.partition('.')[0]}.")
+        self.commands = {name: TyperCommand(name, help=summary) for name, summary in summaries.items()}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self._with_command(ctx, args))
@@ -92,24 +89,35 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
-        _use_installed_prices()
+        from platformdirs import user_config_path  # imported late: the list of commands needs none
+
+        if (user_config_path("dragoman") / "prices" / "installed.json").exists():
+            _use_installed_prices()
         return name, load_command(str(name)), rest
 
 
 def _use_installed_prices() -> None:
-    """Use newer prices and limits, if `dragoman prices update` has installed any; see `dragoman.pricing.updates`."""
-    from platformdirs import user_config_path  # imported late: the list of commands needs none
+    """Use the prices and limits that `dragoman prices update` has installed. Damaged ones are named, and not used."""
+    from dragoman.pricing import use_update
 
-    if (user_config_path("dragoman") / "prices" / "installed.json").exists():
-        from dragoman.cli.io.price_updates import use_installed_update
-
-        use_installed_update()
+    try:
+        use_update()
+    except ConfigurationError as error:
+        print(f"warning: {one_line(str(error))}", file=sys.stderr)
 
 
 def load_command(name: str) -> Any:
     """Return the command `name` of the file with that name, or of another distribution: its function, or a group of
     commands. Raises ConfigurationError if the distribution is not installed."""
-    found = _load_own(name) if name in COMMANDS else _load_other(name)
+    found: Any
+    if name in COMMANDS:
+        module = import_module(f"dragoman.cli.{_FILES.get(name, name)}")
+        group = getattr(module, "app", None)
+        found = group if isinstance(group, typer.Typer) else getattr(module, name)
+    elif entries := tuple(entry_points(group=GROUP, name=name)):
+        found = entries[0].load()
+    else:
+        raise ConfigurationError(f"dragoman {name} needs the gateway: pip install dragoman-gateway")
     if isinstance(found, typer.Typer):
         loaded: Any = typer.main.get_group(found)
         loaded.name = name
@@ -117,18 +125,6 @@ def load_command(name: str) -> Any:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(name)(found)
     return typer.main.get_command(single)
-
-
-def _load_own(name: str) -> Any:
-    module = import_module(f"dragoman.cli.{_FILES.get(name, name)}")
-    group = getattr(module, "app", None)
-    return group if isinstance(group, typer.Typer) else getattr(module, name)
-
-
-def _load_other(name: str) -> Any:
-    for entry in entry_points(group=GROUP, name=name):
-        return entry.load()
-    raise ConfigurationError(f"dragoman {name} needs the gateway: pip install dragoman-gateway")
 
 
 app = typer.Typer(
@@ -166,18 +162,43 @@ def run() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as on stderr: not every terminal has UTF-8
     try:
         if os.environ.get("_DRAGOMAN_COMPLETE") == "complete_bash":
-            from dragoman.cli.io.completion import complete_in_bash
-
-            complete_in_bash(lambda: app(prog_name="dragoman"))
+            _complete_in_bash()
         app(prog_name="dragoman")
     except (DragomanError, OSError) as error:
-        _print_error(error)
+        from dragoman.cli.io.console import console, show_lines  # imported late: the list of commands needs none
+
+        console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _print_error(error: DragomanError | OSError) -> None:
-    from dragoman.cli.io.console import console, show_lines
+def _complete_in_bash() -> None:
+    """Run the app for bash, which takes a colon for a word of its own.
 
-    console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False, soft_wrap=True)
+    It gets the words as they were typed, and bash gets only what follows the last colon.
+    """
+    words, position = _join_at_colons(os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"]))
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(position)
+    typed = words[position] if position < len(words) else ""
+    known = len(typed.rpartition(":")[0]) + (":" in typed)
+    found = StringIO()
+    try:
+        with redirect_stdout(found):
+            app(prog_name="dragoman")
+    finally:
+        sys.stdout.writelines(f"{line[known:]}\n" for line in found.getvalue().splitlines())
+
+
+def _join_at_colons(words: list[str], position: int) -> tuple[list[str], int]:
+    """Return the words as typed, and the position of the word that the cursor is in."""
+    joined: list[str] = []
+    at = 0
+    for index, word in enumerate(words):
+        if joined and (word == ":" or words[index - 1] == ":"):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        if index == position:
+            at = len(joined) - 1
+    return joined, at if position < len(words) else len(joined)

@@ -12,13 +12,24 @@ from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message, StopReason
 from dragoman.cli.io.answers import AnswerWriter, PlainWriter, answer_writer
-from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
-from dragoman.cli.io.loading import load_local
-from dragoman.cli.io.prompts import read_prompt
-from dragoman.cli.io.terminal import EventPrinter, show_losses, usage_line
-from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
+from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
+from dragoman.cli.io.inputs import read_prompt
+from dragoman.cli.io.options import (
+    BaseUrl,
+    Continued,
+    ModelOption,
+    Options,
+    OutputRetries,
+    Resumed,
+    SchemaFile,
+    SystemPrompt,
+    ToolNames,
+    complete_model,
+    continued_name,
+    read_options,
+)
+from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, usage_line
 from dragoman.session import Reply, Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.effects import ToolAnswered
@@ -42,11 +53,8 @@ def ask(
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Text from standard input goes in front of it.")
     ] = None,
-    model_option: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
+    model_option: ModelOption = None,
+    system: SystemPrompt = None,
     attachment: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,26 +64,18 @@ def ask(
             help="A text, image, audio, video or PDF file, or its https address; - is standard input.",
         ),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the request, e.g. temperature=0."),
-    ] = None,
+    option: Options = None,
     schema: SchemaFile = None,
     output_retries: OutputRetries = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
-    ] = None,
-    continued: Annotated[
-        bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
-    ] = False,
+    tool: ToolNames = None,
+    continued: Continued = False,
     resumed: Resumed = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer with its tokens, cost and losses as JSON.")
     ] = False,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Write the answer as it arrives.")] = True,
     max_output_tokens: Annotated[int | None, typer.Option(help="The maximum number of tokens in the answer.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
+    base_url: BaseUrl = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Write only warnings and errors to stderr, no tokens, cost or calls.")
     ] = False,
@@ -92,8 +92,8 @@ def ask(
     writer = PlainWriter(sys.stdout) if as_json else answer_writer(console())
     is_streamed = stream and not as_json and schema is None
     with ExitStack() as stack:
-        if tool and not sys.stdout.isatty():  # what the functions print is not an answer
-            stack.enter_context(redirect_stdout(sys.stderr))
+        # What the functions of --tool print is not an answer.
+        stack.enter_context(redirect_stdout(sys.stderr if tool and not sys.stdout.isatty() else sys.stdout))
         conversation = open_conversation(
             "ask",
             model,

@@ -13,7 +13,7 @@ from rich.table import Table
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.client import base_url_setting, command_client
 from dragoman.cli.io.console import console, counted, show_line
-from dragoman.cli.io.turn_options import OutputRetries, SchemaFile, read_options
+from dragoman.cli.io.options import OutputRetries, SchemaFile, read_options
 
 if TYPE_CHECKING:
     from dragoman.bulk import BulkReport, Progress

@@ -8,7 +8,7 @@ import typer
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.regular_files import check_regular
+from dragoman.cli.io.inputs import check_regular
 from dragoman.private_files import create_private_folder, open_private
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def list_(paths: Paths) -> None:
     from rich.table import Table
 
     table = Table("file", "exchanges", "server", "recorded", "requests", box=None, pad_edge=False)
-    for path in iter_cassettes(paths):
-        recording = _load(path)
+    for path in _iter_cassettes(paths):
+        recording = load_recording(path)
         operations = dict.fromkeys(_operations(recording))
         table.add_row(
             show_line(str(path)),
@@ -44,7 +44,7 @@ def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None
     from dragoman.testing.cassettes.summary import describe_reply
 
     check_regular(path)
-    out, recording = console(), _load(path)
+    out, recording = console(), load_recording(path)
     for number, (exchange, operation) in enumerate(zip(recording.exchanges, _operations(recording), strict=True), 1):
         out.print(f"{number}. {operation} -> {exchange.response.status}", style="bold", markup=False)
         out.print(describe_reply(exchange) or f"({len(exchange.response.body)} bytes)", markup=False, soft_wrap=True)
@@ -61,7 +61,7 @@ def check(
     from dragoman.testing.cassettes.vcrpy import today
 
     out, failed, count = console(), False, 0
-    for path in iter_cassettes(paths):
+    for path in _iter_cassettes(paths):
         count += 1
         for remark in remarks(path, today(), days):
             failed = failed or remark.is_serious or strict
@@ -79,8 +79,8 @@ def scrub(paths: Paths) -> None:
     from dragoman.testing.cassettes.secrets import Scanner
 
     scanner = Scanner()
-    for path in iter_cassettes(paths):
-        recording = _load(path)
+    for path in _iter_cassettes(paths):
+        recording = load_recording(path)
         found = [leak for n, each in enumerate(recording.exchanges, 1) for leak in find_leaks(each, scanner, n)]
         if found:
             path.write_text(dumps(scrub_recording(recording)), encoding="utf-8")
@@ -109,7 +109,7 @@ def import_(
         out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False, soft_wrap=True)
 
 
-def iter_cassettes(paths: list[Path]) -> Iterator[Path]:
+def _iter_cassettes(paths: list[Path]) -> Iterator[Path]:
     """The named files, and those in the named folders. Raises ConfigurationError if there are none."""
     for path, _ in _iter_files(paths, (".yaml",)):
         yield path
@@ -129,7 +129,8 @@ def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[
                 yield file, file.relative_to(path)
 
 
-def _load(path: Path) -> "Recording":
+def load_recording(path: Path) -> "Recording":
+    """Return the recording of a file. Raises ConfigurationError, with the path, if it is not a cassette."""
     from dragoman.testing.cassettes.file import loads
 
     try:

@@ -1,10 +1,13 @@
 """`dragoman chat MODEL`: a conversation in the terminal that can change its model."""
 
 import json
+import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import click
@@ -17,20 +20,28 @@ from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import describe_tokens
 from dragoman.cli.io.answers import markdown_writer
-from dragoman.cli.io.completion import complete_model
 from dragoman.cli.io.console import console, show_line, show_lines
-from dragoman.cli.io.conversations.start import describe, describe_unfinished, open_conversation
-from dragoman.cli.io.loading import load_local
-from dragoman.cli.io.prompts import attach
-from dragoman.cli.io.regular_files import read_regular
-from dragoman.cli.io.standard_input import read_line
-from dragoman.cli.io.terminal import EventPrinter, show_losses, show_preview, usage_line
-from dragoman.cli.io.turn_options import OutputRetries, Resumed, SchemaFile, continued_name, read_options
-from dragoman.cli.io.typed_lines import TypedLines
+from dragoman.cli.io.conversations import describe, describe_unfinished, open_conversation
+from dragoman.cli.io.inputs import attach, read_line, read_regular
+from dragoman.cli.io.options import (
+    BaseUrl,
+    Continued,
+    ModelOption,
+    Options,
+    OutputRetries,
+    Resumed,
+    SchemaFile,
+    SystemPrompt,
+    ToolNames,
+    complete_model,
+    continued_name,
+    read_options,
+)
+from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, show_preview, usage_line
+from dragoman.private_files import create_private_folder, open_private
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
 from dragoman.session.replies.stream import ReplyStream
-from dragoman.session.turn.unfinished import UnfinishedTurn
 from dragoman.tools.calls import DECLINED
 
 HELP = """/model MODEL     switch to another model; /swap does the same
@@ -51,6 +62,12 @@ _LONG_TEXTS = ("!multi", "!edit")
 _HISTORY = "chat_history.jsonl"
 """What was typed, in the folder of the kept conversations."""
 _MAX_SESSION_BYTES = 1 << 30
+_KEPT = 1_000
+"""Texts of the history that are read again."""
+_PASTE_SECONDS = 0.03
+"""A line that is there so soon after another one was not typed."""
+_PROMPT_COLOUR = "\001\033[1;34m\002{}\001\033[0m\002"
+"""The marks tell readline what takes no room, so that it knows where the line begins."""
 
 
 def chat(
@@ -62,27 +79,16 @@ def chat(
             autocompletion=complete_model,
         ),
     ] = None,
-    model_option: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of each request, e.g. temperature=0."),
-    ] = None,
+    model_option: ModelOption = None,
+    system: SystemPrompt = None,
+    option: Options = None,
     schema: SchemaFile = None,
     output_retries: OutputRetries = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
-    ] = None,
-    continued: Annotated[
-        bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
-    ] = False,
+    tool: ToolNames = None,
+    continued: Continued = False,
     resumed: Resumed = None,
     load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
-    base_url: Annotated[str | None, typer.Option(help="A base URL for the provider.")] = None,
+    base_url: BaseUrl = None,
 ) -> None:
     """Chats with a model; /help lists the other commands."""
     name = continued_name(continued, resumed)
@@ -118,24 +124,26 @@ class _Chat:
         self._session = session
         self._options = options
         self._attached: list[ContentBlock] = []
-        self._typed: TypedLines | None = None
+        self._typed: _TypedLines | None = None
         if sys.stdin is not None and sys.stdin.isatty():
             file = user_data_path("dragoman", appauthor=False) / _HISTORY if keeps else None
             coloured = out.is_terminal and out.color_system is not None
-            self._typed = TypedLines(file, coloured=coloured, unkept=_LONG_TEXTS)
+            self._typed = _TypedLines(file, coloured=coloured, unkept=_LONG_TEXTS)
 
     def run(self) -> None:
         self._out.print(f"[bold]{show_line(str(self._session.model))}[/] [dim]/help lists the commands[/]")
         if self._session.unfinished is None:
             self._show_pending()
         else:
-            self._show_unfinished(self._session.unfinished)
-        while (line := self._read_line()) is not None:
-            if "\n" not in line and line.startswith(("/", *_LONG_TEXTS)):
-                if not self._run_command(line):
+            for line in describe_unfinished(self._session.unfinished):
+                self._out.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)
+            self._out.print("[dim]/continue goes on with it; a new message gives it up[/]")
+        while (typed := self._read_line()) is not None:
+            if "\n" not in typed and typed.startswith(("/", *_LONG_TEXTS)):
+                if not self._run_command(typed):
                     return
-            elif line:
-                self._answer(line)
+            elif typed:
+                self._answer(typed)
 
     def _read_line(self) -> str | None:
         try:
@@ -167,11 +175,6 @@ class _Chat:
             reason = f": {reasons[call.id]}" if reasons.get(call.id) else ""
             waits = f"{call.name}({json.dumps(call.input, ensure_ascii=False)}) waits{reason}"
             self._out.print(f"[yellow]{show_line(waits)}[/] [dim]/answer or /decline it[/]", soft_wrap=True)
-
-    def _show_unfinished(self, turn: UnfinishedTurn) -> None:
-        for line in describe_unfinished(turn):
-            self._out.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)
-        self._out.print("[dim]/continue goes on with it; a new message gives it up[/]")
 
     def _continue(self) -> None:
         if self._session.unfinished is None:
@@ -278,3 +281,85 @@ class _Chat:
         path = Path(name).expanduser()
         path.write_bytes(self._session.dump())
         self._out.print(f"saved to {show_line(str(path))}")
+
+
+class _TypedLines:
+    """Reads texts from a terminal. ``history`` is the file that keeps them for later runs, except those that are
+    ``unkept``; None keeps nothing."""
+
+    def __init__(self, history: Path | None, *, coloured: bool, unkept: Collection[str] = ()) -> None:
+        self._history = history
+        self._unkept = unkept
+        self._coloured = coloured
+        self._readline: ModuleType | None
+        try:
+            import readline
+        except ModuleNotFoundError:  # Windows edits lines itself
+            self._readline = None
+        else:
+            self._readline = readline
+            # A terminal marks what is pasted; Python has turned that off.
+            readline.parse_and_bind("set enable-bracketed-paste on")
+            readline.set_auto_history(False)
+            readline.clear_history()
+            for text in _read_history(history):
+                readline.add_history(text)
+
+    def read(self, prompt: str) -> str:
+        """Return the next text. Raises EOFError at the end, and KeyboardInterrupt."""
+        shown = _PROMPT_COLOUR.format(prompt) if self._coloured and self._readline is not None else prompt
+        lines = [input(shown)]
+        while _has_more():
+            lines.append(input())
+        text = "\n".join(lines).strip()
+        if text and text not in self._unkept:
+            self._keep(text)
+        return text
+
+    def read_until(self, end: str) -> str:
+        """Return the lines up to one that is ``end``, or to the end of the input."""
+        lines: list[str] = []
+        with suppress(EOFError):
+            while (line := input()).strip() != end:
+                lines.append(line)
+        text = "\n".join(lines).strip()
+        if text:
+            self._keep(text)
+        return text
+
+    def _keep(self, text: str) -> None:
+        if self._readline is not None:
+            self._readline.add_history(text)
+        if self._history is not None:
+            with suppress(OSError):  # the answer matters more
+                create_private_folder(self._history.parent)
+                with open(self._history, "a", encoding="utf-8", opener=open_private) as file:
+                    file.write(json.dumps(text) + "\n")
+
+
+def _read_history(file: Path | None) -> list[str]:
+    found: list[str] = []
+    if file is not None:
+        with suppress(OSError, UnicodeDecodeError):
+            for line in file.read_text(encoding="utf-8").splitlines()[-_KEPT:]:
+                with suppress(ValueError):
+                    if isinstance(text := json.loads(line), str):
+                        found.append(text)
+    return found
+
+
+def _has_more() -> bool:
+    """Whether another line was pasted with the last one, into a terminal that does not mark what is pasted."""
+    if os.name != "nt":
+        import select
+
+        return bool(select.select([sys.stdin], [], [], _PASTE_SECONDS)[0])
+    import msvcrt
+
+    waits_until = time.monotonic() + _PASTE_SECONDS
+    keys: Callable[[], bool] = msvcrt.kbhit  # type: ignore[attr-defined,unused-ignore]
+    while time.monotonic() < waits_until:
+        if keys():
+            return True
+        time.sleep(0.005)
+    return False

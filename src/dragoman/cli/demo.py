@@ -1,6 +1,12 @@
-"""`dragoman demo`: one session over three recorded wires and a live model, without a key or network."""
+"""`dragoman demo`: one session over three recorded wires and a live model, without a key or network.
 
-from collections.abc import Mapping
+Prompts, tools and ids are those of the recording, because a cassette replays only the requests that it holds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from itertools import count
 from typing import Any
 
 import httpx
@@ -11,14 +17,57 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
-from dragoman.cli.io import demo_script
+from dragoman.canonical.ids import format_ulid
 from dragoman.cli.io.client import command_client
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.loading import load_local
-from dragoman.cli.io.terminal import EventPrinter, show_preview, usage_line
+from dragoman.cli.io.terminal import EventPrinter, load_local, show_preview, usage_line
 from dragoman.pricing import price_table
-from dragoman.session import Session
+from dragoman.session import Session, Tool, tool
 from dragoman.testing.cassettes.replay import Cassette, CassetteTransport
+
+RECORDED_MODEL = "qwen2.5-coder-0.5b"
+"""The model behind the recorded server (llama.cpp), which serves three providers' wires."""
+
+CASSETTE = "llama-server/swap/three_wires.yaml"
+
+LOCAL_MODEL = "local:smollm2-135m"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One turn of the demo: the provider's wire and the user's prompt."""
+
+    provider: str
+    wire: str
+    prompt: str
+
+    @property
+    def model(self) -> str:
+        return f"{self.provider}:{RECORDED_MODEL}"
+
+
+FREE_SERVER = {
+    provider: {
+        "source": "the recorded server ran on the machine that recorded it",
+        "checked": date(2026, 11, 21),
+        "model": [{"id": RECORDED_MODEL, "match": {"equals": [RECORDED_MODEL]}, "prices": [{"free": True}]}],
+    }
+    for provider in ("anthropic", "openai")
+}
+"""A price overlay: the recorded model was free on every wire."""
+
+RECORDED_PARTS = (
+    Part("anthropic", "Anthropic's Messages", "Use read_file to read config.toml and tell me the port."),
+    Part("openai", "OpenAI's Responses", "Add 17 and 25 with the add tool."),
+    Part("openai-chat", "OpenAI's Chat Completions", "Use read_file to read notes.txt and tell me the day."),
+)
+
+LOCAL_PROMPT = "Use the add tool to add 8080 and 1."
+
+FILES = {
+    "config.toml": "port = 8080",
+    "notes.txt": "The new port goes live on Monday.",
+}
 
 COMPARED_MODELS = (
     "anthropic:claude-opus-5-5",
@@ -29,34 +78,75 @@ COMPARED_MODELS = (
 )
 
 
+@tool(side_effects="read")
+def read_file(path: str) -> str:
+    """Read a text file and return its content.
+
+    Args:
+        path: Path of the file.
+    """
+    if path not in FILES:
+        raise FileNotFoundError(f"{path}; there are {', '.join(FILES)}")
+    return FILES[path]
+
+
+@tool(side_effects="none")
+def add(a: float, b: float) -> str:
+    """Add two numbers.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return f"{a + b:g}"
+
+
+TOOLS: tuple[Tool, ...] = (read_file, add)
+
+BASE_PATHS = {"anthropic": "", "openai": "/v1", "openai-chat": "/v1"}
+"""The path after the recorded server's origin in each provider's base URL."""
+
+
+def sequential_ids() -> Callable[[], str]:
+    """The same ids in every run, so that a replayed request equals the recorded one."""
+    numbers = count(1)
+    return lambda: format_ulid(next(numbers))
+
+
 def demo() -> None:
     """Runs one conversation over four models and shows what happens at each swap."""
     out = console()
-    cassette = Cassette.load(bundled_path("cassettes") / demo_script.CASSETTE)
+    cassette = Cassette.load(bundled_path("cassettes") / CASSETTE)
     out.print(
         f"[bold]One conversation, three providers' APIs and a model in this process.[/]\n"
         f"The first three replay a recording of a real {show_line(cassette.server)}, without a network;"
         f" the last one runs live.\n"
     )
     with httpx.Client(transport=CassetteTransport(cassette)) as client:
-        first, *others = demo_script.RECORDED_PARTS
-        replayed = {part.provider: replay_settings(part.provider, client) for part in demo_script.RECORDED_PARTS}
+        first, *others = RECORDED_PARTS
+        replayed = {part.provider: replay_settings(part.provider, client) for part in RECORDED_PARTS}
         session = command_client(replayed).session(
             first.model,
-            tools=demo_script.TOOLS,
+            tools=TOOLS,
             options=AdapterOptions(),  # those of the recording
-            prices=price_table().with_overlay(demo_script.FREE_SERVER),
-            new_id=demo_script.sequential_ids(),
+            prices=price_table().with_overlay(FREE_SERVER),
+            new_id=sequential_ids(),
         )
         with session:
             _part(out, session, f"{first.wire} wire, replayed", first.prompt)
             for part in others:
                 _swap(out, session, part.model)
                 _part(out, session, f"{part.wire} wire, replayed", part.prompt)
-            live = _live_part(out, session)
+            _swap(out, session, LOCAL_MODEL)
+            missing: MissingExtraError | None = None
+            try:
+                load_local(out, LOCAL_MODEL)
+                _part(out, session, "the embedded model, live", LOCAL_PROMPT)
+            except MissingExtraError as error:
+                missing = error
             _summary(out, session)
-    if live is not None:
-        out.print(f"\n[yellow]The live part was left out:[/] {show_line(str(live))}", soft_wrap=True)
+    if missing is not None:
+        out.print(f"\n[yellow]The live part was left out:[/] {show_line(str(missing))}", soft_wrap=True)
 
 
 def replay_settings(provider: str, client: httpx.Client) -> Mapping[str, Any]:
@@ -64,18 +154,8 @@ def replay_settings(provider: str, client: httpx.Client) -> Mapping[str, Any]:
     return {
         "client": client,
         "api_key": "replayed",
-        "base_url": f"http://replayed.invalid{demo_script.BASE_PATHS[provider]}",
+        "base_url": f"http://replayed.invalid{BASE_PATHS[provider]}",
     }
-
-
-def _live_part(out: Console, session: Session) -> MissingExtraError | None:
-    _swap(out, session, demo_script.LOCAL_MODEL)
-    try:
-        load_local(out, demo_script.LOCAL_MODEL)
-        _part(out, session, "the embedded model, live", demo_script.LOCAL_PROMPT)
-    except MissingExtraError as missing:
-        return missing
-    return None
 
 
 def _swap(out: Console, session: Session, model: str) -> None:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.conversations.log import ConversationLog
+from dragoman.cli.io.conversations import ConversationLog
 
 _WIDTH = 110
 

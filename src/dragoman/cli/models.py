@@ -58,24 +58,17 @@ def _show_model(model: str) -> None:
         text = _LABELS[value] if isinstance(value, Support) else str(value)
         table.add_row(field, show_line(text), show_line(capabilities.evidence.get(field, "")))
     console().print(f"[bold]{show_line(model)}[/]")
-    if not _is_known(model):
-        console().print(f"[yellow]{show_line(_describe_unknown(model))}[/]", soft_wrap=True)
+    provider, _, name = model.partition(":")
+    listed = adapter_class(provider).listed_models
+    if name not in listed and price_table().find(model) is None:
+        near = get_close_matches(name, listed, n=_MAX_NEAR)
+        hint = f" Names like it: {', '.join(near)}." if near else ""
+        remark = (
+            f"This version does not know the model {name!r}, and {provider} may not have it. The values below are what"
+            f" Dragoman assumes for an unknown model of {provider}.{hint}"
+        )
+        console().print(f"[yellow]{show_line(remark)}[/]", soft_wrap=True)
     console(min_width=_WIDTH).print(table)
-
-
-def _is_known(model: str) -> bool:
-    provider, _, name = model.partition(":")
-    return name in adapter_class(provider).listed_models or price_table().find(model) is not None
-
-
-def _describe_unknown(model: str) -> str:
-    provider, _, name = model.partition(":")
-    near = get_close_matches(name, adapter_class(provider).listed_models, n=_MAX_NEAR)
-    hint = f" Names like it: {', '.join(near)}." if near else ""
-    return (
-        f"This version does not know the model {name!r}, and {provider} may not have it. The values below are what"
-        f" Dragoman assumes for an unknown model of {provider}.{hint}"
-    )
 
 
 class Action(StrEnum):

@@ -13,7 +13,7 @@ from rich.markup import escape
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
 from dragoman.cli.io.console import console, show_line
-from dragoman.policy.plugins.presets import PRESETS, PresetText, preset_texts, read_test_header
+from dragoman.policy.plugins.presets import PRESETS, preset_texts, read_test_header
 
 app = typer.Typer(no_args_is_help=True, help="Ready policies: list them, and write them into dragoman.toml.")
 
@@ -42,7 +42,11 @@ def init(
 ) -> None:
     """Writes a commented section of dragoman.toml, and tests of it for pytest. It overwrites nothing."""
     chosen = _choose(presets or ())
-    known = _read(file)
+    try:
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        known: dict[str, list[dict[str, object]]] = tomllib.loads(before)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file} is not valid TOML: {error}") from None
     configured = {str(table.get("name")) for table in known.get("plugins", ())}
     if repeated := [name for name in chosen if name in configured]:
         raise ConfigurationError(f"{file} has the plugin {repeated[0]} already: change it there")
@@ -50,37 +54,24 @@ def init(
         raise ConfigurationError(f"{tests} exists: name another file with --tests")
     texts = preset_texts()
     section = "\n".join(texts[name].section.strip() + "\n" for name in chosen)
-    before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
-    file.write_text(before + section, encoding="utf-8")
+    file.write_text((before.rstrip("\n") + "\n\n" if before else "") + section, encoding="utf-8")
     functions = "\n\n".join(texts[name].test.strip() + "\n" for name in chosen)
-    header = read_test_header().strip().replace('"dragoman.toml"', f'"{_relative(file, tests.parent)}"')
+    relative = Path(os.path.relpath(file.resolve(), tests.parent.resolve())).as_posix()
+    header = read_test_header().strip().replace('"dragoman.toml"', f'"{relative}"')
     tests.write_text(f"{header}\n\n\n{functions}", encoding="utf-8")
     lines = [f"{file}: {', '.join(chosen)}", f"{tests}: run it with pytest {tests}"]
     lines.append(f"commands use the file after: dragoman config trust {file}")
     console().print(escape("\n".join(lines)), soft_wrap=True)
 
 
-def _relative(file: Path, folder: Path) -> str:
-    return Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
-
-
 def _choose(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
-        return tuple(name for name, text in preset_texts().items() if _is_installed(text))
+        return tuple(
+            name
+            for name, text in preset_texts().items()
+            if all(find_spec(module) is not None for module in _EXTRAS.get(text.extra or "", ()))
+        )
     for name in names:
         if name not in PRESETS:
             raise ConfigurationError(f"no policy {name!r:.60}{nearest_name(name, PRESETS)}: see dragoman policy list")
     return tuple(dict.fromkeys(names))
-
-
-def _is_installed(text: PresetText) -> bool:
-    return all(find_spec(module) is not None for module in _EXTRAS.get(text.extra or "", ()))
-
-
-def _read(file: Path) -> dict[str, list[dict[str, object]]]:
-    if not file.exists():
-        return {}
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file} is not valid TOML: {error}") from None

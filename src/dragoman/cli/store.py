@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.cli.io.client import store_url
 from dragoman.cli.io.console import console, show_line
 
 app = typer.Typer(
@@ -39,7 +40,7 @@ def export(
     """
     from dragoman.store import Store  # the extra is needed only by this command
 
-    with Store(_url(store), read_only=True) as opened_store:
+    with Store(store_url(store), read_only=True) as opened_store:
         result = opened_store.export_replies(
             folder, since=_day(since), until=_day(until), text=text, overwrite=overwrite
         )
@@ -72,7 +73,9 @@ def migrate(
     from dragoman.store.migrate import stored_version
     from dragoman.store.schema import HEAD
 
-    database = Database(_url(store) or default_url(), timeout=60.0, synchronous="full", pool_size=1, read_only=True)
+    database = Database(
+        store_url(store) or default_url(), timeout=60.0, synchronous="full", pool_size=1, read_only=True
+    )
     try:
         before = stored_version(database)
     finally:
@@ -85,7 +88,7 @@ def migrate(
     if check:
         console().print(f"the store is of version {before}; this dragoman has {HEAD}")
         raise typer.Exit(1)
-    Store(_url(store)).close()
+    Store(store_url(store)).close()
     console().print(f"the store is migrated: {before} -> {HEAD}")
 
 
@@ -102,7 +105,7 @@ def delete_user(
 
     if not yes:
         typer.confirm(f"Delete all data of {user!r} from {store or 'your own store'}?", abort=True)
-    with Store(_url(store), migrates=False) as opened_store:
+    with Store(store_url(store), migrates=False) as opened_store:
         done = opened_store.delete_user(user, reports=reports, text=text)
     rows = f"{done.messages:,} messages, {done.attempts:,} broken replies, {done.tool_calls:,} tool calls"
     lines = [
@@ -133,7 +136,7 @@ def retention(
     """Redacts or deletes the data whose time is over. Run it regularly; the store keeps a record."""
     from dragoman.store import Store
 
-    with Store(_url(store), migrates=False, read_only=dry_run) as opened_store:
+    with Store(store_url(store), migrates=False, read_only=dry_run) as opened_store:
         records = opened_store.enforce_retention(
             action="delete" if delete else "redact", session_idle=timedelta(days=session_days), dry_run=dry_run
         )
@@ -152,7 +155,3 @@ def retention(
 
 def _day(at: datetime | None) -> date | None:
     return None if at is None else at.date()
-
-
-def _url(name: str | None) -> str | None:
-    return name if name is None or "://" in name else f"sqlite:///{name}"

@@ -1,13 +1,36 @@
 """`dragoman view SOURCE`: a conversation as one HTML page."""
 
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.adapter.registry import adapter_class
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.canonical.ids import new_tool_use_id
+from dragoman.canonical.message import Message
+from dragoman.cli.cassette import load_recording
+from dragoman.cli.convert.files import read_conversations
+from dragoman.cli.io.client import store_url
 from dragoman.cli.io.console import console, counted, show_line
-from dragoman.cli.io.conversations.sources import load_conversation
+from dragoman.formats import Conversation, detect, from_cassette
+from dragoman.formats.document import read_document
+from dragoman.session.storage import snapshot
+from dragoman.sqlite_files import is_sqlite_file, table_names
+
+if TYPE_CHECKING:
+    from dragoman.testing.cassettes.file import Recording
+
+_CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
+_TABLES = {"sessions", "messages", "attempts"}
+"""The tables of our store."""
+_MAX_NAMED = 8
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def view(
@@ -33,7 +56,7 @@ def view(
     """Writes a conversation as one HTML page. It is self-contained and uses no network."""
     from dragoman.view import page
 
-    loaded = load_conversation(source, source_format=of, only=only, store=store, model=model)
+    loaded = _load_conversation(source, source_format=of, only=only, store=store, model=model)
     path = output or Path(f"{loaded.file_name}.html")
     text = page(
         loaded.messages,
@@ -51,3 +74,132 @@ def view(
     console().print(f"{show_line(str(path))}, {counted(len(loaded.messages), 'message')}", soft_wrap=True)
     if open_browser:
         typer.launch(str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConversation:
+    """``model`` is the session's current model, if known."""
+
+    title: str
+    messages: Sequence[Message]
+    model: str | None = None
+    attempts: Sequence[Message] = ()
+    tool_ids: ToolIdMap | None = None
+
+    @property
+    def file_name(self) -> str:
+        return _UNSAFE_CHARACTERS.sub("_", self.title).strip("._") or "conversation"
+
+
+def _load_conversation(
+    source: str, *, source_format: str | None, only: str | None, store: str | None, model: str | None
+) -> LoadedConversation:
+    """Return the conversation to show. A source that is not a file is the URL of a store, or the id of a session in
+    ``store``.
+
+    Raises ConfigurationError if there is none, or several and ``only`` names none; and FormatError.
+    """
+    if "://" in source:
+        return _from_store(source, only)
+    path = Path(source)
+    if path.is_file():
+        if source_format is None and _is_store(path):
+            return _from_store(f"sqlite:///{path}", only)
+        return _from_file(path, source_format, only, model)
+    if path.is_dir():
+        raise ConfigurationError(f"{source} is a folder: name one of its files")
+    if not source.startswith("sess_") and store is None:
+        raise ConfigurationError(f"there is no file {source!r:.200}, and it is not the id of a session")
+    return _from_store(store_url(store), source)
+
+
+def _from_file(path: Path, source_format: str | None, only: str | None, model: str | None) -> LoadedConversation:
+    data = read_document(path)
+    if source_format in (None, "session") and detect(data) == "session":
+        session = snapshot.read(data, new_tool_use_id)
+        return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)
+    if source_format in (None, "vcr") and _CASSETTE_HEADER.match(data):
+        conversations = from_cassette(_as_vcr(load_recording(path)))
+    else:
+        conversations = read_conversations(path, source_format, model).conversations
+    chosen = _choose(conversations, only, path)
+    return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
+
+
+def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conversation:
+    matching = [each for each in found if only is None or each.name == only]
+    if len(matching) == 1:
+        return matching[0]
+    names = [each.name for each in found]
+    if only is not None and not matching:
+        raise ConfigurationError(f"{path} holds no conversation {only!r:.80}: there are {_join_names(names)}")
+    if not found:
+        raise ConfigurationError(f"{path} holds no conversation")
+    raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_join_names(names)}")
+
+
+def _from_store(url: str | None, session_id: str | None) -> LoadedConversation:
+    from dragoman.store import Store  # its extra is needed for stores only
+
+    with Store(url, read_only=True) as store:
+        if session_id is None:
+            ids = [record.id for record in store.list(limit=_MAX_NAMED + 1).sessions]
+            if not ids:
+                raise ConfigurationError("the store holds no session")
+            if len(ids) > 1:
+                raise ConfigurationError(
+                    f"the store holds several sessions: choose one with --only: {_join_names(ids)}"
+                )
+            (session_id,) = ids
+        session = store.load(session_id)
+    title = session.record.title or session.id
+    return LoadedConversation(
+        title, session.messages, session.model, session.attempts, ToolIdMap.load(session.tool_ids)
+    )
+
+
+def _join_names(names: Sequence[str]) -> str:
+    more = " and others" if len(names) > _MAX_NAMED else ""
+    return ", ".join(f"{name:.80}" for name in names[:_MAX_NAMED]) + more
+
+
+def _is_store(path: Path) -> bool:
+    """Whether a file is our database: other tools' logs are SQLite as well."""
+    if not is_sqlite_file(path):
+        return False
+    try:
+        return table_names(path) >= _TABLES
+    except sqlite3.Error as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+
+
+def _as_vcr(recording: "Recording") -> dict[str, Any]:
+    """Our cassette in vcrpy's format, whose reader finds the conversations in it."""
+    return {
+        "interactions": [
+            {
+                "request": {
+                    "method": each.request.method,
+                    "uri": f"{_origin(each.request.provider)}{each.request.path}",
+                    "headers": dict(each.request.headers),
+                    "body": each.request.body,
+                },
+                "response": {
+                    "status": {"code": each.response.status},
+                    "headers": dict(each.response.headers),
+                    "body": {"string": each.response.body},
+                },
+            }
+            for each in recording.exchanges
+        ]
+    }
+
+
+def _origin(provider: str | None) -> str:
+    """Return the provider's address: the host identifies the wire. Nothing is sent there."""
+    try:
+        address = adapter_class(provider).endpoint.base_url if provider else ""
+    except (ConfigurationError, UnknownProviderError):
+        address = ""
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if rest and "{" not in rest else "https://recorded.invalid"

@@ -35,14 +35,12 @@ def _fetch(base_url: str, renew: bool) -> Authorization:
     assert token.key is not None
     headers = {name.lower(): value for name, value in found.extra_headers.items()}
     headers["authorization"] = f"Bearer {token.key.reveal()}"
-    return Authorization(
-        sign=partial(_add_headers, headers), expires_at=token.expires_at, source=type(provider).__name__
-    )
 
+    def sign(request: SignableRequest) -> dict[str, str]:
+        betas = [each.strip() for each in request.headers.get("anthropic-beta", "").split(",") if each.strip()]
+        return {**headers, "anthropic-beta": ",".join(betas if _BETA in betas else [*betas, _BETA])}
 
-def _add_headers(headers: Mapping[str, str], request: SignableRequest) -> dict[str, str]:
-    betas = [each.strip() for each in request.headers.get("anthropic-beta", "").split(",") if each.strip()]
-    return {**headers, "anthropic-beta": ",".join(betas if _BETA in betas else [*betas, _BETA])}
+    return Authorization(sign=sign, expires_at=token.expires_at, source=type(provider).__name__)
 
 
 def _explain(raised: Exception) -> DragomanError | None:

@@ -26,7 +26,7 @@ from dragoman.adapter.known_keys import remember_key
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS, check_place
 from dragoman.credentials.contract import Authorization, SignableRequest
-from dragoman.credentials.files import warn_if_shared
+from dragoman.private_files import warn_if_shared
 
 DEFAULT_SERVICE = "bedrock"
 _HOST = re.compile(r"[a-z0-9.-]*?\b(?:bedrock|sagemaker)[a-z-]*\.([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|api\.aws)")
@@ -75,7 +75,9 @@ def _load(settings: Mapping[str, Any], given: Any) -> tuple[Any, str | None, str
 
     session = given
     if session is None:
-        _warn_if_shared()
+        path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+        if path.is_file():
+            warn_if_shared(path)
         session = Session(profile=settings.get("profile"))
         if region := settings.get("region") or os.environ.get("AWS_REGION"):  # botocore reads AWS_DEFAULT_REGION only
             session.set_config_variable("region", region)
@@ -138,19 +140,17 @@ def _authorization(
     for secret in (secret_key, token):
         if secret:
             remember_key(secret)
+
+    def sign_at(request: SignableRequest) -> dict[str, str]:
+        # For the region of the address, if it is one of AWS.
+        return sign(access_key, secret_key, token, service, region_of(request.url) or region, request)
+
     return Authorization(
-        sign=partial(_sign_at, (access_key, secret_key, token), service, region),
+        sign=sign_at,
         expires_at=expires_at,
         variables={"AWS_REGION": check_place("region", region)} if region else {},
         source=source,
     )
-
-
-def _sign_at(
-    keys: tuple[str, str, str | None], service: str, region: str | None, request: SignableRequest
-) -> dict[str, str]:
-    """Sign for the region of the address, if it is one of AWS."""
-    return sign(*keys, service, region_of(request.url) or region, request)
 
 
 def sign(
@@ -179,12 +179,6 @@ def region_of(url: str) -> str | None:
     """Return the region in an address of AWS."""
     match = _HOST.fullmatch(urlsplit(url).hostname or "")
     return match[1] if match else None
-
-
-def _warn_if_shared() -> None:
-    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
-    if path.is_file():
-        warn_if_shared(path)
 
 
 def _explain(profile: str | None, raised: Exception) -> DragomanError | None:

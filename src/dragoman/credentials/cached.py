@@ -228,7 +228,10 @@ class CachedCredentials:
             if inspect.isawaitable(result):
                 import asyncio
 
-                result = asyncio.run(_wait_for(result))
+                async def wait(fetched: Awaitable[Authorization]) -> Authorization:
+                    return await fetched
+
+                result = asyncio.run(wait(result))
             self._finish(pending, result, renew)
         except BaseException as raised:
             self._fail(pending, raised)
@@ -288,10 +291,6 @@ class CachedCredentials:
         error = RequestTimeoutError(f"{self.name}: no credentials in time")
         error.sent = False
         return error
-
-
-async def _wait_for(result: Awaitable[Authorization]) -> Authorization:
-    return await result
 
 
 def _running_loop() -> "asyncio.AbstractEventLoop | None":

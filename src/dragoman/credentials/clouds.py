@@ -133,7 +133,14 @@ def is_configured(kind: str) -> bool:
     """Whether to ask the library of a kind when there is no key: it is installed, and may find something."""
     if not is_installed(kind):
         return False
-    return kind != "anthropic" or _has_anthropic_profile()
+    if kind != "anthropic":
+        return True
+    # Anthropic's library looks for a profile or a workload identity.
+    if any(os.environ.get(name) for name in ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR")):
+        return True
+    if os.environ.get("ANTHROPIC_FEDERATION_RULE_ID") and os.environ.get("ANTHROPIC_ORGANIZATION_ID"):
+        return True
+    return (Path(os.environ.get("APPDATA") or Path.home() / ".config") / "anthropic" / "configs").is_dir()
 
 
 def cloud_credentials(kind: str, scope: str, settings: Mapping[str, Any]) -> "CachedCredentials":
@@ -164,7 +171,12 @@ def address_variables(kind: str | None, settings: Mapping[str, Any], environ: Ma
         project = settings.get("project") or _first(environ, "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
         location = settings.get("location") or _first(environ, "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION")
         location = check_place("location", location or "global")
-        found = {"GOOGLE_CLOUD_LOCATION": location, "VERTEX_HOST": _vertex_host(location)}
+        host = f"{location}-aiplatform.googleapis.com"
+        if location in ("us", "eu"):
+            host = f"aiplatform.{location}.rep.googleapis.com"
+        elif location == "global":
+            host = "aiplatform.googleapis.com"
+        found = {"GOOGLE_CLOUD_LOCATION": location, "VERTEX_HOST": host}
         return found | ({"GOOGLE_CLOUD_PROJECT": check_place("project", project)} if project else {})
     return {}
 
@@ -207,24 +219,5 @@ def check_place(name: str, value: str) -> str:
     return value
 
 
-def _vertex_host(location: str) -> str:
-    if location == "global":
-        return "aiplatform.googleapis.com"
-    return (
-        f"aiplatform.{location}.rep.googleapis.com"
-        if location in ("us", "eu")
-        else (f"{location}-aiplatform.googleapis.com")
-    )
-
-
 def _first(environ: Mapping[str, str], *names: str) -> str:
     return next((value for name in names if (value := environ.get(name, "").strip())), "")
-
-
-def _has_anthropic_profile() -> bool:
-    """Whether Anthropic's library would find a profile or a workload identity."""
-    if any(os.environ.get(name) for name in ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR")):
-        return True
-    if os.environ.get("ANTHROPIC_FEDERATION_RULE_ID") and os.environ.get("ANTHROPIC_ORGANIZATION_ID"):
-        return True
-    return (Path(os.environ.get("APPDATA") or Path.home() / ".config") / "anthropic" / "configs").is_dir()

@@ -13,6 +13,7 @@ from dragoman.adapter.errors import ConfigurationError, CredentialsError
 from dragoman.credentials.api_key import UNUSABLE_KEY, ApiKey
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.contract import Authorization
+from dragoman.private_files import read_secret
 
 MAX_KEY_BYTES = 32_768
 """A longer key is a mistake: no server accepts such a header."""
@@ -23,7 +24,9 @@ _COMMAND_SECONDS = 30.0
 
 def from_function(function: Callable[[], Any]) -> CachedCredentials:
     """Return the credentials of a function that returns a key, or an awaitable of it."""
-    return from_result(lambda renew: function(), _name_of(function), is_async=is_async_function(function))
+    inner = _unwrap(function)
+    name = f"the function {getattr(inner, '__qualname__', type(inner).__qualname__)}"
+    return from_result(lambda renew: function(), name, is_async=is_async_function(function))
 
 
 def from_result(
@@ -32,15 +35,14 @@ def from_result(
     """Return the credentials of a call whose result `read_result` reads."""
     settings.setdefault("max_age", _MAX_AGE)
 
+    async def read_later(result: Any) -> Authorization:
+        return read_result(await result, name)
+
     def fetch(renew: bool) -> Any:
         result = call(renew)
-        return _read_later(result, name) if inspect.isawaitable(result) else read_result(result, name)
+        return read_later(result) if inspect.isawaitable(result) else read_result(result, name)
 
     return CachedCredentials(fetch, name, is_async=is_async, **settings)
-
-
-async def _read_later(result: Any, name: str) -> Authorization:
-    return read_result(await result, name)
 
 
 def read_result(result: Any, name: str) -> Authorization:
@@ -102,27 +104,19 @@ def from_variable(name: str) -> CachedCredentials:
 
 
 def from_file(path: Path) -> CachedCredentials:
-    """Return the credentials of a file with a key, which is read again every minute, because the key may have been
-    renewed."""
-    return from_result(lambda renew: _read(path), f"the file {path}")
-
-
-def _read(path: Path) -> str:
-    from dragoman.credentials.files import read_secret
-
-    return read_secret(path).decode("latin-1").strip()
+    """Return the credentials of a file with a key, which is read again every minute: it may be renewed."""
+    return from_result(lambda renew: read_secret(path).decode("latin-1").strip(), f"the file {path}")
 
 
 def is_async_function(function: Any) -> bool:
     """Whether a call returns a coroutine."""
-    while isinstance(function, partial):
-        function = function.func
+    function = _unwrap(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004 - not whether it is callable, but how
     )
 
 
-def _name_of(function: Any) -> str:
+def _unwrap(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
-    return f"the function {getattr(function, '__qualname__', type(function).__qualname__)}"
+    return function

@@ -1,6 +1,5 @@
 """Credentials that a program hands over: a function, an object of a cloud's library, or a source of its own."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ ACCEPTED = (
     "a function that returns a key, Credentials, a credential of azure-core, google.auth credentials, or a session of"
     " botocore or boto3"
 )
+_METHODS = ("authorize", "get_token", "get_credentials")
 
 
 class GivenCredentials:
@@ -58,16 +58,18 @@ def is_accepted(value: Any) -> bool:
     return callable(value) or any(callable(getattr(value, name, None)) for name in _METHODS) or _is_google(value)
 
 
-_METHODS = ("authorize", "get_token", "get_credentials")
-
-
 def _read(value: Any, scope: str) -> CachedCredentials:
     package = type(value).__module__.partition(".")[0]
     if isinstance(value, partial) and value.func in (from_command, from_file, from_variable):
         named: CachedCredentials = value()  # a place of the configuration file
         return named
     if callable(authorize := getattr(value, "authorize", None)):
-        return _from_source(authorize, type(value).__name__)
+        return from_result(
+            lambda renew: authorize(renew=renew),
+            type(value).__name__,
+            is_async=is_async_function(authorize),
+            max_age=None,
+        )
     if _is_google(value):
         from dragoman.credentials import google
 
@@ -89,10 +91,6 @@ def _read(value: Any, scope: str) -> CachedCredentials:
 
 def _is_google(value: Any) -> bool:
     return any(kind.__module__ == "google.auth.credentials" for kind in type(value).__mro__)
-
-
-def _from_source(authorize: Callable[..., Any], name: str) -> CachedCredentials:
-    return from_result(lambda renew: authorize(renew=renew), name, is_async=is_async_function(authorize), max_age=None)
 
 
 def _from_openai(workload: Any) -> CachedCredentials:

@@ -23,8 +23,8 @@ from dragoman.adapter.errors import (
 from dragoman.credentials.cached import CachedCredentials
 from dragoman.credentials.clouds import CLOUDS, check_place
 from dragoman.credentials.contract import Authorization
-from dragoman.credentials.files import read_secret
 from dragoman.credentials.functions import read_result
+from dragoman.private_files import read_secret
 
 DEFAULT_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 15
@@ -128,17 +128,11 @@ def _explain(settings: Mapping[str, Any], raised: Exception) -> DragomanError | 
     if "RefreshError" in names:
         if getattr(raised, "retryable", False):
             return ServerError("Google Cloud: the server of the credentials failed")
-        code = _code_of(raised)
+        # OAuth's code of a refusal, such as invalid_grant.
+        codes = (str(each.get("error") or "") for each in raised.args if isinstance(each, dict))
+        code = next((each[:80] for each in codes if each.isidentifier()), "")
         advice = f"check the key in {file}, and the clock of this computer" if file else _LOGIN
         return CredentialsError(f"Google Cloud refused the credentials{f' ({code})' if code else ''}: {advice}")
     if names:
         return CredentialsError(f"Google Cloud: {type(raised).__name__}: {CLOUDS['google'].advice}")
     return None
-
-
-def _code_of(raised: Exception) -> str:
-    """Return OAuth's code of a refusal, such as invalid_grant."""
-    for each in raised.args:
-        if isinstance(each, dict) and isinstance(code := each.get("error"), str) and code.isidentifier():
-            return code[:80]
-    return ""

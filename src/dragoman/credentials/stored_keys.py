@@ -41,7 +41,11 @@ class StoredKeys:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = _default_path() if path is None else path
+        if path is None:
+            from platformdirs import user_config_path
+
+            path = user_config_path("dragoman") / "keys.json"
+        self.path = path
 
     def get(self, provider: str) -> ApiKey | None:
         content = self._read()
@@ -61,7 +65,8 @@ class StoredKeys:
         with _lock(self.path):
             content = self._read()
             keys = {name: stored for name, stored in content.keys.items() if name != provider}
-            if _write_keyring(provider, key):
+            if (keyring := _keyring()) is not None:
+                _call_keyring(keyring, "set_password", provider, key)
                 self._write(_Content(keys, content.in_keyring | {provider}))
             else:
                 self._write(_Content(keys | {provider: key}, content.in_keyring - {provider}))
@@ -73,8 +78,9 @@ class StoredKeys:
             return False
         with _lock(self.path):
             content = self._read()
-            if provider in content.in_keyring:
-                _delete_from_keyring(provider)
+            # Without a keyring, the list in the file is what this program uses.
+            if provider in content.in_keyring and (keyring := _keyring()) is not None:
+                _call_keyring(keyring, "delete_password", provider)
             keys = {name: key for name, key in content.keys.items() if name != provider}
             self._write(_Content(keys, content.in_keyring - {provider}))
         return True
@@ -97,12 +103,6 @@ class StoredKeys:
             raise ConfigurationError(f"the keys file {self.path} cannot be written: {failure}")
         _parse.cache_clear()
         _read_keyring.cache_clear()
-
-
-def _default_path() -> Path:
-    from platformdirs import user_config_path
-
-    return user_config_path("dragoman") / "keys.json"
 
 
 @contextmanager
@@ -185,6 +185,14 @@ def _keyring() -> Any:
         return None
 
 
+def _call_keyring(keyring: Any, method: str, provider: str, key: ApiKey | None = None) -> Any:
+    try:
+        # Not in a variable of this function, which a traceback may show.
+        return getattr(keyring, method)(_SERVICE, provider, *(() if key is None else (key.reveal(),)))
+    except Exception as error:  # of a backend, whose text may show what it was given
+        raise ConfigurationError(f"the keyring failed: {type(error).__name__}") from None
+
+
 @lru_cache(maxsize=64)
 def _read_keyring(provider: str) -> ApiKey:
     keyring = _keyring()
@@ -193,34 +201,9 @@ def _read_keyring(provider: str) -> ApiKey:
             f"the API key for {provider} is in the keyring, which is not available here: pip install "
             f"'dragoman[keyring]', or store the key again with dragoman keys set {provider}"
         )
-    try:
-        found = keyring.get_password(_SERVICE, provider)
-    except Exception as error:
-        raise ConfigurationError(f"the keyring failed: {type(error).__name__}") from None
+    found = _call_keyring(keyring, "get_password", provider)
     if found is None:
         raise ConfigurationError(
             f"the keyring no longer has the API key for {provider}: store it again with dragoman keys set {provider}"
         )
     return validate_key(ApiKey(found), f"the API key for {provider} in the keyring")
-
-
-def _write_keyring(provider: str, key: ApiKey) -> bool:
-    """Return whether the keyring has the key now."""
-    keyring = _keyring()
-    if keyring is None:
-        return False
-    try:
-        keyring.set_password(_SERVICE, provider, key.reveal())
-    except Exception as error:
-        raise ConfigurationError(f"the keyring failed: {type(error).__name__}") from None
-    return True
-
-
-def _delete_from_keyring(provider: str) -> None:
-    keyring = _keyring()
-    if keyring is None:
-        return  # the list in the file is what this program uses
-    try:
-        keyring.delete_password(_SERVICE, provider)
-    except Exception as error:
-        raise ConfigurationError(f"the keyring failed: {type(error).__name__}") from None

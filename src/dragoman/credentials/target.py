@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dragoman.credentials.contract import Authorization
     from dragoman.credentials.given import GivenCredentials
 
+_SETTING_OF = {"AWS_REGION": "region", "GOOGLE_CLOUD_PROJECT": "project"}
+"""The setting that stands for a variable in an address."""
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
 """A name or an IPv6 address, in lower case. Others cause exceptions deep in the libraries, or worse."""
@@ -192,7 +194,8 @@ class TargetFinder:
         if missing := [each for each in needed if not values[each]]:
             if credentials is not None:
                 return ""
-            raise ConfigurationError(f"no address for {provider}: set {missing[0]}, or pass {_setting_of(missing[0])}=")
+            setting = _SETTING_OF.get(missing[0], "base_url")
+            raise ConfigurationError(f"no address for {provider}: set {missing[0]}, or pass {setting}=")
         return validate_base_url(_PLACEHOLDER.sub(lambda found: values[found[1]], template))
 
 
@@ -208,10 +211,6 @@ def missing_key(endpoint: Endpoint, provider: str, without: str = "", *, is_own:
     elsewhere = f" (one is stored for {siblings[0]}, and used for that name only)" if siblings else ""
     stored = f"store one with: dragoman keys set {provider}{elsewhere}"
     return MissingKeyError(f"no API key for {provider}: {hint}, or {stored}{f'; {without}' if without else ''}")
-
-
-def _setting_of(variable: str) -> str:
-    return {"AWS_REGION": "region", "GOOGLE_CLOUD_PROJECT": "project"}.get(variable, "base_url")
 
 
 def stored_siblings(endpoint: Endpoint, provider: str) -> list[str]:

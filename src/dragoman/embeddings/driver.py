@@ -35,7 +35,6 @@ from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_th
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
 from dragoman.limits.reservation import Observe
 from dragoman.limits.usage import MaxUsage
-from dragoman.runtime import ClientConfig
 from dragoman.runtime.governance import Governance, read_call_settings
 from dragoman.runtime.providers import merge_providers
 from dragoman.runtime.transports import Transports
@@ -158,13 +157,21 @@ class _Call:
         self._receipts: dict[int, Message] = {}
         """The receipts of the requests of this call; those of the call that it resumes are in ``_restored``."""
         if resume is not None:
-            self._restore(resume)
+            if (resume.model, resume.key) != (str(self._embedding.model_id), self._key()):
+                raise RequestError("resume needs the model, the inputs and the options of the call that failed")
+            self._vectors, self._restored = list(resume.vectors), resume.receipts
+            self._labels |= resume.labels
         self._concurrency = concurrency
         self._losses: dict[Loss, None] = {}
         self._errors: dict[int, Exception] = {}
         self.waiting: list[tuple[int, list[int]]] = []
         """The requests that have not begun, the first one at the end: the numbers of their inputs."""
-        transports, self._own = _transports(config, own, asynchronous=asynchronous)
+        self._own: Transports[Any] | None = None
+        """The transports of this call, if it has settings of its own."""
+        if own:
+            merged = merge_providers(config.providers or {}, own)
+            self._own = Transports(merged, asynchronous=asynchronous)
+        transports = self._own or config.connections.transports(asynchronous=asynchronous)
         self._governance = Governance(config, adapter, transports, identity=identity)
         if not asynchronous:
             self._governance.check_coroutines("embed_async, or an AsyncClient")
@@ -181,7 +188,11 @@ class _Call:
         self._embedding.check(self._inputs, self._options)
         missing = [number for number, each in enumerate(self._vectors) if each is None]
         judged = yield from self._admit(missing)
-        plan = plan_requests(self._embedding, judged, self._options, missing, self._max_request_tokens)
+        # A request may have so many tokens that it fits into every limit of the client.
+        limits = self._governance.client.limits
+        fitting = () if limits is None else (each for each in limits.limits if each.matches(self._governance.model))
+        most = min((each.tokens for each in fitting if each.tokens), default=None)
+        plan = plan_requests(self._embedding, judged, self._options, missing, most)
         self._sent = plan.inputs
         self._record(plan.losses)
         self.waiting = list(enumerate(plan.requests))[::-1]
@@ -190,7 +201,11 @@ class _Call:
         """Send all requests, several at a time, and return the vectors."""
         clock = self._governance.new_retries().timing.clock
         started, reports = clock(), self._governance.reports
-        self._report_start()
+        if reports.is_on:  # the inputs of the call are the prompt of its turn
+            from dragoman.events.catalogue import TurnStarted
+
+            content = [TextBlock(text=each) if isinstance(each, str) else each for each in self._inputs]
+            reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
         failed: StopReason | None = None
         try:
             yield from self.prepare()
@@ -210,15 +225,6 @@ class _Call:
                 reports.end_turn(self._ids, usage, calls=len(receipts), stop_reason=failed, seconds=seconds)
             for transport in [] if self._own is None else self._own.take_all():
                 yield call(transport.close)
-
-    def _report_start(self) -> None:
-        """Report that a turn starts: the inputs of the call are its prompt."""
-        reports = self._governance.reports
-        if reports.is_on:
-            from dragoman.events.catalogue import TurnStarted
-
-            content = [TextBlock(text=each) if isinstance(each, str) else each for each in self._inputs]
-            reports.emit(self._ids, partial(TurnStarted.of, Message.user(content)))
 
     def _send_all(self) -> None:
         if self.workers <= 1:
@@ -242,11 +248,16 @@ class _Call:
 
     def _work(self) -> Work[None]:
         """Send requests, one after the other, until none waits or one fails."""
-        while (request := self._next()) is not None:
+        while True:
             try:
-                yield from self._send(*request)
+                request, numbers = self.waiting.pop()  # a thread may have taken the last one
+            except IndexError:
+                return
+            try:
+                yield from self._send(request, numbers)
             except Exception as error:
-                self._fail(request[0], error)
+                self._errors[request] = error
+                self.waiting.clear()
 
     def finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
@@ -279,19 +290,15 @@ class _Call:
     def _ordered_receipts(self) -> tuple[Message, ...]:
         return (*self._restored, *(self._receipts[number] for number in sorted(self._receipts)))
 
-    def _next(self) -> tuple[int, list[int]] | None:
-        try:
-            return self.waiting.pop()
-        except IndexError:
-            return None
-
     def _send(self, request: int, numbers: list[int]) -> Work[None]:
         inputs = [self._sent[number] for number in numbers]
         wire = self._embedding.to_wire(inputs, self._options)
         self._record(wire.losses)
 
         reply = yield from self._fetch(request, wire, inputs)
-        self._check_lengths(reply.vectors)
+        known = next((each for each in self._vectors if each is not None), None)
+        if known is not None:  # an earlier reply may have had vectors of another length
+            check_lengths(reply.vectors, len(reply.vectors), len(known))
         for number, vector in zip(numbers, reply.vectors, strict=True):
             self._vectors[number] = vector
         reason = f"{self._embedding.model_id} reports that it cut the input"
@@ -312,18 +319,13 @@ class _Call:
         self._options = replace(self._options, headers=given.headers.get(self._embedding.provider, {}))
         return admitted
 
-    @property
-    def _max_request_tokens(self) -> int | None:
-        """The tokens that one request may have, so that it fits into every limit of the client."""
-        limits = self._governance.client.limits
-        fitting = () if limits is None else (each for each in limits.limits if each.matches(self._governance.model))
-        return min((each.tokens for each in fitting if each.tokens), default=None)
-
     def _fetch(self, request: int, wire: WireRequest, inputs: Sequence[EmbeddingInput]) -> Work[EmbeddingReply]:
         """Send one request, attempt after attempt, and keep the receipt of what was billed."""
         governance = self._governance
-        governance.client.lifetime.check()
-        tokens = self._estimate(inputs)
+        client = governance.client
+        client.lifetime.check()
+        needs_estimate = client.limits is not None or client.events is not None or bool(self._budgets.accounts)
+        tokens = self._embedding.estimate_tokens(inputs) if needs_estimate else 0
         retries = governance.new_retries()
         clock, started, reply = retries.timing.clock, None, EmbeddingReply([])
 
@@ -372,13 +374,6 @@ class _Call:
         session_id = self._ids.session_id
         return governance.identify(Message(role=Role.ASSISTANT, content=(), session_id=session_id, metadata=metadata))
 
-    def _estimate(self, inputs: Sequence[EmbeddingInput]) -> int:
-        """Return the estimated tokens, if anything needs them."""
-        client = self._governance.client
-        if client.limits is None and client.events is None and not self._budgets.accounts:
-            return 0
-        return self._embedding.estimate_tokens(inputs)
-
     def _save(self) -> Work[None]:
         """Save the receipts of the call as a session of its own, without content."""
         store = self._governance.client.store
@@ -389,27 +384,25 @@ class _Call:
         save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
         yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
 
-    def _check_lengths(self, vectors: Sequence[Vector]) -> None:
-        """Raise MalformedReplyError if an earlier reply had vectors of another length."""
-        known = next((each for each in self._vectors if each is not None), None)
-        if known is not None:
-            check_lengths(vectors, len(vectors), len(known))
-
     def _key(self) -> str:
-        return _digest(self._inputs, self._requested)
-
-    def _fail(self, request: int, error: Exception) -> None:
-        self._errors[request] = error
-        self.waiting.clear()
+        """Return what identifies the inputs and the options of the call."""
+        digest = hashlib.sha256()
+        for each in self._inputs:
+            data = (
+                each
+                if isinstance(each, str)
+                else each.model_dump_json()
+                if isinstance(each, ImageBlock)
+                else repr(each)
+            )
+            part = data.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(part) + part)
+        options = self._requested
+        digest.update(wirejson.dumps([options.dimensions, options.purpose, options.truncate]))
+        return digest.hexdigest()
 
     def _record(self, losses: Iterable[Loss]) -> None:
         self._losses.update(dict.fromkeys(losses))
-
-    def _restore(self, resume: PartialEmbeddings) -> None:
-        if (resume.model, resume.key) != (str(self._embedding.model_id), self._key()):
-            raise RequestError("resume needs the model, the inputs and the options of the call that failed")
-        self._vectors, self._restored = list(resume.vectors), resume.receipts
-        self._labels |= resume.labels
 
 
 def _find(adapter: Adapter) -> EmbeddingAdapter:
@@ -417,16 +410,6 @@ def _find(adapter: Adapter) -> EmbeddingAdapter:
     if found is None:
         raise ConfigurationError(f"{adapter.model_id}: its adapter embeds nothing")
     return found
-
-
-def _transports(
-    config: ClientConfig, own: Mapping[str, Mapping[str, Any]], *, asynchronous: bool
-) -> tuple[Transports[Any], Transports[Any] | None]:
-    """Return the transports of the client, or those of this call if it has settings of its own."""
-    if not own:
-        return config.connections.transports(asynchronous=asynchronous), None
-    created: Transports[Any] = Transports(merge_providers(config.providers or {}, own), asynchronous=asynchronous)
-    return created, created
 
 
 def _judged_input(number: int, before: EmbeddingInput, messages: Sequence[Message]) -> EmbeddingInput:
@@ -437,14 +420,3 @@ def _judged_input(number: int, before: EmbeddingInput, messages: Sequence[Messag
     if isinstance(before, ImageBlock) and content == (before,):
         return before
     raise RequestError(f"the policy changed input {number} in a way that cannot be embedded")
-
-
-def _digest(inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> str:
-    """Return what identifies the inputs and the options of a call."""
-    digest = hashlib.sha256()
-    for each in inputs:
-        data = each if isinstance(each, str) else each.model_dump_json() if isinstance(each, ImageBlock) else repr(each)
-        part = data.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(part) + part)
-    digest.update(wirejson.dumps([options.dimensions, options.purpose, options.truncate]))
-    return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""Converts values to columns and back: text, time and JSON."""
+"""Converts values to columns and back: text, time and JSON. Checks what programs pass to a store."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,15 +11,45 @@ from pydantic_core import from_json
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, check_text, copy_json
-from dragoman.store.arguments import wrong_class
+from dragoman.canonical.message import Message
+from dragoman.sql import MAX_ID
 from dragoman.store.errors import StoreError, UnreadableError
-from dragoman.store.schema import MAX_ID
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
 MALFORMED_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 """Errors that reading malformed data may raise; pydantic's ValidationError is a ValueError."""
+_ESCAPES = {"\\": "\\", "0": "\0"}
+_MAX_MISTAKES = 3
+
+
+def read_messages(name: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages. Raises StoreError if they are not a list of Message."""
+    wrong: Any = messages
+    if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Message)):
+        found = tuple(messages)
+        if all(isinstance(each, Message) for each in found):
+            return found
+        wrong = next(each for each in found if not isinstance(each, Message))
+    raise wrong_class(name, "a list of Message, such as [Message.user(...)],", wrong)
+
+
+def read_mapping(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value as a dict. Raises StoreError if it is not a mapping."""
+    if not isinstance(value, Mapping):
+        raise wrong_class(name, "a dict", value)
+    return dict(value)
+
+
+def check_integer(name: str, value: int) -> None:
+    """Raise StoreError if the value is not an integer."""
+    if not isinstance(value, int):
+        raise wrong_class(name, "an integer", value)
+
+
+def wrong_class(name: str, wanted: str, value: object) -> StoreError:
+    """Return the error of a value that is not what was wanted."""
+    return StoreError(f"{name} must be {wanted} and has a value of the class {type(value).__name__}")
 
 
 def encode_text(value: str) -> str:
@@ -39,9 +69,6 @@ def encode_text(value: str) -> str:
 def decode_text(stored: str) -> str:
     """The inverse of `encode_text`."""
     return stored if "\\" not in stored else re.sub(r"\\([\\0])", lambda found: _ESCAPES[found[1]], stored)
-
-
-_ESCAPES = {"\\": "\\", "0": "\0"}
 
 
 def encode_optional(value: str | None) -> str | None:
@@ -116,14 +143,10 @@ def describe_mistake(error: Exception) -> str:
         text = str(error)
         return type(error).__name__ if "'" in text or '"' in text else f"{type(error).__name__}: {text:.300}"
     mistakes = error.errors(include_input=False, include_url=False, include_context=False)
-    shown = "; ".join(f"{_place(mistake['loc'])}: {mistake['type']}" for mistake in mistakes[:_MAX_MISTAKES])
-    return f"{len(mistakes)} invalid values ({shown})"
-
-
-_MAX_MISTAKES = 3
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    """Return a field's place; the keys of a caller's own objects are content, and fields of ours are short names."""
-    parts = [str(part) for part in location]
-    return ".".join(part if part.isidentifier() or part.isdigit() else "?" for part in parts[:4])[:80] or "?"
+    shown = []
+    for mistake in mistakes[:_MAX_MISTAKES]:
+        # The keys of a caller's own objects are content, and fields of ours are short names.
+        parts = [str(part) for part in mistake["loc"][:4]]
+        place = ".".join(part if part.isidentifier() or part.isdigit() else "?" for part in parts)[:80] or "?"
+        shown.append(f"{place}: {mistake['type']}")
+    return f"{len(mistakes)} invalid values ({'; '.join(shown)})"

@@ -11,8 +11,7 @@ from pydantic_core import from_json
 from dragoman.adapter import wirejson
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.canonical.message import Message, read_message, write_message
-from dragoman.store.arguments import wrong_class
-from dragoman.store.columns import MALFORMED_DATA_ERRORS, unreadable_error
+from dragoman.store.columns import MALFORMED_DATA_ERRORS, unreadable_error, wrong_class
 from dragoman.store.errors import StoreVersionError, UnreadableError
 from dragoman.store.records import SessionRecord, StoredSession
 
@@ -46,7 +45,9 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
     """
     if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
         raise wrong_class("lines", "an iterable of lines, such as a file,", lines)
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if not _is_blank(line))
+    numbered = (
+        (number, line) for number, line in enumerate(lines, 1) if not isinstance(line, (str, bytes)) or line.strip()
+    )
     header = _parse_object(*next(numbered, (1, "null")))
     version = header.get("dragoman_store")
     if isinstance(version, int) and version > VERSION:
@@ -81,10 +82,6 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
             " lines are not all of the session"
         )
     return StoredSession(record, tuple(messages), tool_ids, tuple(attempts), extensions, inherited)
-
-
-def _is_blank(line: str | bytes) -> bool:
-    return isinstance(line, (str, bytes)) and not line.strip()
 
 
 def _parse_object(number: int, line: str | bytes) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import re
 import sqlite3
 from collections.abc import Iterable
 from functools import partial
-from importlib.resources import files
 
 from sqlalchemy import Connection, inspect, text
 
+from dragoman.sql import lock_for_migration, run_migrations
 from dragoman.sqlite_files import table_names
 from dragoman.store.database import Database, store_errors
 from dragoman.store.errors import StoreError, StoreVersionError
@@ -55,15 +55,14 @@ def check_version(database: Database) -> None:
 
 
 def _upgrade(connection: Connection, *, allow_other_tables: bool) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    lock_for_migration(connection, _ADVISORY_LOCK)
     version = _version(connection)
     if version == HEAD:
         return
     if version is None:
         _refuse_foreign(inspect(connection).get_table_names(), allow_other_tables)
     with store_errors("the store could not be migrated, and is unchanged"):
-        _run_migrations(connection)
+        run_migrations(connection, "dragoman.store")
 
 
 def _version(connection: Connection) -> str | None:
@@ -111,14 +110,3 @@ def _refuse_foreign(names: Iterable[str], allow_other_tables: bool) -> None:
             " database of its own, or create its tables next to them with Store(url, allow_other_tables=True)."
             " Nothing was changed"
         )
-
-
-def _run_migrations(connection: Connection) -> None:
-    # Imported here: the import is slow, and an up-to-date database does not need it.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(files("dragoman.store") / "migrations").replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")

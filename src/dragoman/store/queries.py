@@ -8,8 +8,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
 
 from dragoman.canonical.extensions.message_labels import label_messages
-from dragoman.store.arguments import check_integer
-from dragoman.store.columns import MALFORMED_DATA_ERRORS, decode_text, encode_id, encode_text, to_micros
+from dragoman.store.columns import MALFORMED_DATA_ERRORS, check_integer, decode_text, encode_id, encode_text, to_micros
 from dragoman.store.errors import StoreError
 from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredCall, StoredSession
 from dragoman.store.rows import extensions_from_row, message_from_row, record_from_row
@@ -76,7 +75,10 @@ def page(
     size = _check_limit(limit)
     rows = _rows(connection, selected.limit(size + 1))
     page_rows = rows[:size]
-    next_cursor = _encode_cursor(page_rows[-1]) if len(rows) > size else None
+    next_cursor = None
+    if len(rows) > size:
+        last = page_rows[-1]
+        next_cursor = base64.urlsafe_b64encode(to_json([last["updated_at"], last["id"]])).decode()
     return SessionPage(tuple(map(record_from_row, page_rows)), next_cursor)
 
 
@@ -138,10 +140,6 @@ def _check_limit(limit: int) -> int:
     if not 1 <= limit <= MAX_ROWS:
         raise StoreError(f"limit must be from 1 to {MAX_ROWS}")
     return limit
-
-
-def _encode_cursor(row: RowMapping) -> str:
-    return base64.urlsafe_b64encode(to_json([row["updated_at"], row["id"]])).decode()
 
 
 def _decode_cursor(cursor: str) -> tuple[int, str]:

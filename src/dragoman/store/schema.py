@@ -9,20 +9,17 @@ rows of some tables also have numbers, because its full-text index needs them, a
 uses these numbers.
 """
 
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Dialect,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
-    Numeric,
     PrimaryKeyConstraint,
     String,
     Table,
@@ -30,7 +27,8 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from dragoman.sql import MAX_ID, ExactDecimal
 
 HEAD = "0004"
 """The newest migration. Migrations are numbered, so that an older version of this library recognizes a newer store."""
@@ -38,31 +36,6 @@ HEAD = "0004"
 VERSION_TABLE = "dragoman_version"
 SEARCH_TABLE = "message_search"
 """SQLite's full-text index over messages.search_text. There is none on PostgreSQL, nor on SQLite without FTS5."""
-
-MAX_ID = 200
-"""The maximum of characters of an id: what PostgreSQL can index, in any script."""
-
-
-class ExactDecimal(TypeDecorator[Decimal]):
-    """Money: NUMERIC if the database has it, and text on SQLite, which would use a float."""
-
-    impl = Text
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else Numeric())
-
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
-        return format(value, "f") if value is not None and dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
-        if isinstance(
-            value, bytes
-        ):  # a damaged row: Decimal raises TypeError for bytes, as it does for a wrong program
-            raise InvalidOperation("an amount is stored as bytes")
-        return None if value is None else Decimal(value)
-
-
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite autoincrements only the type INTEGER."""
 

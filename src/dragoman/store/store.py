@@ -16,13 +16,12 @@ from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
+from dragoman.sql import Synchronous
 from dragoman.store import jsonl as json_lines
-from dragoman.store import queries, writes
-from dragoman.store.arguments import read_mapping, read_messages, wrong_class
-from dragoman.store.columns import describe_mistake, to_micros
-from dragoman.store.database import Database, Synchronous, default_url
-from dragoman.store.deletion import retention
-from dragoman.store.deletion.users import delete_user
+from dragoman.store import queries, retention, writes
+from dragoman.store.columns import describe_mistake, read_mapping, read_messages, to_micros, wrong_class
+from dragoman.store.database import Database, default_url
+from dragoman.store.deletion import delete_user
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import check_version, migrate
 from dragoman.store.records import (
@@ -36,7 +35,7 @@ from dragoman.store.records import (
     StoredSession,
     UserDeletion,
 )
-from dragoman.store.reports.billing import BillingFilters, iter_billed_replies
+from dragoman.store.reports import BillingFilters, iter_billed_replies
 from dragoman.store.schema import SEARCH_TABLE
 from dragoman.store.tool_calls import FAILED, PENDING
 from dragoman.store.writes import TurnRecord, dump_tool_ids

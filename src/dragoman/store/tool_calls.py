@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import Connection, bindparam, insert, select, update
 
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.store.columns import decode_text, encode_id, encode_optional, encode_text, to_micros
 from dragoman.store.errors import ConflictError, StoreError
@@ -43,10 +44,16 @@ def save_tool_calls(
     answers: list[dict[str, Any]] = []
     for seq, message in turn:
         for position, block in enumerate(message.content):
-            if block.type == "tool_use":
+            if isinstance(block, ToolUseBlock):
                 calls.append(_call_row(session_id, seq, position, message, block, issued))
-            elif block.type == "tool_result":
-                answer = _answer_parameters(session_id, message, block)
+            elif isinstance(block, ToolResultBlock):
+                answer = {
+                    "of_session": session_id,
+                    "of_call": encode_text(block.tool_use_id),
+                    "new_status": FAILED if block.is_error else SUCCEEDED,
+                    "answer": encode_id(message.id, "a message's id"),
+                    "answered_at": to_micros(message.created_at),
+                }
                 if not _answer_pending(calls, answer):
                     answers.append(answer)
     if calls:
@@ -56,7 +63,7 @@ def save_tool_calls(
 
 
 def _call_row(
-    session_id: str, seq: int, position: int, message: Message, block: Any, issued: Mapping[str, Any]
+    session_id: str, seq: int, position: int, message: Message, block: ToolUseBlock, issued: Mapping[str, Any]
 ) -> dict[str, Any]:
     provider, provider_id = issued.get(block.id, (message.metadata.provider, None))
     is_complete = message.metadata.status is MessageStatus.COMPLETE
@@ -77,16 +84,6 @@ def _call_row(
     }
 
 
-def _answer_parameters(session_id: str, message: Message, block: Any) -> dict[str, Any]:
-    return {
-        "of_session": session_id,
-        "of_call": encode_text(block.tool_use_id),
-        "new_status": FAILED if block.is_error else SUCCEEDED,
-        "answer": encode_id(message.id, "a message's id"),
-        "answered_at": to_micros(message.created_at),
-    }
-
-
 def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
     """Whether the result belongs to a call of the same turn, which then has it."""
     for call in reversed(calls):
@@ -101,12 +98,15 @@ def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, An
     """Add the map's new entries. Raises ConflictError if an entry differs from the table: an id that a provider has
     seen never changes.
     """
+    # The key has a fixed length for texts of any length: no index takes a long one.
     rows_by_entry = {
-        _entry_digest(kind, provider, canonical): (kind, provider, canonical, name)
-        for kind, provider, canonical, name in _entries(dump)
+        blake2b(to_json(entry[:3]), digest_size=16).hexdigest(): entry  # kind, provider and canonical id
+        for entry in _entries(dump)
     }
     known: dict[str, str] = {}
-    for chunk in _chunks(list(rows_by_entry)):
+    entries = list(rows_by_entry)
+    for start in range(0, len(entries), _CHUNK_SIZE):
+        chunk = entries[start : start + _CHUNK_SIZE]
         query = select(tool_ids.c.entry, tool_ids.c.provider_id)
         found = connection.execute(query.where(tool_ids.c.session_id == session_id, tool_ids.c.entry.in_(chunk)))
         known.update((row.entry, row.provider_id) for row in found)
@@ -147,15 +147,6 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
         else:
             sent.setdefault(provider, {})[canonical] = name
     return {"issued": issued, "sent": sent}
-
-
-def _entry_digest(*parts: str) -> str:
-    """Return a key of fixed length for texts of any length: no index takes a long one."""
-    return blake2b(to_json(parts), digest_size=16).hexdigest()
-
-
-def _chunks(entries: list[str]) -> Iterator[list[str]]:
-    return (entries[start : start + _CHUNK_SIZE] for start in range(0, len(entries), _CHUNK_SIZE))
 
 
 def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -21,7 +21,6 @@ from sqlalchemy import (
 )
 
 from dragoman.adapter import wirejson
-from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.extensions.message_retention import RETENTION
 from dragoman.canonical.message import SCHEMA_VERSION, Message, Role, read_message, write_message
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
@@ -68,10 +67,13 @@ def save_step(connection: Connection, session_id: str, version: int, step: TurnS
         connection.execute(_INSERT, _turn_row(session_id, version, step.turn or OpenTurn(), now))
     elif step.state == DONE:
         connection.execute(_DELETE, {"of_session": session_id, "of_turn": step.number})
-    elif (changes := _changes(step)) and not connection.execute(
-        _UPDATE.values(updated_at=now, **changes), {"of_session": session_id, "of_turn": step.number}
-    ).rowcount:
-        raise ConflictError("the turn is not in the store any more: load the session again")
+    else:
+        changes: dict[str, Any] = {} if step.turn is None else _content(step.turn)
+        if step.state != OPEN:
+            changes |= {"state": step.state, "error": encode_optional(step.error)}
+        of_turn = {"of_session": session_id, "of_turn": step.number}
+        if changes and not connection.execute(_UPDATE.values(updated_at=now, **changes), of_turn).rowcount:
+            raise ConflictError("the turn is not in the store any more: load the session again")
     if step.started:
         connection.execute(
             _START,
@@ -93,7 +95,9 @@ def save_step(connection: Connection, session_id: str, version: int, step: TurnS
                     "of_session": session_id,
                     "of_call": encode_text(call),
                     "moment": now,
-                    "result": None if result is None else _result_json(result),
+                    "result": None
+                    if result is None
+                    else write_message(Message(role=Role.TOOL, content=(result,))).decode(),
                 }
                 for call, result in step.ended.items()
             ],
@@ -146,7 +150,15 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
             number=row["number"],
             prompt=prompt,
             first_message=row["first_seq"],
-            attempts=tuple(_read_attempt(each) for each in decode_json(row["attempts_json"])),
+            attempts=tuple(
+                FailedAttempt(
+                    model=each["model"],
+                    error=each["error"],
+                    cost_usd=None if each["cost_usd"] is None else Decimal(each["cost_usd"]),
+                    reply_id=each["reply_id"],
+                )
+                for each in decode_json(row["attempts_json"])
+            ),
             calls=calls,
             retention=retention,
         )
@@ -190,17 +202,20 @@ def _turn_row(session_id: str, number: int, turn: OpenTurn, now: int) -> dict[st
 
 
 def _content(turn: OpenTurn) -> dict[str, Any]:
-    prompt = (_prompt_json(message, turn.retention.get(message.id)) for message in turn.prompt)
-    return {
-        "prompt_json": f"[{','.join(prompt)}]",
-        "attempts_json": wirejson.dumps_text([_attempt_json(each) for each in turn.attempts]),
-    }
-
-
-def _prompt_json(message: Message, retention: Mapping[str, Any] | None) -> str:
-    """Return a message as JSON, with how long its data may be kept as one more field."""
-    text = write_message(message).decode()
-    return text if retention is None else f'{text[:-1]},"{RETENTION}":{wirejson.dumps_text(retention)}}}'
+    prompt = [write_message(message).decode() for message in turn.prompt]
+    for index, message in enumerate(turn.prompt):  # how long its data may be kept is one more field
+        if (retention := turn.retention.get(message.id)) is not None:
+            prompt[index] = f'{prompt[index][:-1]},"{RETENTION}":{wirejson.dumps_text(retention)}}}'
+    attempts = [
+        {
+            "model": each.model,
+            "error": each.error,
+            "cost_usd": None if each.cost_usd is None else format(each.cost_usd, "f"),
+            "reply_id": each.reply_id,
+        }
+        for each in turn.attempts
+    ]
+    return {"prompt_json": f"[{','.join(prompt)}]", "attempts_json": wirejson.dumps_text(attempts)}
 
 
 def _read_prompt(stored: str) -> tuple[tuple[Message, ...], dict[str, Mapping[str, Any]]]:
@@ -214,28 +229,6 @@ def _read_prompt(stored: str) -> tuple[tuple[Message, ...], dict[str, Mapping[st
     return tuple(prompt), retention
 
 
-def _changes(step: TurnStep) -> dict[str, Any]:
-    changes: dict[str, Any] = {} if step.turn is None else _content(step.turn)
-    if step.state != OPEN:
-        changes |= {"state": step.state, "error": encode_optional(step.error)}
-    return changes
-
-
-def _attempt_json(attempt: FailedAttempt) -> dict[str, Any]:
-    cost = None if attempt.cost_usd is None else format(attempt.cost_usd, "f")
-    return {"model": attempt.model, "error": attempt.error, "cost_usd": cost, "reply_id": attempt.reply_id}
-
-
-def _read_attempt(found: Mapping[str, Any]) -> FailedAttempt:
-    cost = found["cost_usd"]
-    return FailedAttempt(
-        model=found["model"],
-        error=found["error"],
-        cost_usd=None if cost is None else Decimal(cost),
-        reply_id=found["reply_id"],
-    )
-
-
 def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:
     started, effects = row["started_at"] is not None, decode_optional(row["side_effects"])
     if row["status"] != PENDING:
@@ -247,10 +240,6 @@ def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:
     results = () if message is None else message.tool_results
     result = next((each for each in results if each.tool_use_id == decode_text(row["id"])), None)
     return CallProgress(started=started, side_effects=effects, result=result)
-
-
-def _result_json(result: ToolResultBlock) -> str:
-    return write_message(Message(role=Role.TOOL, content=(result,))).decode()
 
 
 def _optional_time(stored: int | None) -> datetime | None:

@@ -33,8 +33,7 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
-from dragoman.store.arguments import check_integer
-from dragoman.store.columns import encode_id, encode_optional, encode_optional_json
+from dragoman.store.columns import check_integer, encode_id, encode_optional, encode_optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
@@ -280,18 +279,13 @@ def _duplicate_message_error() -> ConflictError:
 def _save_related(connection: Connection, session_id: str, first: int, turn: TurnRecord) -> None:
     """Write the rest of a turn; ``first`` is the index of its first message in the session."""
     if turn.attempts:
-        _save_attempts(connection, session_id, turn.attempts)
+        query = select(func.max(attempts.c.seq)).where(attempts.c.session_id == session_id)
+        last = connection.execute(query).scalar_one()
+        broken = enumerate(turn.attempts, 0 if last is None else last + 1)
+        connection.execute(insert(attempts), [attempt_row(message, session_id, seq) for seq, message in broken])
     if turn.tool_ids:
         save_tool_ids(connection, session_id, turn.tool_ids)
     save_tool_calls(connection, session_id, enumerate(turn.messages, first), turn.tool_ids.get("issued", {}))
-
-
-def _save_attempts(connection: Connection, session_id: str, broken: Sequence[Message]) -> None:
-    query = select(func.max(attempts.c.seq)).where(attempts.c.session_id == session_id)
-    last = connection.execute(query).scalar_one()
-    first = 0 if last is None else last + 1
-    rows = [attempt_row(message, session_id, seq) for seq, message in enumerate(broken, first)]
-    connection.execute(insert(attempts), rows)
 
 
 def fork(connection: Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:

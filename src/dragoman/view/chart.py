@@ -76,6 +76,8 @@ def chart(replies: Sequence[ChartReply]) -> Chart | None:
     max_tokens = figures.axis_top(Decimal(max(usage.total_tokens for usage in usages)))
     costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
     max_cost = figures.axis_top(max(costs, default=Decimal(0)))
+    largest = max(usages, key=lambda usage: usage.total_tokens)
+    known_cost = f"costs go up to {figures.money(max(costs))}" if costs else "no cost is known"
     legend = [(name, words) for name, words, field in _PARTS if any(getattr(usage, field) for usage in usages)]
     return Chart(
         tuple(_columns(replies, max_tokens, max_cost)),
@@ -85,7 +87,8 @@ def chart(replies: Sequence[ChartReply]) -> Chart | None:
             (COST_TOP, f"${max_cost.normalize():f}" if any(costs) else "$0"),
         ),
         tuple(legend),
-        _describe(replies, usages),
+        f"{figures.plural(len(replies), 'reply', 'replies')}, one column each."
+        f" The largest used {largest.total_tokens:,} tokens; {known_cost}. The table below has every number.",
         _COLUMN * len(replies) if len(replies) > _SCROLL_FROM else None,
     )
 
@@ -117,13 +120,3 @@ def label(reply: ChartReply) -> str:
     """Return the text of a column."""
     parts = ["the provider reported no tokens"] if reply.usage is None else list(figures.tokens(reply.usage))
     return f"{reply.number} · {reply.model}: {'; '.join(parts)}; {figures.cost(reply.usage)}"
-
-
-def _describe(replies: Sequence[ChartReply], usages: Sequence[Usage]) -> str:
-    largest = max(usages, key=lambda usage: usage.total_tokens)
-    costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
-    cost = f"costs go up to {figures.money(max(costs))}" if costs else "no cost is known"
-    return (
-        f"{figures.plural(len(replies), 'reply', 'replies')}, one column each."
-        f" The largest used {largest.total_tokens:,} tokens; {cost}. The table below has every number."
-    )

@@ -84,13 +84,11 @@ def _html_part(renderer: "MarkdownIt", tokens: "Sequence[Token]", references: di
     """Return a list of one part, or of none without tokens."""
     if not tokens:
         return []
-    words = " ".join(_words(token) for token in tokens)
+    words = " ".join(
+        "".join(" " if each.type.endswith("break") else each.content for each in token.children or [token])
+        for token in tokens
+    )
     return [Part(html=str(renderer.renderer.render(tokens, renderer.options, references)), words=words)]
-
-
-def _words(token: "Token") -> str:
-    parts = (" " if each.type.endswith("break") else each.content for each in token.children or [token])
-    return "".join(parts)
 
 
 def _walk(tokens: "Sequence[Token]") -> "Iterator[Token]":

@@ -1,20 +1,31 @@
-"""A conversation as one self-contained HTML page: no network, and no script but its own."""
+"""A conversation as one self-contained HTML page: no network, and no script but its own.
+
+`fragment` is registered as ``html`` under the entry-point group ``dragoman.renderers``.
+"""
 
 import base64
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
+from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.cost import total_cost, total_usage
 from dragoman.view import chart as charts
 from dragoman.view import figures
+from dragoman.view.pieces import show_control_characters
 from dragoman.view.swaps import Projections, describe_swap
-from dragoman.view.templates import environment, read_asset
 from dragoman.view.turns import build_turns, is_reply, message_numbers, model_hues, replies
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_FOLDER = "pages"
 
 
 def page(
@@ -49,13 +60,49 @@ def page(
         replies=replies(messages),
         totals=_totals(messages, attempts),
         models=_models(messages),
-        when=_format_date(messages),
+        when=f"{messages[0].created_at.astimezone(UTC):%d %B %Y, %H:%M} UTC".lstrip("0") if messages else "",
         numbers=message_numbers(messages),
         style=style,
         script=script,
-        policy=_content_security_policy(style, script),
+        # Its own style and script, media inside it, and nothing else.
+        policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'",
         charts=charts,
     )
+
+
+def fragment(messages: Sequence[Message]) -> str | None:
+    """Return messages as an HTML fragment for notebooks, without styles or scripts of its own. None without the `cli`
+    extra."""
+    try:
+        turns = list(build_turns(messages, Projections(ToolIdMap(), ()), raw=False))
+        return environment().get_template("notebook.html.jinja").render(turns=turns)
+    except MissingExtraError:
+        return None
+
+
+def read_asset(name: str) -> str:
+    return files("dragoman.view").joinpath(_FOLDER, name).read_text(encoding="utf-8")
+
+
+@cache
+def environment() -> "Environment":
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ModuleNotFoundError:
+        raise MissingExtraError("a page needs Jinja: pip install 'dragoman[cli]'") from None
+    templates = Environment(
+        loader=PackageLoader("dragoman.view", _FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=show_control_characters,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["cost"] = figures.cost
+    templates.filters["plural"] = figures.plural
+    templates.filters["number_in"] = lambda message_id, numbers: numbers.get(message_id)
+    return templates
 
 
 def _next_swap(messages: Sequence[Message], projections: Projections, model: str | None) -> Any:
@@ -105,18 +152,6 @@ def _models(messages: Sequence[Message]) -> list[tuple[str, int, str, str]]:
         cost = "" if amount is None else figures.money(amount)
         rows.append((model, hue, figures.plural(count, "reply", "replies"), cost))
     return rows
-
-
-def _format_date(messages: Sequence[Message]) -> str:
-    return f"{messages[0].created_at.astimezone(UTC):%d %B %Y, %H:%M} UTC".lstrip("0") if messages else ""
-
-
-def _content_security_policy(style: str, script: str) -> str:
-    """Return the page's Content-Security-Policy: its own style and script, media inside it, and nothing else."""
-    return (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _digest(text: str) -> str:

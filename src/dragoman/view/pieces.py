@@ -8,7 +8,6 @@ from typing import Any
 
 from dragoman.canonical.blocks import (
     AudioBlock,
-    Citation,
     ContentBlock,
     DocumentBlock,
     ImageBlock,
@@ -25,12 +24,13 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.view import figures, markdown, media
-from dragoman.view.templates import show_control_characters
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _FOLD_FROM = 700
 """Characters; a longer tool result is folded."""
 _FILE_KINDS = {"url": "at", "file_ref": "the file", "file_id": "kept as"}
+
+_CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -73,16 +73,12 @@ def _pieces_of(
 ) -> Iterator[Piece]:
     match block:
         case TextBlock():
-            yield from (rendered and _markdown_pieces(block.text)) or _text_pieces(block.text)
-            if block.citations:
-                yield Piece(
-                    kind="data",
-                    title=figures.plural(len(block.citations), "source"),
-                    facts=tuple(map(_citation_fact, block.citations)),
-                    folded=True,
-                )
+            yield from _text_pieces(block, rendered=rendered)
         case ThinkingBlock():
-            yield _thinking_piece(block)
+            words = len(block.text.split())
+            note = figures.plural(words, "word") if words else "not shown by the provider"
+            note += ", signed" if block.signature else ""
+            yield Piece(kind="thinking", title="Thinking", note=note, text=block.text)
         case RedactedThinkingBlock():
             yield Piece(
                 kind="thinking", title="Thinking", note="encrypted", text="The provider does not disclose this part."
@@ -104,20 +100,30 @@ def _pieces_of(
             yield Piece(kind="data", title=block.type, note="of a newer version", text=as_json(data), folded=True)
 
 
-def _markdown_pieces(text: str) -> list[Piece]:
-    """Rendered Markdown, with its blocks of code separate; nothing if the text has no markup."""
-    return [
-        Piece(kind="text", text=part.words, html=part.html) if part.html else _code_piece(part.code, part.language)
-        for part in markdown.read_parts(show_control_characters(text))
-    ]
+def _text_pieces(block: TextBlock, *, rendered: bool) -> Iterator[Piece]:
+    """Text, with its blocks of code separate, and its sources. If ``rendered``, it is Markdown; otherwise only fenced
+    code is recognized."""
+    parts = markdown.read_parts(show_control_characters(block.text)) if rendered else []
+    for part in parts:
+        if part.html:
+            yield Piece(kind="text", text=part.words, html=part.html)
+        else:
+            yield _code_piece(part.code, part.language)
+    if not parts:  # also if it has no markup
+        yield from _fenced_pieces(block.text)
+    if block.citations:
+        facts = []
+        for each in block.citations:
+            words = (each.title, each.url, each.cited_text and f"“{each.cited_text}”")
+            facts.append((each.kind, " · ".join(filter(None, words)) or as_json(each.data or {})))
+        yield Piece(kind="data", title=figures.plural(len(facts), "source"), facts=tuple(facts), folded=True)
 
 
 def _code_piece(code: str, language: str) -> Piece:
     return Piece(kind="code", title=language, text=code, html=markdown.color(show_control_characters(code), language))
 
 
-def _text_pieces(text: str) -> Iterator[Piece]:
-    """Text, with fenced code separate; no other Markdown is interpreted."""
+def _fenced_pieces(text: str) -> Iterator[Piece]:
     end = 0
     for fence in _FENCE.finditer(text):
         if before := text[end : fence.start()].strip("\n"):
@@ -126,13 +132,6 @@ def _text_pieces(text: str) -> Iterator[Piece]:
         end = fence.end()
     if rest := text[end:].strip("\n"):
         yield Piece(kind="text", text=rest)
-
-
-def _thinking_piece(block: ThinkingBlock) -> Piece:
-    words = len(block.text.split())
-    notes = [figures.plural(words, "word") if words else "not shown by the provider"]
-    notes += ["signed"] if block.signature else []
-    return Piece(kind="thinking", title="Thinking", note=", ".join(notes), text=block.text)
 
 
 def _call_piece(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
@@ -210,11 +209,6 @@ def _prompt_piece(block: PromptRequestBlock | PromptResultBlock) -> Piece:
     return Piece(kind="data", title=block.prompt_name, note="prompt", text=text, failed=block.is_error, folded=True)
 
 
-def _citation_fact(citation: Citation) -> tuple[str, str]:
-    parts = (citation.title, citation.url, citation.cited_text and f"“{citation.cited_text}”")
-    return citation.kind, " · ".join(filter(None, parts)) or as_json(citation.data or {})
-
-
 def to_text(value: Any) -> str:
     """Text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else as_json(value)
@@ -222,3 +216,8 @@ def to_text(value: Any) -> str:
 
 def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def show_control_characters(value: Any) -> Any:
+    """Replace control characters with visible symbols: HTML may not contain them, and readers would not see them."""
+    return value.translate(_CONTROL_PICTURES) if type(value) is str else value

@@ -1,22 +1,34 @@
 """A history as the page shows it: a turn for each message, tool results with their calls, swaps in their place."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
 
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.notes import raw_notes
+from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.view import figures
 from dragoman.view.chart import ChartReply
 from dragoman.view.pieces import Piece, build_pieces
-from dragoman.view.raw_requests import Raw, RawRequests, pretty
 from dragoman.view.swaps import Projections, Swap, describe_swap
 
+_MAX_WORD = 400
+"""Characters without a space; a longer word is encoded media or a signature, and is shortened."""
+_SHORTENED_LENGTH = 60
+_MIN_SHARED_LINES = 12
+MAX_BYTES = 48 * 1024 * 1024
+"""The total of request bodies on one page; later requests are left out."""
+_SPACE = re.compile(r"\s")
 HUES = 6
 """The number of model colours before they repeat."""
 _LONGEST_NAME = 72
-
 _SPEAKERS = {
     Role.USER: "User",
     Role.SYSTEM: "System",
@@ -31,6 +43,64 @@ _STOP_REMARKS = {
     StopReason.PAUSE: "paused",
 }
 """Remarks on how a reply ended, if that is unusual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """``lines`` is the number of first lines that equal those of the request ``same_as``; ``text`` is the rest."""
+
+    address: str
+    text: str
+    same_as: int | None = None
+    lines: int = 0
+
+
+class RawRequests:
+    """The raw requests of one page, line by line. Their numbers are those of their turns.
+
+    A request contains the whole history before it, so that in full the page would grow quadratically: the first lines
+    that equal those of the one before are left out.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[int, list[str]]] = {}
+        self._bytes = 0
+
+    def add(self, number: int, model: str, request: WireRequest) -> Raw | None:
+        """Return the request as the page shows it, or None if the page would become too large."""
+        self._bytes += len(request.body)
+        if self._bytes > MAX_BYTES:
+            return None
+        try:
+            body = pretty(wirejson.loads(request.body))
+        except MalformedReplyError:
+            body = request.body.decode(errors="replace")
+        lines = body.split("\n")
+        address = f"{request.method} {request.path}"
+        before = self._latest.get(model)
+        self._latest[model] = (number, lines)
+        if before is not None:
+            # zip ends with the shorter one, and takewhile at the first line that differs.
+            shared = len([*takewhile(lambda pair: pair[0] == pair[1], zip(before[1], lines, strict=False))])
+            if shared >= _MIN_SHARED_LINES:
+                return Raw(address, "\n".join(lines[shared:]), before[0], shared)
+        return Raw(address, "\n".join(lines))
+
+
+def pretty(value: Any) -> str:
+    """JSON for people: indented, with long encoded strings shortened."""
+    return json.dumps(shorten(value), ensure_ascii=False, indent=2)
+
+
+def shorten(value: Any) -> Any:
+    """Return the value, with encoded media and the like cut to a few characters and their number."""
+    if isinstance(value, dict):
+        return {name: shorten(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [shorten(inner) for inner in value]
+    if isinstance(value, str) and len(value) > _MAX_WORD and not _SPACE.search(value):
+        return f"{value[:_SHORTENED_LENGTH]}… ({len(value):,} characters)"
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +195,12 @@ def replies(messages: Sequence[Message]) -> list[ChartReply]:
     """Return the replies for the chart: messages that a provider sent."""
     hues = model_hues(messages)
     return [
-        ChartReply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
+        ChartReply(
+            number,
+            message.metadata.model or message.metadata.provider or "unnamed",
+            hues.get(message.metadata.model or "", 0),
+            message.usage,
+        )
         for number, message in enumerate(messages, 1)
         if is_reply(message)
     ]
@@ -167,10 +242,6 @@ def _speaker(message: Message) -> str:
     if message.role is Role.ASSISTANT and model:
         return model.partition(":")[2] or model
     return _SPEAKERS.get(message.role) or str(message.role)
-
-
-def _model(message: Message) -> str:
-    return message.metadata.model or message.metadata.provider or "unnamed"
 
 
 def _remarks(message: Message) -> Iterator[str]:

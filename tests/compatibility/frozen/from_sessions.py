@@ -25,7 +25,7 @@ from dragoman.bulk.state import tables as bulk_tables
 from dragoman.canonical.message import Message, MessageMetadata, StopReason
 from dragoman.cli.app import app
 from dragoman.cli.cost import By
-from dragoman.cli.io.cost.sources import SESSION_GROUPS
+from dragoman.cli.cost.sources import SESSION_GROUPS
 from dragoman.events import EventBus, Telemetry, conventions
 from dragoman.policy import Extensions, Pipeline, SecurityExtension, Step, SubjectExtension, Violation, hook
 from dragoman.policy.labels import with_labels

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from dragoman import AsyncClient, Message, Store
-from dragoman.cli.io.cost.sources import Repricing, open_sources
+from dragoman.cli.cost.sources import Repricing, open_sources
 from dragoman.errors import ConfigurationError, StoreError
 from dragoman.testing.faults.server import RESET, HttpReply, ReceivedRequest, sse_reply
 from dragoman_gateway import GatewaySettings

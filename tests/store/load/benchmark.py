@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import cast
 
 from dragoman.canonical.message import Message
+from dragoman.sql import Synchronous
 from dragoman.store import Store
-from dragoman.store.database import Synchronous
 from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 from tests.store.load.writers import FORK_CONTEXT
 from tests.store.turns import reply

@@ -11,8 +11,8 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from dragoman.sql import Synchronous
 from dragoman.store import ConflictError, Store
-from dragoman.store.database import Synchronous
 from tests.packaging.systems import FORKS
 from tests.store.load.anomalies import TurnJournal
 from tests.store.turns import ToolTurn, tool_turn

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.canonical.message import Message
-from dragoman.cli.io.cost.sources import AttachedStore, Repricing, Span, StoreReplies
+from dragoman.cli.cost.sources import AttachedStore, Repricing, Span, StoreReplies
 from dragoman.store import Store, StoreError, StoreVersionError
 from dragoman.store.reports.attached import _BACKENDS, AttachedReplies
 from tests.sampling import examples

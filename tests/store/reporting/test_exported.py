@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, read_message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.cli.io.cost.sources import ExportedReplies, Repricing, Span, StoreReplies
+from dragoman.cli.cost.sources import ExportedReplies, Repricing, Span, StoreReplies
 from dragoman.pricing import price_table
 from dragoman.pricing.analytics.replies import Replies, day_path
 from dragoman.store import AsyncStore, ExportResult, Store, StoreError

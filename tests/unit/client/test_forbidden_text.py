@@ -16,8 +16,7 @@ from dragoman import (
     set_default_client,
 )
 from dragoman.adapter.errors import DragomanError
-from dragoman.bulk.workers import cluster as cluster_module
-from dragoman.bulk.workers import worker_pool
+from dragoman.bulk import workers
 from dragoman.cli.app import app
 from dragoman.policy import PolicyDeniedError
 from tests.bulk.fake_cluster import Actor, FakeCluster
@@ -167,8 +166,8 @@ def test_the_workers_of_a_cluster_only_send(
     """The policy, which cannot be pickled, judges in the process of the run."""
     actors: list[Actor] = []
     monkeypatch.setattr(FakeCluster, "actors", actors, raising=False)
-    monkeypatch.setattr(cluster_module, "Cluster", FakeCluster)
-    monkeypatch.setattr(worker_pool, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "Cluster", FakeCluster)
+    monkeypatch.setattr(workers, "GATHER_SECONDS", 0.0)
     answers = run_bulk({**settings, **policy}, tmp_path, ray="fake")
     assert answers == expected(policy, quote="anthropic: no *** here (status 400, code invalid_request_error)")
     assert len(actors) == 2

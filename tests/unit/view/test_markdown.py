@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dragoman import Message
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.view import markdown, notebook, page
+from dragoman.view import markdown, page
+from dragoman.view.page import fragment
 from tests.unit.view.document import Element, read
 from tests.unit.view.page_checks import check_page
 
@@ -88,7 +89,7 @@ def test_the_source_is_one_click_away(answer: Element) -> None:
     own source.
     """
     assert answer.one("details.source").one("pre").text.lstrip("\n") == ANSWER
-    cell = read(notebook.render([Message.assistant(ANSWER)]) or "")
+    cell = read(fragment([Message.assistant(ANSWER)]) or "")
     assert cell.one("strong").text == "8080"
     assert cell.one("details").one("pre").text.lstrip("\n") == ANSWER
     assert check_page(page([Message.assistant("Two\n  lines, 2 * 3 * 4.")])).all(".source") == []
@@ -127,7 +128,7 @@ def test_without_the_renderer_the_error_says_what_to_install(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[cli\]"):
         page([Message.assistant("**a**")])
-    assert notebook.render([Message.assistant("**a**")]) is None
+    assert fragment([Message.assistant("**a**")]) is None
     monkeypatch.setitem(sys.modules, "pygments", None)
     with pytest.raises(MissingExtraError, match=r"dragoman\[cli\]"):
         markdown.color("a", "python")

@@ -8,8 +8,7 @@ from dragoman.canonical import display
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Reply, Session
-from dragoman.view import notebook
-from dragoman.view.templates import environment
+from dragoman.view.page import environment, fragment
 
 TALK = (
     Message.user("How far is it? <script>alert(1)</script>"),
@@ -71,7 +70,7 @@ def test_without_jinja_there_is_no_html(monkeypatch: pytest.MonkeyPatch) -> None
     """IPython then shows the repr."""
     environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert notebook.render(TALK) is None
+    assert fragment(TALK) is None
     environment.cache_clear()
 
 

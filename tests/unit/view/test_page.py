@@ -22,8 +22,8 @@ from dragoman.canonical.message import (
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.cost import total_cost
-from dragoman.view import page, raw_requests
-from dragoman.view.templates import environment
+from dragoman.view import page, turns
+from dragoman.view.page import environment
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
@@ -305,7 +305,7 @@ def test_broken_attempts_count() -> None:
 
 def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is complete otherwise."""
-    monkeypatch.setattr(raw_requests, "MAX_BYTES", 4_000)
+    monkeypatch.setattr(turns, "MAX_BYTES", 4_000)
     document = check_page(page(conversation()))
     notes = [each.words for each in document.all(".shared") if "left out" in each.words]
     assert notes

@@ -13,11 +13,12 @@ from typing import Any
 from sqlalchemy import CompoundSelect, Connection, Select, select, union
 
 from dragoman.errors import InvalidRequestError
+from dragoman.sql import insert_into
 from dragoman_gateway.access.contract import Caller
 from dragoman_gateway.access.owned_items import referring_ids
 from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.database import Database
-from dragoman_gateway.database.tables import insert_into, owners, response_items
+from dragoman_gateway.database.tables import owners, response_items
 from dragoman_gateway.errors import ThreadNotFoundError
 from dragoman_gateway.json import loads
 from dragoman_gateway.keys.records import to_microseconds

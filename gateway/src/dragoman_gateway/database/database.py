@@ -7,7 +7,6 @@ a moment later, and says so once.
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 import time
 import weakref
@@ -15,25 +14,28 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    DBAPIError,
-    IntegrityError,
-    InterfaceError,
-    OperationalError,
-    SQLAlchemyError,
-)
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Connection, Engine, event, inspect, select, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
 
-from dragoman.errors import ConfigurationError, DragomanError, MissingExtraError
+from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.private_files import create_private_folder
-from dragoman.sqlite_files import create_private_database
+from dragoman.sql import (
+    LOCK_TIMEOUT_CODE,
+    RETRY_CODES,
+    WRITES,
+    create_postgres_engine,
+    create_sqlite_engine,
+    is_busy,
+    is_sqlite,
+    lock_for_migration,
+    parse_url,
+    run_migrations,
+    sqlite_file,
+    sqlstate,
+    user_database,
+)
 from dragoman_gateway.database.tables import HEAD, OLDEST, VERSION_TABLE, counters
 from dragoman_gateway.outage import Outage
 
@@ -41,11 +43,8 @@ Result = TypeVar("Result")
 
 _ADVISORY_LOCK = 0x67617465776179
 """PostgreSQL's lock for one migration at a time: an arbitrary number that other programs are unlikely to use."""
-_RETRY_CODES = {"40001", "40P01"}
-"""PostgreSQL's codes of a serialization failure and of a deadlock: run the transaction again."""
-_BUSY_CODES = {*_RETRY_CODES, "55P03", "57014"}
-"""The same, and those of a wait for a lock and of a statement that took too long."""
-_BUSY_NAMES = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_BUSY_CODES = {*RETRY_CODES, LOCK_TIMEOUT_CODE, "57014"}
+"""PostgreSQL's codes of a wait for others; the last one is that of a statement that took too long."""
 _MAX_TRIES = 5
 _IDLE_TIMES = 5
 """The number of time-outs for which a transaction may be idle: that of a stopped process would hold its locks
@@ -110,22 +109,21 @@ class Database:
     """
 
     def __init__(self, url: str, *, timeout: float = 2.0, pause: float = 1.0) -> None:
-        self._url = _parse_url(url)
+        self._url = parse_url(url, "the gateway's database")
         self._timeout = timeout
         self.outage = Outage("the gateway's database", "what is to be stored waits", pause=pause)
-        self._is_sqlite = self._url.get_backend_name() == "sqlite"
-        in_memory = self._is_sqlite and self._url.database in (None, "", ":memory:")
+        self._is_sqlite = is_sqlite(self._url)
         self.is_shared = not self._is_sqlite
         """Whether several machines can use it."""
         self.busy: Counter[tuple[Lane, str]] = Counter()
         """Transactions that waited too long, by their lane, and by whether it was for a lock or a place."""
-        self._engine = self._create_engine(in_memory)
+        self._engine = self._create_engine()
         event.listen(self._engine, "before_cursor_execute", _note_question)
         event.listen(self._engine, "after_cursor_execute", _note_answer)
         weakref.finalize(self, self._engine.dispose).atexit = False  # for one that nobody closes
         self._writes = threading.RLock()
         """SQLite has one writer at a time: threads queue here instead of polling the file's lock."""
-        self._is_serial = in_memory
+        self._is_serial = self._is_sqlite and sqlite_file(self._url) is None
         self._threads = {lane: ThreadPoolExecutor(LANES[lane], thread_name_prefix=f"gateway-{lane}") for lane in LANES}
         self._is_migrated = False
 
@@ -203,8 +201,7 @@ class Database:
             try:
                 return self._run_once(work, run, writes=writes)
             except DBAPIError as error:
-                code = getattr(error.orig, "sqlstate", None)
-                if code not in _RETRY_CODES and not error.connection_invalidated:
+                if sqlstate(error.orig) not in RETRY_CODES and not error.connection_invalidated:
                     raise
         return self._run_once(work, run, writes=writes)
 
@@ -213,7 +210,7 @@ class Database:
         with lock:
             run.asked_at = time.monotonic()
             with self._engine.connect() as connection:
-                connection = connection.execution_options(gateway_writes=writes, gateway_run=run)
+                connection = connection.execution_options(gateway_run=run, **{WRITES: writes})
                 with connection.begin():
                     run.asked_at = None
                     result = work(connection)
@@ -229,45 +226,34 @@ class Database:
                 self._run_once(_upgrade, _Run(), writes=True)
             self._is_migrated = True
 
-    def _create_engine(self, in_memory: bool) -> Engine:
-        if not self._is_sqlite:
-            return self._create_postgres_engine()
-        pool: dict[str, Any] = (
-            {"poolclass": StaticPool} if in_memory else {"pool_size": _CONNECTIONS, "max_overflow": 1}
-        )
-        if not in_memory:
-            _create_folder(Path(str(self._url.database)).expanduser().parent)
-        engine = create_engine(
-            self._url,
-            hide_parameters=True,
-            connect_args={"timeout": self._timeout * _SERVER_SHARE, "check_same_thread": False},
-            **pool,
-        )
-        event.listen(engine, "do_connect", create_private_database)
-        event.listen(engine, "connect", _configure_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-
-    def _create_postgres_engine(self) -> Engine:
-        milliseconds, given_up = int(self._timeout * 1000), int(self._timeout * 1000 * _SERVER_SHARE)
+    def _create_engine(self) -> Engine:
+        given_up = self._timeout * _SERVER_SHARE
+        # One connection more than threads is for what runs in another thread, such as a reload.
+        pool: dict[str, Any] = {"timeout": self._timeout, "pool_size": _CONNECTIONS, "max_overflow": 1}
+        if self._is_sqlite:
+            if (file := sqlite_file(self._url)) is not None:
+                folder = file.expanduser().parent
+                try:
+                    create_private_folder(folder)
+                except OSError as error:
+                    raise ConfigurationError(
+                        f"the gateway cannot create the folder {folder} for its database ({error.strerror}): set"
+                        " `database` under [gateway] to a file that it may write"
+                    ) from error
+            return create_sqlite_engine(self._url, busy_timeout=given_up, synchronous="normal", **pool)
+        milliseconds, server = int(self._timeout * 1000), int(given_up * 1000)
         named = self._url.query.get("options", "")
         options = named if isinstance(named, str) else " ".join(named)
-        try:
-            return create_engine(
-                self._url,
-                hide_parameters=True,
-                pool_size=_CONNECTIONS,
-                max_overflow=1,  # for what runs in another thread, such as a reload
-                pool_timeout=self._timeout,
-                connect_args={
-                    "connect_timeout": max(2, round(self._timeout)),  # libpq waits for 2 seconds at least
-                    "tcp_user_timeout": milliseconds,
-                    "options": f"{options} -c statement_timeout={given_up} -c lock_timeout={given_up}"
-                    f" -c idle_in_transaction_session_timeout={_IDLE_TIMES * milliseconds}",
-                },
-            )
-        except ImportError:
-            raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
+        return create_postgres_engine(
+            self._url,
+            connect_args={
+                "connect_timeout": max(2, round(self._timeout)),  # libpq waits for 2 seconds at least
+                "tcp_user_timeout": milliseconds,
+                "options": f"{options} -c statement_timeout={server} -c lock_timeout={server}"
+                f" -c idle_in_transaction_session_timeout={_IDLE_TIMES * milliseconds}",
+            },
+            **pool,
+        )
 
 
 async def retry_for(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -282,46 +268,9 @@ async def retry_for(seconds: float, work: Callable[[], Awaitable[None]]) -> None
         await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _create_folder(folder: Path) -> None:
-    try:
-        create_private_folder(folder)
-    except OSError as error:
-        message = f"the gateway cannot create the folder {folder} for its database ({error.strerror}): "
-        raise ConfigurationError(message + "set `database` under [gateway] to a file that it may write") from error
-
-
 def default_url() -> str:
     """Return the URL of the file gateway.db in the user's data folder."""
-    from platformdirs import user_data_path
-
-    return str(URL.create("sqlite", database=str(user_data_path("dragoman", appauthor=False) / "gateway.db")))
-
-
-def _parse_url(url: str) -> URL:
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):  # the URL is not shown: it may hold a password
-        raise ConfigurationError(
-            "this is not a database URL: write sqlite:///gateway.db or postgresql://host/name"
-        ) from None
-    if parsed.drivername in ("postgres", "postgresql"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
-        raise ConfigurationError(f"the gateway's database is sqlite or postgresql, not {parsed.drivername!r:.80}")
-    return parsed
-
-
-def _configure_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
-    with contextlib.suppress(sqlite3.OperationalError):  # another program is opening the new file, and sets it
-        connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA secure_delete = ON")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("gateway_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    return str(user_database("gateway.db"))
 
 
 def _read_version(connection: Connection) -> str | None:
@@ -340,26 +289,16 @@ def _read_version(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-    if (_read_version(connection) or "") >= HEAD:
-        return
-    # Imported here: the import is slow, and an up-to-date database does not need it.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    folder = files("dragoman_gateway.database") / "migrations"
-    config.set_main_option("script_location", str(folder).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    lock_for_migration(connection, _ADVISORY_LOCK)
+    if (_read_version(connection) or "") < HEAD:
+        run_migrations(connection, "dragoman_gateway.database")
 
 
 def _as_known(error: SQLAlchemyError) -> DatabaseUnavailableError:
     """The database's own message stays out: it may hold an address, a statement or a value."""
     cause = getattr(error, "orig", None)
-    code = getattr(cause, "sqlstate", None)
-    if code in _BUSY_CODES or str(getattr(cause, "sqlite_errorname", "")).startswith(_BUSY_NAMES):
+    code = sqlstate(cause)
+    if code in _BUSY_CODES or is_busy(cause):
         return DatabaseBusyError("lock")
     kind = DatabaseRejectedError if isinstance(error, DataError | IntegrityError) else DatabaseUnavailableError
     return kind(f"the gateway's database failed: {type(error).__name__}" + (f" ({code})" if code else ""))

@@ -39,6 +39,15 @@ class _Waiting(Generic[Asked, Answer]):
     answer: "asyncio.Future[Answer]"
     until: float
 
+    def end(self, outcome: Answer | BaseException) -> None:
+        """Give the answer or the error to who asked, unless they have left."""
+        if self.answer.done():
+            return
+        if isinstance(outcome, BaseException):
+            self.answer.set_exception(outcome)
+        else:
+            self.answer.set_result(outcome)
+
 
 class Grouping(Generic[Asked, RiderKind, Answer]):
     """``work`` does what is asked, with its riders, in one transaction, and returns an answer or an error for each that
@@ -130,9 +139,4 @@ class Grouping(Generic[Asked, RiderKind, Answer]):
                 each.answer.cancel()
             raise
         for waiting, outcome in zip(taken, outcomes, strict=True):
-            if waiting.answer.done():  # who asked has left
-                continue
-            if isinstance(outcome, BaseException):
-                waiting.answer.set_exception(outcome)
-            else:
-                waiting.answer.set_result(outcome)
+            waiting.end(outcome)

@@ -1,26 +1,20 @@
 """The tables, as the newest migration leaves them. Every time is an integer: microseconds since 1970 in UTC."""
 
-from decimal import Decimal
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Connection,
-    Dialect,
     Index,
     Integer,
     LargeBinary,
     MetaData,
-    Numeric,
     PrimaryKeyConstraint,
     String,
     Table,
     Text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from dragoman.sql import MAX_ID, ExactDecimal
 
 HEAD = "0003"
 """The newest migration. Migrations add: a version of the gateway that knows fewer of them continues to work."""
@@ -30,30 +24,6 @@ OLDEST = "oldest"
 changes or removes what that version reads sets it; without it, every version may."""
 
 VERSION_TABLE = "gateway_version"
-
-MAX_ID = 200
-"""The maximum of characters of an id or a scope: what PostgreSQL can index, in any script."""
-
-
-def insert_into(connection: Connection, table: Table) -> Any:
-    """Return an insert of the connection's database, which may say what happens to rows that exist."""
-    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
-
-
-class Money(TypeDecorator[Decimal]):
-    """US dollars: NUMERIC if the database has it, and text on SQLite, which would use a float."""
-
-    impl = Text
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else Numeric())
-
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
-        return format(value, "f") if value is not None and dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
-        return None if value is None else Decimal(value)
 
 
 metadata = MetaData()
@@ -102,10 +72,10 @@ spend = Table(
     metadata,
     Column("scope", String(MAX_ID), nullable=False),
     Column("day", Integer, nullable=False),
-    Column("usd", Money, nullable=False),
+    Column("usd", ExactDecimal, nullable=False),
     Column("tokens", BigInteger, nullable=False),
     Column("requests", BigInteger, nullable=False),
-    Column("estimated_usd", Money, nullable=False, server_default="0"),
+    Column("estimated_usd", ExactDecimal, nullable=False, server_default="0"),
     PrimaryKeyConstraint("scope", "day", name="gateway_spend_once"),
 )
 """What each key, user and team spent on each day of UTC, counted from 1970, and the part of it that is an estimate. The
@@ -116,7 +86,7 @@ reservations = Table(
     metadata,
     Column("id", String(40), nullable=False),
     Column("scope", String(MAX_ID), nullable=False),
-    Column("usd", Money, nullable=False),
+    Column("usd", ExactDecimal, nullable=False),
     Column("tokens", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("id", "scope", name="gateway_reservations_once"),

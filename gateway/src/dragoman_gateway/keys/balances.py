@@ -23,7 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from dragoman_gateway.database.tables import Money, booked, insert_into, reservations, spend
+from dragoman.sql import ExactDecimal, insert_into
+from dragoman_gateway.database.tables import booked, reservations, spend
 from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
@@ -78,7 +79,7 @@ def read_balances(connection: Connection, first_days: Mapping[str, int | None], 
         reservations.c.id,
         reservations.c.usd,
         reservations.c.tokens,
-        literal(_ZERO, Money),
+        literal(_ZERO, ExactDecimal),
     ).where(reservations.c.scope.in_(sorted(first_days)), reservations.c.expires_at > to_microseconds(now))
     query: Select[Any] | CompoundSelect[Any] = reserved
     if since:

@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, select
 
 from dragoman.logs import get_logger
+from dragoman.sql import insert_into
 from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
-from dragoman_gateway.database.tables import call_state, insert_into
+from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.keys.records import to_microseconds
 
 logger = get_logger("dragoman.gateway")

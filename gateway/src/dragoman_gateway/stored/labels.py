@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select, update
 
+from dragoman.sql import insert_into
 from dragoman_gateway.database import Database, DatabaseUnavailableError, Lane
-from dragoman_gateway.database.tables import call_state, insert_into
+from dragoman_gateway.database.tables import call_state
 from dragoman_gateway.errors import UnavailableError
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.turn.recall import ALL

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from dragoman.logs import get_logger
+from dragoman.sql import insert_into
 from dragoman_gateway.database import (
     END_SECONDS,
     Database,
@@ -21,7 +22,7 @@ from dragoman_gateway.database import (
     retry_for,
 )
 from dragoman_gateway.database.grouping import Grouping
-from dragoman_gateway.database.tables import call_state, insert_into, owners, response_events, response_items, responses
+from dragoman_gateway.database.tables import call_state, owners, response_events, response_items, responses
 from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.stored.late import LateResponses

@@ -27,20 +27,21 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.batch import BatchHandle
 from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, RowUsage, State, sum_known
 from dragoman.bulk.state.run_lock import RunLock
 from dragoman.bulk.state.tables import VERSION, answers, batches, lost_requests, metadata, runs
+from dragoman.sql import MAX_ID, insert_into, lock_for_migration
 from dragoman.store.columns import decode_optional, encode_optional
 from dragoman.store.database import Database
-from dragoman.store.schema import MAX_ID
 
 _OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels"))
 _USAGE_COLUMNS = tuple(RowUsage.__slots__)
 _PAGE_SIZE = 1_000
+_ADVISORY_LOCK = 7021780
+"""PostgreSQL's lock for one program at a time that creates the tables."""
 
 
 class AnswerRow(NamedTuple):
@@ -99,7 +100,16 @@ class Manifest:
                 assert inserted.inserted_primary_key is not None
                 self.run_no = inserted.inserted_primary_key[0]
                 return list(range(len(models)))
-            self._check_config(run, run_config)
+            if run.version > VERSION:
+                raise ConfigurationError("a newer dragoman wrote this manifest: upgrade dragoman to continue its run")
+            stored = json.loads(run.asked)
+            names = {*stored, *run_config}
+            if different := sorted(name for name in names if stored.get(name) != run_config.get(name)):
+                raise ConfigurationError(
+                    f"the run {self.name!r} in {self.location} was started with different settings "
+                    f"({', '.join(different)}): resume it with the same settings, or start another run with another"
+                    " file (to=, or -o of the command) or another name (name=, --name)"
+                )
             self.run_no = run.run_no
             known = list(json.loads(run.models))
             known += [model for model in models if model not in known]
@@ -238,17 +248,6 @@ class Manifest:
     def _for_model(self, model_no: int) -> ColumnElement[bool]:
         return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
 
-    def _check_config(self, run: Any, run_config: Mapping[str, Any]) -> None:
-        if run.version > VERSION:
-            raise ConfigurationError("a newer dragoman wrote this manifest: upgrade dragoman to continue its run")
-        stored = json.loads(run.asked)
-        if different := sorted(name for name in {*stored, *run_config} if stored.get(name) != run_config.get(name)):
-            raise ConfigurationError(
-                f"the run {self.name!r} in {self.location} was started with different settings "
-                f"({', '.join(different)}): resume it with the same settings, or start another run with another file"
-                " (to=, or -o of the command) or another name (name=, --name)"
-            )
-
     def _mark_lost(self, connection: Connection) -> None:
         in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
         c = answers.c
@@ -270,44 +269,41 @@ class Manifest:
         unsent: Sequence[Claim],
     ) -> None:
         if outcomes:
-            connection.execute(self._settle_statement, [_outcome_row(each) for each in outcomes])
+            settled = (
+                update(answers)
+                .where(self._row_condition)
+                .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
+                .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
+            )
+            connection.execute(settled, [_outcome_row(each) for each in outcomes])
         if lost:
             connection.execute(insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
         if unsent:
             keys = [{"at_model": each.model_no, "at_row": each.row_no} for each in unsent]
             connection.execute(delete(answers).where(self._row_condition), keys)
         if claims:
-            statement: Any = (sqlite if self._database.is_sqlite else postgresql).insert(answers)
+            statement = insert_into(connection, answers)
             key: list[Any] = [each for each in answers.c if each.primary_key]
             updated = {each.name: statement.excluded[each.name] for each in answers.c if not each.primary_key}
             connection.execute(
                 statement.on_conflict_do_update(index_elements=key, set_=updated),
-                [self._claim_row(claim) for claim in claims],
+                [
+                    {
+                        **dict.fromkeys(answers.c.keys()),
+                        **{name: getattr(claim, name) for name in Claim.__slots__ if name != "paid"},
+                        **asdict(claim.paid),
+                        "labels": _labels_json(claim.labels),
+                        "run_no": self.run_no,
+                        "state": State.IN_FLIGHT.value,
+                    }
+                    for claim in claims
+                ],
             )
 
     @property
     def _row_condition(self) -> ColumnElement[bool]:
         conditions = (answers.c.model_no == bindparam("at_model"), answers.c.row_no == bindparam("at_row"))
         return and_(answers.c.run_no == self.run_no, *conditions)
-
-    @property
-    def _settle_statement(self) -> Any:
-        return (
-            update(answers)
-            .where(self._row_condition)
-            .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
-            .values(labels=func.coalesce(bindparam("new_labels", type_=Text), answers.c.labels))
-        )
-
-    def _claim_row(self, claim: Claim) -> dict[str, Any]:
-        return {
-            **dict.fromkeys(answers.c.keys()),
-            **{name: getattr(claim, name) for name in Claim.__slots__ if name != "paid"},
-            **asdict(claim.paid),
-            "labels": _labels_json(claim.labels),
-            "run_no": self.run_no,
-            "state": State.IN_FLIGHT.value,
-        }
 
 
 def now_micros() -> int:
@@ -327,8 +323,7 @@ def _labels_json(labels: Iterable[str]) -> str:
 
 
 def _create_tables(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7021780)")  # one program at a time creates the tables
+    lock_for_migration(connection, _ADVISORY_LOCK)
     metadata.create_all(connection)
     known = {column["name"] for column in inspect(connection).get_columns(answers.name)}
     if answers.c.labels.name not in known:  # a version before labels, which may go on writing, made the table

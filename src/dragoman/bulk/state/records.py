@@ -60,7 +60,10 @@ class RowUsage:
         status = (
             next(iter(statuses)) if len(statuses) == 1 else _PARTIAL if statuses - _EXACT else CostStatus.PRICED.value
         )
-        counts = {name: _sum_counts(getattr(each, name) for each in known) for name in _BUCKETS}
+        counts: dict[str, int | None] = {}
+        for name in _BUCKETS:
+            given = [count for each in known if (count := getattr(each, name)) is not None]
+            counts[name] = sum(given) if given else None
         return cls(sum_known(*(each.cost_usd for each in known)), status if known else None, **counts)
 
 
@@ -218,8 +221,3 @@ def sum_known(*amounts: Decimal | None) -> Decimal | None:
     """Return the sum of the known amounts; None if none is known."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known, Decimal(0)) if known else None
-
-
-def _sum_counts(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None

@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
 
-from dragoman.store.schema import MAX_ID, ExactDecimal
+from dragoman.sql import MAX_ID, ExactDecimal
 
 VERSION = 1
 """The version of these tables. A newer one is refused."""

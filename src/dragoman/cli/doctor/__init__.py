@@ -1,13 +1,18 @@
 """`dragoman doctor`: checks what Dragoman finds on this computer."""
 
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli.doctor import credential_checks, drift_checks, local_checks, network_checks
+from dragoman.adapter.replies.drift import drift_of
+from dragoman.cli.doctor import credential_checks, local_checks, network_checks
 from dragoman.cli.doctor.findings import Finding, Findings, State, print_finding, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.runtime.configuration import (
@@ -17,6 +22,8 @@ from dragoman.runtime.configuration import (
     is_trusted,
     read_configuration,
 )
+
+_REPORT = "report the line at https://github.com/dragoman-sdk/dragoman/issues"
 
 
 def doctor(
@@ -57,11 +64,14 @@ def doctor(
             problems += 1
 
     file, wrong = _read_file()
-    settings = {} if file is None or wrong else _build(file)
+    settings: dict[str, Any] = {}
+    if file is not None:
+        with suppress(DragomanError):  # its mistakes are reported with the file
+            settings = dict(build_settings(file, trusted=is_trusted(file)))
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
     if drift:
-        report(lambda: iter(wrong) if wrong else drift_checks.count_drift(store))
+        report(lambda: iter(wrong) if wrong else _count_drift(store))
         if problems:
             raise typer.Exit(1)
         return
@@ -78,6 +88,20 @@ def doctor(
     report(lambda: local_checks.check_store(store, keeps_log=keeps_log))
     report(lambda: local_checks.check_databases(file, store))
     report(local_checks.check_embedded_model)
+    _check_addresses(report, connect, settings, sources, store, redis)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _check_addresses(
+    report: Callable[[Callable[[], Findings]], None],
+    connect: bool | None,
+    settings: Mapping[str, Any],
+    sources: Sequence[credential_checks.CredentialSource],
+    store: str | None,
+    redis: str | None,
+) -> None:
+    """Connect to the providers and servers that are used here, if the user agrees; otherwise name them."""
     places, misplaced = network_checks.find_places(settings.get("providers", {}))
     report(lambda: iter(misplaced))
     servers = [url for url in (store, redis) if url is not None and not url.startswith("sqlite")]
@@ -91,11 +115,9 @@ def doctor(
         if redis is not None:
             report(lambda: network_checks.check_redis(redis))
     elif addresses or sources:
-        addresses += fetched
-        advice = "dragoman doctor --connect"
-        print_finding(out, Finding(State.NOTE, "addresses", f"not checked: {', '.join(addresses)}", advice))
-    if problems:
-        raise typer.Exit(1)
+        named = ", ".join([*addresses, *fetched])
+        note = Finding(State.NOTE, "addresses", f"not checked: {named}", "dragoman doctor --connect")
+        report(lambda: iter([note]))
 
 
 def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
@@ -106,14 +128,6 @@ def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
         return read_configuration(*found), []
     except DragomanError as error:
         return None, [Finding(State.PROBLEM, "configuration", str(error), f"correct {found[0]}")]
-
-
-def _build(file: ConfigurationFile) -> dict[str, Any]:
-    """Return the settings of the file; none if it has mistakes, which are reported."""
-    try:
-        return dict(build_settings(file, trusted=is_trusted(file)))
-    except DragomanError:
-        return {}
 
 
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
@@ -127,3 +141,29 @@ def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
 
 def _is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _count_drift(url: str | None) -> Findings:
+    """Count the unknown names of each provider in the store. It is opened for reading."""
+    from sqlalchemy import make_url
+
+    from dragoman.store import Store
+    from dragoman.store.database import default_url
+
+    place = default_url(create_folder=False) if url is None else make_url(url)
+    if place.drivername.startswith("sqlite") and not Path(place.database or "").is_file():
+        yield Finding(State.OK, "drift", "no conversation is kept yet")
+        return
+    replies = 0
+    found: Counter[tuple[str, str, str]] = Counter()
+    with Store(place, read_only=True) as store:
+        for reply in store.billed_replies():
+            replies += 1
+            found.update(drift_of(reply))
+    for (provider, kind, name), count in sorted(found.items()):
+        line = (
+            f"{provider} {kind.replace('_', ' ')} {name}: {count} of {replies} replies, dragoman {version('dragoman')}"
+        )
+        yield Finding(State.NOTE, "drift", line, _REPORT)
+    if not found:
+        yield Finding(State.OK, "drift", f"{replies} kept replies hold nothing that this version does not know")

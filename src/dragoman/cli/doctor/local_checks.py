@@ -219,18 +219,16 @@ def check_databases(file: ConfigurationFile | None, store: str | None) -> Findin
 
     gateway = {} if file is None else file.tables.get("gateway", {})
     urls = (store, gateway.get("database") if isinstance(gateway, dict) else None)
-    named = [_database_path(url) for url in urls if isinstance(url, str)]
+    named: list[Path] = []
+    for url in urls:
+        scheme, _, file_name = url.partition(":///") if isinstance(url, str) else ("", "", "")
+        if scheme.startswith("sqlite") and file_name:
+            named.append(Path(file_name.partition("?")[0]).expanduser())
     for path in dict.fromkeys([*named, *sorted(user_data_path("dragoman", appauthor=False).glob("*.db"))]):
-        if path is not None and (shared := [each for each in database_files(path) if is_shared(each)]):
+        if shared := [each for each in database_files(path) if is_shared(each)]:
             yield Finding(
                 State.NOTE, "databases", f"others can read {path}", f"chmod 600 {shlex.join(map(str, shared))}"
             )
-
-
-def _database_path(url: str) -> Path | None:
-    """Return the file that the URL of a database names."""
-    scheme, _, path = url.partition(":///")
-    return Path(path.partition("?")[0]).expanduser() if scheme.startswith("sqlite") and path else None
 
 
 def check_embedded_model() -> Findings:

@@ -62,7 +62,12 @@ def check_places(places: Iterable[Place]) -> Findings:
     for place in places:
         shown = f"{place.provider}: {show_address(place.base_url)}"
         try:
-            reply = _request(place)
+            verify, proxy = place.settings.get("verify"), place.settings.get("proxy")
+            with (
+                httpx.Client(proxy=proxy, verify=True if verify is None else verify, timeout=_TIMEOUT) as client,
+                client.stream("GET", place.base_url) as reply,
+            ):
+                pass  # its body is not read
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             problem = mask_secrets(str(error)) or type(error).__name__
             yield Finding(State.PROBLEM, "address", f"{shown} cannot be reached: {problem}", _advise(error))
@@ -77,17 +82,6 @@ def check_places(places: Iterable[Place]) -> Findings:
             yield Finding(State.PROBLEM, "clock", text, "set the clock: signed requests are refused otherwise")
         else:
             yield Finding(State.OK, "clock", "as those of the providers")
-
-
-def _request(place: Place) -> httpx.Response:
-    verify = place.settings.get("verify")
-    with (
-        httpx.Client(
-            proxy=place.settings.get("proxy"), verify=True if verify is None else verify, timeout=_TIMEOUT
-        ) as client,
-        client.stream("GET", place.base_url) as reply,
-    ):
-        return reply  # its body is not read
 
 
 def _advise(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""Input and output of the commands."""
+"""What several commands share: the console, the client, options, and what they read and show."""

@@ -1,11 +1,14 @@
 """Shows a session in a terminal: one format for each kind of event."""
 
+import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 
 from rich.console import Console
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss, Severity
+from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.events import OutputRetry, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
@@ -30,7 +33,11 @@ class EventPrinter:
     def show(self, event: SessionEvent) -> None:
         match event:
             case TextDelta():
-                self._write_answer(event.text)
+                if self._writer is None:
+                    self._write(event.text)
+                else:
+                    self._end_line()
+                    self._writer.write(event.text)
             case ThinkingDelta() if event.text:
                 self._write(event.text, style="dim italic")
             case ToolUseStart():
@@ -59,13 +66,6 @@ class EventPrinter:
         if not self._at_line_start:
             self._out.print()
             self._at_line_start = True
-
-    def _write_answer(self, text: str) -> None:
-        if self._writer is None:
-            self._write(text)
-        else:
-            self._end_line()
-            self._writer.write(text)
 
     def _write(self, text: str, style: str | None = None) -> None:
         self._out.print(text, end="", style=style, markup=False, soft_wrap=True)
@@ -121,3 +121,30 @@ def show_preview(out: Console, preview: Preview) -> None:
 def _shorten(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= _MAX_RESULT else flat[:_MAX_RESULT] + "…"
+
+
+def load_local(out: Console, model: str) -> None:
+    """Loads the model if it runs in this process and is not loaded yet, and prints how long that took.
+
+    Meanwhile a terminal shows a spinner; other outputs get a line of text. Raises as a request to that model does.
+    """
+    adapter = get_adapter(model)
+    if adapter.transport != "local":
+        return
+    from dragoman.local.model import get_model  # most commands use a provider
+
+    took_time = False
+    began = time.monotonic()
+    with ExitStack() as spinner:
+
+        def show(text: str) -> None:
+            nonlocal took_time
+            took_time = True
+            if out.is_interactive:
+                spinner.enter_context(out.status(show_line(text)))
+            else:
+                out.print(show_line(text), soft_wrap=True)
+
+        get_model(adapter.model, show)
+    if took_time:
+        out.print(f"loaded {show_line(adapter.model)} in {time.monotonic() - began:.1f} s", soft_wrap=True)

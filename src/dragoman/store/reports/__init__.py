@@ -1,1 +1,71 @@
-"""Reports over stored replies."""
+"""Reports over stored replies: reads what they cost, as messages without their content."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, false, literal, or_, select, tuple_
+
+from dragoman.canonical.message import Message
+from dragoman.store.columns import encode_text, to_micros
+from dragoman.store.rows import message_from_row
+from dragoman.store.schema import attempts, messages
+
+_PAGE_SIZE = 1000
+_SKIPPED_COLUMNS = frozenset({"extensions_json", "search_text"})
+
+ReadTransaction = Callable[[Callable[[Connection], Any]], Any]
+BillingFilters = Mapping[str, Any]
+
+
+class BilledReply(NamedTuple):
+    """A billed reply, and its index among the messages, or among the attempts, of its session."""
+
+    message: Message
+    seq: int
+    attempt: bool
+
+
+def iter_billed_replies(
+    read: ReadTransaction, filters: BillingFilters, *, content: bool = False
+) -> Iterator[BilledReply]:
+    """Billed replies in the order of sessions, messages before attempts. Copies in a fork were billed to its first
+    session, and are left out. ``content``: includes the content.
+    """
+    for table in (messages, attempts):
+        last: tuple[str, int] | None = None
+        while rows := read(_page(table, filters, last, content)):
+            for row in rows:
+                yield BilledReply(message_from_row(row), row["seq"], table is attempts)
+            last = rows[-1]["session_id"], rows[-1]["seq"]
+
+
+def billed_conditions(table: Table, filters: BillingFilters) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions on the rows of billed messages or attempts."""
+    yield or_(table.c.provider.is_not(None), table.c.cost_status.is_not(None))
+    if "inherited" in table.c:
+        yield table.c.inherited == false()
+    for name, value in filters.items():
+        if value is None:
+            continue
+        if name == "since":
+            yield table.c.created_at >= to_micros(value)
+        elif name == "until":
+            yield table.c.created_at < to_micros(value)
+        else:
+            yield table.c[name] == encode_text(value)
+
+
+def _page(
+    table: Table, filters: BillingFilters, after: tuple[str, int] | None, content: bool
+) -> Callable[[Connection], list[RowMapping]]:
+    columns = table.c
+    skipped = _SKIPPED_COLUMNS if content else _SKIPPED_COLUMNS | {"content_json"}
+    query = select(*(column for column in columns if column.name not in skipped)).where(
+        *billed_conditions(table, filters)
+    )
+    if not content:
+        query = query.add_columns(literal("[]").label("content_json"))
+    if after is not None:
+        query = query.where(tuple_(columns.session_id, columns.seq) > after)
+    query = query.order_by(columns.session_id, columns.seq).limit(_PAGE_SIZE)
+    return lambda connection: list(connection.execute(query).mappings())

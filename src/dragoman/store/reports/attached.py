@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _CATALOG = "store"
+_IS_REPLY = "provider IS NOT NULL OR cost_status IS NOT NULL"
+_BILLED = {"messages": f"({_IS_REPLY}) AND NOT CAST(inherited AS BOOLEAN)", "attempts": _IS_REPLY}
+"""The condition on billed rows. A fork's copies were billed to its first session. See `billing.billed_conditions`."""
+_DECODE_TEXT_SQL = (
+    r"array_to_string(list_transform(string_split({0}, '\\'), lambda part: replace(part, '\0', chr(0))), '\')"
+)
+"""`columns.decode_text` in SQL."""
+_METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status", "stop_reason"})
+"""Fields of the metadata itself; the others are in its usage."""
 
 
 class _Backend(NamedTuple):
@@ -79,21 +88,9 @@ class AttachedReplies(RecordedReplies):
             super().__init__(connection, connection.sql(rows))
 
 
-_IS_REPLY = "provider IS NOT NULL OR cost_status IS NOT NULL"
-_BILLED = {"messages": f"({_IS_REPLY}) AND NOT CAST(inherited AS BOOLEAN)", "attempts": _IS_REPLY}
-"""The condition on billed rows. A fork's copies were billed to its first session. See `billing.billed_conditions`."""
-
-_DECODE_TEXT_SQL = (
-    r"array_to_string(list_transform(string_split({0}, '\\'), lambda part: replace(part, '\0', chr(0))), '\')"
-)
-"""`columns.decode_text` in SQL."""
-
-_METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status", "stop_reason"})
-"""Fields of the metadata itself; the others are in its usage."""
-
-
 def _columns(*, attempt: bool) -> str:
     """Return the columns of an exported file, computed from a row."""
+    cost = "json_extract_string(metadata, '$.usage.cost_usd')"
     expressions = {
         "session_id": _DECODE_TEXT_SQL.format("session_id"),
         "id": _DECODE_TEXT_SQL.format("id"),
@@ -101,7 +98,9 @@ def _columns(*, attempt: bool) -> str:
         "attempt": str(attempt).lower(),
         "at": "make_timestamptz(created_at)",
         "raw": "CAST(json_extract(metadata, '$.usage.raw') AS VARCHAR)",
-        "cost_usd": _cost_expression("json_extract_string(metadata, '$.usage.cost_usd')"),
+        # A cost that the column would round raises an error; see `export`.
+        "cost_usd": f"CASE WHEN regexp_full_match({cost}, '[0-9]+([.][0-9]{{1,{PLACES}}})?|[0-9.]+[Ee][+-]?[0-9]+')"
+        f" IS NOT FALSE THEN CAST({cost} AS {DECIMAL}) ELSE error('a cost of too many digits') END",
         # A value that is not a list or map counts as none, as in the canonical form.
         **dict.fromkeys(COUNTS, ""),
     }
@@ -111,12 +110,6 @@ def _columns(*, attempt: bool) -> str:
             extracted = "json_extract_string" if duckdb_type == "VARCHAR" else "json_extract"
             expressions[name] = f"CAST({extracted}(metadata, {path}) AS {duckdb_type})"
     return ", ".join(f"{expressions[name]} AS {quote_identifier(name)}" for name in COLUMNS)
-
-
-def _cost_expression(cost: str) -> str:
-    """Return the SQL of the cost. A cost that the column would round raises an error; see `export`."""
-    whole = f"regexp_full_match({cost}, '[0-9]+([.][0-9]{{1,{PLACES}}})?|[0-9.]+[Ee][+-]?[0-9]+')"
-    return f"CASE WHEN {whole} IS NOT FALSE THEN CAST({cost} AS {DECIMAL}) ELSE error('a cost of too many digits') END"
 
 
 def _attach(connection: DuckDBPyConnection, url: str) -> str:

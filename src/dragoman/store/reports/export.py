@@ -25,16 +25,14 @@ from pydantic_core import to_json
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from dragoman.adapter import wirejson
-from dragoman.canonical.usage import Usage
 from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
 from dragoman.pricing.analytics.replies import DECIMAL, PART_NAME, PLACES, day_of, day_path
 from dragoman.pricing.analytics.usage_columns import connect, quote_identifier, quote_literal
 from dragoman.pricing.quote import EXACT
-from dragoman.store.arguments import wrong_class
-from dragoman.store.columns import to_micros
+from dragoman.store.columns import to_micros, wrong_class
 from dragoman.store.errors import StoreError
 from dragoman.store.records import ExportResult
-from dragoman.store.reports.billing import (
+from dragoman.store.reports import (
     BilledReply,
     BillingFilters,
     ReadTransaction,
@@ -76,6 +74,12 @@ _MIN_LINE_SIZE = 16 * 1024 * 1024
 """DuckDB's default maximum of bytes per JSON line."""
 _PRIME = 1_000_003
 """The sums that identify a state of a day are taken modulo this, so that none overflows."""
+_COPIED_FIELDS = (
+    *COUNTS, "server_tools", "terms", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
+    "pricing_mode", "latency_ms",
+)  # fmt: skip
+_MAX_COST = Decimal(10) ** (38 - PLACES)
+_SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
 
 def export(
@@ -148,7 +152,10 @@ def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> 
     for table in (messages, attempts):
         for ordinal, *sums in read(_checksum_query(table, filters)):
             parts_by_day.setdefault(date.fromordinal(ordinal + 1), []).append([table.name, *map(str, sums)])
-    return {day: _digest([_FORMAT, text, *parts]) for day, parts in parts_by_day.items()}
+    return {
+        day: blake2b(json.dumps([_FORMAT, text, *parts]).encode(), digest_size=16).hexdigest()
+        for day, parts in parts_by_day.items()
+    }
 
 
 def _checksum_query(table: Table, filters: BillingFilters) -> Any:
@@ -165,10 +172,6 @@ def _checksum_query(table: Table, filters: BillingFilters) -> Any:
         return [tuple(row) for row in connection.execute(query)]
 
     return work
-
-
-def _digest(parts: Any) -> str:
-    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tuple[date, str]]:
@@ -246,27 +249,11 @@ def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
         "status": metadata.status,
         "stop_reason": metadata.stop_reason,
     }
-    if metadata.usage is not None:
-        row |= _usage_fields(metadata.usage, message.id)
+    if (usage := metadata.usage) is not None:
+        row |= {name: getattr(usage, name) for name in _COPIED_FIELDS}
+        row["raw"] = None if usage.raw is None else wirejson.dumps_text(usage.raw)
+        row["cost_usd"] = None if usage.cost_usd is None else _format_cost(usage.cost_usd, message.id)
     return row | {"text": message.text} if text else row
-
-
-_COPIED_FIELDS = (
-    *COUNTS, "server_tools", "terms", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
-    "pricing_mode", "latency_ms",
-)  # fmt: skip
-
-
-def _usage_fields(usage: Usage, message_id: str) -> dict[str, Any]:
-    return {
-        **{name: getattr(usage, name) for name in _COPIED_FIELDS},
-        "raw": None if usage.raw is None else wirejson.dumps_text(usage.raw),
-        "cost_usd": None if usage.cost_usd is None else _format_cost(usage.cost_usd, message_id),
-    }
-
-
-_MAX_COST = Decimal(10) ** (38 - PLACES)
-_SMALLEST_COST = Decimal(1).scaleb(-PLACES)
 
 
 def _format_cost(cost: Decimal, message_id: str) -> str:

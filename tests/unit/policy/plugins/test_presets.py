@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bundled import bundled_path
+from dragoman.cli import demo
 from dragoman.cli.demo import replay_settings
-from dragoman.cli.io import demo_script
 from dragoman.policy import Pipeline, PolicyDeniedError
 from dragoman.policy.plugins.presets import PRESETS, build_preset, preset_texts
 from dragoman.session import Session, Tool
@@ -38,7 +38,7 @@ class Played:
     """The recorded session under a policy; ``sent`` are the bodies of its requests."""
 
     def __init__(self, pipeline: Pipeline | None, tools: list[Tool] | None = None, **settings: Any) -> None:
-        self.tape = Cassette.load(bundled_path("cassettes") / demo_script.CASSETTE)
+        self.tape = Cassette.load(bundled_path("cassettes") / demo.CASSETTE)
         self.sent: list[str] = []
         transport = CassetteTransport(self.tape)
 
@@ -47,23 +47,23 @@ class Played:
             return transport.handle_request(request)
 
         client = httpx.Client(transport=httpx.MockTransport(note))
-        providers = {part.provider: replay_settings(part.provider, client) for part in demo_script.RECORDED_PARTS}
+        providers = {part.provider: replay_settings(part.provider, client) for part in demo.RECORDED_PARTS}
         self.session = Session(
-            demo_script.RECORDED_PARTS[0].model,
-            tools=demo_script.TOOLS if tools is None else tools,
+            demo.RECORDED_PARTS[0].model,
+            tools=demo.TOOLS if tools is None else tools,
             providers=providers,
-            new_id=demo_script.sequential_ids(),
+            new_id=demo.sequential_ids(),
             policy=pipeline,
             **settings,
         )
 
     def run(self) -> None:
-        for part in demo_script.RECORDED_PARTS:
+        for part in demo.RECORDED_PARTS:
             if self.session.model != part.model:
                 self.session.swap(part.model)
             self.ask(part)
 
-    def ask(self, part: demo_script.Part) -> None:
+    def ask(self, part: demo.Part) -> None:
         for _ in self.session.stream(part.prompt, max_output_tokens=128):
             pass
 
@@ -111,7 +111,7 @@ def test_what_a_policy_hides_is_in_no_request(preset: str, secret: str, label: s
     def read_file(path: str) -> str:
         return f"admin = ann@example.org\nurl = postgres://admin:hunter2hunter2@localhost/{path}"
 
-    recorded = {each.name: each for each in demo_script.TOOLS}
+    recorded = {each.name: each for each in demo.TOOLS}
     tools = [Tool(recorded["read_file"].definition, read_file), recorded["add"]]
     played = Played(policy(preset), tools)
     with pytest.raises(CassetteMissError):
@@ -130,7 +130,7 @@ def test_somebody_answers_in_the_terminal(monkeypatch: pytest.MonkeyPatch, capsy
         monkeypatch.setattr(sys, "stdin", terminal)
         played = Played(policy("tool-confirmation", tools={"add": "none"}))
         if allowed:
-            played.ask(demo_script.RECORDED_PARTS[0])
+            played.ask(demo.RECORDED_PARTS[0])
         else:
             with pytest.raises(PolicyDeniedError):
                 played.run()

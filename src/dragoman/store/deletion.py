@@ -4,13 +4,23 @@ A session of others keeps its order and its ids, so that it can be continued: of
 replaced, the calls lose their input, and the metadata names nobody.
 """
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from collections.abc import Mapping
+from typing import Any
 
+from sqlalchemy import Connection, Table, delete, func, insert, or_, select, update
+
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.store.columns import decode_text, encode_text
-from dragoman.store.deletion.erase import erase
 from dragoman.store.errors import StoreError
 from dragoman.store.records import UserDeletion
+from dragoman.store.rows import attempt_row, message_from_row, message_row
 from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids, turns
+
+DELETED = "[deleted]"
+KEPT_METADATA = (
+    "model", "provider", "status", "stop_reason", "usage", "team_id", "parent_tool_use_id", "summary_of",
+)  # fmt: skip
 
 
 def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
@@ -55,3 +65,44 @@ def delete_user(connection: Connection, user_id: str, now: int) -> UserDeletion:
         erased=erased,
         forks=forked,
     )
+
+
+def erase(
+    connection: Connection,
+    table: Table,
+    session_id: str,
+    seq: int,
+    *,
+    extensions: Mapping[str, Any] | None = None,
+    kept_metadata: tuple[str, ...] = KEPT_METADATA,
+) -> None:
+    """Replace the row of a message or an attempt; ``extensions`` are those that a message keeps.
+
+    The row is deleted and inserted, because the full-text index follows these two alone.
+    """
+    key = (table.c.session_id == session_id) & (table.c.seq == seq)
+    row = connection.execute(select(table).where(key)).mappings().one()
+    message = message_from_row(row)
+    blocks: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolUseBlock):  # calls and results stay as pairs, which providers insist on
+            blocks.append(ToolUseBlock(id=block.id, name=block.name, input={}))
+        elif isinstance(block, ToolResultBlock):
+            blocks.append(ToolResultBlock(tool_use_id=block.tool_use_id, content=(TextBlock(text=DELETED),)))
+    erased = Message(
+        id=message.id,
+        session_id=message.session_id,
+        role=message.role,
+        content=tuple(blocks) or (TextBlock(text=DELETED),),
+        created_at=message.created_at,
+        metadata=MessageMetadata(**{name: getattr(message.metadata, name) for name in kept_metadata}),
+    )
+    if table is attempts:
+        values = attempt_row(erased, session_id, seq)
+    else:
+        values = message_row(erased, session_id, seq, extensions, inherited=bool(row["inherited"]))
+    connection.execute(delete(table).where(key))
+    connection.execute(insert(table), values)
+    if table is messages:
+        of_message = (tool_calls.c.session_id == session_id) & (tool_calls.c.seq == seq)
+        connection.execute(update(tool_calls).where(of_message).values(result_json=None))

@@ -4,12 +4,13 @@ Every source has a method `lines`.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -63,14 +64,16 @@ SESSION_GROUPS = ("key", "tag")
 """The groups that the metadata of stored sessions names: the gateway's key, and the tag that its client chose."""
 
 
-class Source(Protocol):
+class Source(ABC):
+    __slots__ = ()
+
+    @abstractmethod
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         """Return the cost of the replies, by the groups of `dragoman.pricing.analytics.usages.GROUPS`."""
-        ...
 
     def describe_prices(self, prices: Repricing) -> str:
         """Return the origin of the figures, as text."""
-        ...
+        return f"price table {(prices.table or price_table()).version}" if prices.is_requested else "as recorded"
 
 
 def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
@@ -80,7 +83,7 @@ def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = Fa
     A store is a URL or an SQLite file; with ``attach`` DuckDB reads it. Raises ConfigurationError if a file contains no
     replies, and OSError if it cannot be read.
     """
-    store = AttachedStore if attach else StoreReplies
+    store: type[AttachedStore | StoreReplies] = AttachedStore if attach else StoreReplies
     found: list[Source] = []
     usages: dict[str, list[Path]] = {}
     for name in names:
@@ -108,7 +111,7 @@ def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = Fa
 
 
 @dataclass(frozen=True, slots=True)
-class UsageFiles:
+class UsageFiles(Source):
     """Files with a row for each reply. They contain no prices, so today's table is the default."""
 
     paths: Sequence[Path]
@@ -124,7 +127,7 @@ class UsageFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageFile:
+class MessageFile(Source):
     """A session that `Session.dump` wrote, including broken replies, or one message per line."""
 
     path: Path
@@ -134,9 +137,6 @@ class MessageFile:
         _refuse_session_groups(by)
         in_span = (message for message in self._messages() if self.span.contains(message.created_at))
         return sum_by_key(_iter_lines(in_span, by, prices))
-
-    def describe_prices(self, prices: Repricing) -> str:
-        return _describe_prices(prices)
 
     def _messages(self) -> Iterator[Message]:
         if self.path.suffix.lower() == ".json":
@@ -152,7 +152,7 @@ class MessageFile:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreReplies:
+class StoreReplies(Source):
     """All billed replies and attempts of a store."""
 
     url: str
@@ -178,12 +178,9 @@ class StoreReplies:
             cursor, more = page.cursor, page.cursor is not None
         return found
 
-    def describe_prices(self, prices: Repricing) -> str:
-        return _describe_prices(prices)
-
 
 @dataclass(frozen=True, slots=True)
-class AttachedStore:
+class AttachedStore(Source):
     """A store that DuckDB reads in place."""
 
     url: str
@@ -194,12 +191,9 @@ class AttachedStore:
 
         return _report_lines(AttachedReplies(self.url, since=self.span.since, until=self.span.until), by, prices)
 
-    def describe_prices(self, prices: Repricing) -> str:
-        return _describe_prices(prices)
-
 
 @dataclass(frozen=True, slots=True)
-class ExportedReplies:
+class ExportedReplies(Source):
     """The folder that `dragoman store export` wrote."""
 
     folder: Path
@@ -208,19 +202,12 @@ class ExportedReplies:
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         return _report_lines(Replies(self.folder, since=self.span.since, until=self.span.until), by, prices)
 
-    def describe_prices(self, prices: Repricing) -> str:
-        return _describe_prices(prices)
-
 
 def _report_lines(replies: RecordedReplies, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
     _refuse_session_groups(by)
     if prices.is_requested:
         return replies.reprice(by, prices.table, at=prices.at, as_model=prices.as_model)
     return replies.costs(by)
-
-
-def _describe_prices(prices: Repricing) -> str:
-    return f"price table {(prices.table or price_table()).version}" if prices.is_requested else "as recorded"
 
 
 def _refuse_session_groups(by: Sequence[str]) -> None:
@@ -233,17 +220,15 @@ def _refuse_session_groups(by: Sequence[str]) -> None:
 def _iter_lines(
     messages: Iterable[Message], by: Sequence[str], prices: Repricing, spenders: Spenders = _NO_SPENDERS
 ) -> Iterator[CostLine]:
-    replies: Iterator[Message] = filter(_is_reply, messages)
+    replies: Iterator[Message] = (
+        message for message in messages if message.usage is not None or message.metadata.provider is not None
+    )
     if prices.is_requested:
         replies = reprice(replies, prices.table, at=prices.at, as_model=prices.as_model)
     for message in replies:
         spender = spenders.get(message.session_id or "", {})
         values = (spender.get(name) if name in SESSION_GROUPS else _group_value(message, name) for name in by)
         yield cost_line(tuple(None if value is None else str(value) for value in values), message.usage)
-
-
-def _is_reply(message: Message) -> bool:
-    return message.usage is not None or message.metadata.provider is not None
 
 
 def _group_value(message: Message, name: str) -> str | None:

@@ -13,11 +13,11 @@ from rich.table import Table
 from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import CostStatus
+from dragoman.cli.cost.plot import write_plot
+from dragoman.cli.cost.sources import Repricing, Span, open_sources
 from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
-from dragoman.cli.io.cost.plot import write_plot
-from dragoman.cli.io.cost.sources import Repricing, Span, open_sources
-from dragoman.cli.io.regular_files import check_regular
+from dragoman.cli.io.inputs import check_regular
 from dragoman.pricing import price_table
 from dragoman.pricing.cost_lines import CostLine, sum_by_key, sum_lines
 from dragoman.pricing.quote import EXACT

@@ -3,25 +3,30 @@
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from pydantic_core import to_json
+from rich.console import Console
+from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
-from dragoman.cli.io.convert.losses import LossCounts
+from dragoman.cli.io.console import show_line
 from dragoman.events.umf import history_to_umf
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
-from dragoman.formats.reading.lines import holds_conversations, read_lines
+from dragoman.formats.reading.lines import holds_conversations, is_line_file, read_lines
 from dragoman.formats.reading.read_result import ReadResult
 from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_text, read_file, write_pieces
 from dragoman.formats.umf.convert import to_umf_pieces
@@ -38,9 +43,13 @@ _SUFFIXES = frozenset(
     }
 )  # fmt: skip
 """The suffixes of files that are tried in a directory."""
-
-
 _OWN_FORMATS = frozenset({"session", "umf-events"})
+_LINES_OF_ONE = frozenset({"umf-events", "session", "llm"})
+"""Formats of one conversation, which has lines of its own or is a file."""
+_MAX_SHOWN = 12
+_MAX_REASONS = 4096
+"""Different reasons that are counted apart. All others are one."""
+_OTHER = "other reasons"
 
 
 def writable_formats() -> list[str]:
@@ -70,6 +79,36 @@ def iter_files(source: Path, target: Path) -> Iterator[Path]:
             and target_folder not in (path.resolve(), *path.resolve().parents)
         ):
             yield path
+
+
+class LossCounts:
+    """Counts losses by severity, kind and reason: their number has no limit, and the memory for them has."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[Severity, str, str]] = Counter()
+
+    def add(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            key = loss.severity, str(loss.kind), loss.reason
+            if len(self._counts) >= _MAX_REASONS and key not in self._counts:
+                key = loss.severity, str(loss.kind), _OTHER
+            self._counts[key] += 1
+
+    def print(self, console: Console) -> None:
+        """Print the losses by reason, the most severe first."""
+        if not self._counts:
+            console.print("[green]nothing was lost[/]")
+            return
+        rows = sorted(self._counts.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
+        table = Table("lost", "", "what", box=None, pad_edge=False)
+        table.columns[1].justify = "right"
+        for (severity, kind, reason), times in rows[:_MAX_SHOWN]:
+            style = "yellow" if severity is Severity.WARNING else "dim"
+            table.add_row(show_line(kind), f"{times:,}", show_line(reason), style=style)
+        console.print(table)
+        if len(rows) > _MAX_SHOWN:
+            rest = sum(times for _, times in rows[_MAX_SHOWN:])
+            console.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +237,7 @@ def _file_name(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def write_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Any]:
+def _write_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Any]:
     """Return a history in a format. Raises ConfigurationError if the format is read-only."""
     write = get_format(to).write
     if write is None:
@@ -224,7 +263,7 @@ def convert_history(history: Sequence[Message], to: str, model: str | None) -> C
         return report_labels(Conversion(lines, to_umf_pieces(history).losses), history, "UMF's event log")
     if to == "messages":
         return Conversion(iter_text(list(history)))
-    conversion = write_pieces(to, history, model) or write_history(history, to, model)
+    conversion = write_pieces(to, history, model) or _write_history(history, to, model)
     if isinstance(conversion.data, bytes):
         return conversion
     return Conversion(iter_text(conversion.data), conversion.losses, conversion.labels)
@@ -235,14 +274,22 @@ def write_file(conversion: Conversion[Iterable[str] | bytes], path: Path, *, ove
 
     Raises ConfigurationError if it exists and ``overwrite`` is False.
     """
-    if path.exists() and not overwrite:
-        raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_labels(path, conversion.labels, overwrite=overwrite)
+    _prepare_target(path, overwrite=overwrite)
+    _write_labels(path, conversion.labels, overwrite=overwrite)
     _write_whole(conversion.data, path, overwrite=overwrite)
 
 
-def write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None:
+def _prepare_target(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise _exists_error(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _exists_error(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite")
+
+
+def _write_labels(path: Path, labels: frozenset[str], *, overwrite: bool) -> None:
     """Write the labels that a file has no room for into the file beside it; without any, remove an older one."""
     beside = sidecar_path(path)
     if labels:
@@ -256,24 +303,62 @@ def _write_whole(content: Iterable[str] | bytes, path: Path, *, overwrite: bool)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines([content] if isinstance(content, bytes) else (piece.encode() for piece in content))
-        put_in_place(Path(temporary), path, overwrite=overwrite)
+        _put_in_place(Path(temporary), path, overwrite=overwrite)
     finally:
         Path(temporary).unlink(missing_ok=True)
 
 
-def put_in_place(temporary: Path, path: Path, *, overwrite: bool) -> None:
+def _put_in_place(temporary: Path, path: Path, *, overwrite: bool) -> None:
     """Give a complete file its name. Raises ConfigurationError if there is one of that name."""
-    temporary.chmod(0o666 & ~_umask())
+    mask = os.umask(0)  # the only way to read it
+    os.umask(mask)
+    temporary.chmod(0o666 & ~mask)
     if overwrite:
         temporary.replace(path)
         return
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise ConfigurationError(f"{path} exists already: choose another name, or pass --overwrite") from None
+        raise _exists_error(path) from None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def is_line_target(target: Path, to: str) -> bool:
+    """Whether the target is a file with a conversation in each line."""
+    return is_line_file(target) and to not in _LINES_OF_ONE and not target.is_dir()
+
+
+class LineWriter:
+    """Writes conversations to a file. Without an error it is complete; otherwise there is none."""
+
+    def __init__(self, path: Path, to: str, model: str | None, *, overwrite: bool) -> None:
+        _prepare_target(path, overwrite=overwrite)
+        self._path, self._to, self._model, self._overwrite = path, to, model, overwrite
+        handle, self._temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        self._file = os.fdopen(handle, "w", encoding="utf-8", newline="")
+        self._labels: set[str] = set()
+        self.count = 0
+
+    def __enter__(self) -> "LineWriter":
+        return self
+
+    def write(self, history: Sequence[Message]) -> tuple[Loss, ...]:
+        """Write a conversation as one line, and return the losses."""
+        conversion = _write_history(history, self._to, self._model)
+        data = conversion.data
+        is_line = isinstance(data, str) and data.endswith("\n")  # a row of a data set, which is one line already
+        self._file.write(data if is_line else to_json(data).decode() + "\n")
+        self._labels |= conversion.labels
+        self.count += 1
+        return conversion.losses
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        temporary = Path(self._temporary)
+        try:
+            if kind is None and self.count:
+                _write_labels(self._path, frozenset(self._labels), overwrite=self._overwrite)
+                _put_in_place(temporary, self._path, overwrite=self._overwrite)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The options of a turn on the command line: -o NAME=VALUE, --schema FILE and --output-retries N."""
+"""The options that several commands share: the model, and those of a turn (-o NAME=VALUE, --schema FILE and more)."""
 
 import json
 from collections.abc import Iterable
@@ -13,8 +13,27 @@ from pydantic import TypeAdapter, ValidationError
 from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import nearest_name
-from dragoman.cli.io.regular_files import read_regular
+from dragoman.cli.io.inputs import read_regular
 from dragoman.session.config import TurnOptions
+
+OPTIONS = tuple(
+    each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
+)
+_TEXTS = frozenset({"effort", "tool_choice", "prompt_cache"})
+"""Options whose values are never JSON."""
+_CHOICES = ("auto", "none", "required")
+_MAX_SCHEMA_BYTES = 1024 * 1024
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Return the model names that begin like the word: first the providers, then the known models of one."""
+    from dragoman.adapter.registry import adapter_class, providers  # only a shell needs them here
+
+    found = [f"{name}:" for name in providers() if f"{name}:".startswith(incomplete.partition(":")[0])]
+    if ":" in incomplete or len(found) == 1:
+        found = [name + model for name in found for model in adapter_class(name[:-1]).listed_models]
+    return [name for name in found if name.startswith(incomplete)]
+
 
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="A file with the JSON Schema of each answer.")]
 OutputRetries = Annotated[
@@ -26,6 +45,23 @@ OutputRetries = Annotated[
     ),
 ]
 
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", "-m", help="The model, in place of the first word.", autocompletion=complete_model),
+]
+SystemPrompt = Annotated[str | None, typer.Option("--system", "-s", help="A system prompt.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of each request, e.g. temperature=0."),
+]
+ToolNames = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="MODULE:FUNCTION", help="A Python function that the model may call."),
+]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="A base URL for the provider.")]
+Continued = Annotated[
+    bool, typer.Option("--continue", "-c", help="Continue the last conversation, also with another model.")
+]
 Resumed = Annotated[
     str | None,
     typer.Option(
@@ -37,15 +73,6 @@ Resumed = Annotated[
 def continued_name(continued: bool, resumed: str | None) -> str | None:
     """Return the name of the conversation to continue; None starts a new one."""
     return resumed or ("1" if continued else None)
-
-
-OPTIONS = tuple(
-    each.name for each in fields(AdapterOptions) if each.name not in ("context", "stream", "headers", "output_schema")
-)
-_TEXTS = frozenset({"effort", "tool_choice", "prompt_cache"})
-"""Options whose values are never JSON."""
-_CHOICES = ("auto", "none", "required")
-_MAX_SCHEMA_BYTES = 1024 * 1024
 
 
 def read_options(
@@ -65,9 +92,11 @@ def read_options(
             raise ConfigurationError(f"unknown option {name!r:.60}{nearest_name(name, OPTIONS)}")
         given[name] = _read_value(name, value)
     if schema is not None:
-        given["output_schema"] = read_schema(schema)
-    if (retries := read_retries(output_retries, schema)) is not None:
-        given["output_retries"] = retries
+        given["output_schema"] = _read_schema(schema)
+    if output_retries is not None:
+        if schema is None:
+            raise ConfigurationError("--output-retries needs --schema FILE: any text is a valid answer without one")
+        given["output_retries"] = output_retries
     options: TurnOptions = given  # type: ignore[assignment]  # the names were checked
     return options
 
@@ -89,14 +118,7 @@ def _read_value(name: str, text: str) -> Any:
         raise ConfigurationError(f"-o {name}={text!r:.60}: {problem[0].lower()}{problem[1:]}") from None
 
 
-def read_retries(output_retries: int | None, schema: Path | None) -> int | None:
-    """Return the number, if there is one. Raises ConfigurationError if no schema says what a valid answer is."""
-    if output_retries is not None and schema is None:
-        raise ConfigurationError("--output-retries needs --schema FILE: any text is a valid answer without one")
-    return output_retries
-
-
-def read_schema(path: Path) -> dict[str, Any]:
+def _read_schema(path: Path) -> dict[str, Any]:
     """Return a JSON Schema. Raises ConfigurationError if the file has none."""
     from jsonschema_rs import meta  # most questions have no schema
 

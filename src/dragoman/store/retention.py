@@ -22,7 +22,7 @@ from dragoman.store.columns import (
     to_micros,
     unreadable_error,
 )
-from dragoman.store.deletion.erase import KEPT_METADATA, erase
+from dragoman.store.deletion import KEPT_METADATA, erase
 from dragoman.store.records import RetentionAction, RetentionRecord
 from dragoman.store.rows import extensions_from_row
 from dragoman.store.schema import attempts, messages, retention_records, sessions, turns
@@ -84,8 +84,12 @@ def enforce(
         delete_session(connection, record.session_id)
     else:
         for row in affected:
-            kept = _without_retention(extensions_from_row(row._mapping), now)
-            erase(connection, messages, row_id, row.seq, extensions=kept, kept_metadata=_REDACTED_METADATA)
+            # What stays of the extensions: labels and records, and that the end was enforced.
+            known = extensions_from_row(row._mapping) or {}
+            kept = {name: known[name] for name in known if name in ("security", RECORDS, EARLIER_RECORDS)}
+            if RETENTION in known:
+                kept[RETENTION] = {**known[RETENTION], "enforced": now.isoformat()}
+            erase(connection, messages, row_id, row.seq, extensions=kept or None, kept_metadata=_REDACTED_METADATA)
         for row in broken:
             erase(connection, attempts, row_id, row.seq, kept_metadata=_REDACTED_METADATA)
         over = turns.c.session_id == row_id
@@ -157,14 +161,6 @@ def _select(
     query = select(table).where(table.c.session_id == row_id, condition)
     query = query.order_by(table.c.seq if order is None else order)
     return [*connection.execute(query)]
-
-
-def _without_retention(kept: Mapping[str, Any] | None, now: datetime) -> dict[str, Any] | None:
-    """Return what stays of the extensions of a redacted message: labels and records."""
-    known = {name: value for name, value in (kept or {}).items() if name in ("security", RECORDS, EARLIER_RECORDS)}
-    if kept and RETENTION in kept:
-        known[RETENTION] = {**kept[RETENTION], "enforced": now.isoformat()}
-    return known or None
 
 
 def _save(connection: Connection, row_id: str, record: RetentionRecord) -> None:

@@ -73,13 +73,13 @@ def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
 def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> str:
     """Return a page with the chart and the figures; it loads nothing."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in (*groups, "replies", "tokens in", "tokens out", "cost"))
-    rows = "\n".join(
-        "<tr>"
-        + "".join(f"<td>{escape(part or '-')}</td>" for part in line.key)
-        + "".join(f'<td class="n">{escape(text)}</td>' for text in _format_figures(line))
-        + "</tr>"
-        for line in lines
-    )
+    rows = []
+    for line in lines:
+        names = "".join(f"<td>{escape(part or '-')}</td>" for part in line.key)
+        tokens = map(line.describe_tokens, (line.prompt_tokens, line.output_tokens))
+        figures = "".join(f'<td class="n">{escape(text)}</td>' for text in (f"{line.replies:,}", *tokens, str(line)))
+        rows.append(f"<tr>{names}{figures}</tr>")
+    table = "\n".join(rows)
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -94,7 +94,7 @@ th, td {{ padding: .2rem .8rem .2rem 0; text-align: left }}
 <p>{escape(priced_by)}</p>
 {render_svg(groups, lines)}<table>
 <tr>{titles}</tr>
-{rows}
+{table}
 </table>
 </html>
 """
@@ -139,11 +139,6 @@ def _render_png(picture: str) -> bytes:
 def _label(key: _Key) -> str:
     text = " · ".join(part or "-" for part in key) or "all"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _format_figures(line: CostLine) -> tuple[str, ...]:
-    tokens = line.describe_tokens
-    return f"{line.replies:,}", tokens(line.prompt_tokens), tokens(line.output_tokens), str(line)
 
 
 def _cost_of(line: CostLine) -> Decimal:

@@ -12,9 +12,7 @@ import pytest
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, MissingKeyError
-from dragoman.bulk import BulkReport, attempts, bulk, bulk_async
-from dragoman.bulk.workers import cluster as cluster_module
-from dragoman.bulk.workers import worker_pool
+from dragoman.bulk import BulkReport, attempts, bulk, bulk_async, workers
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Grant, Limit, Limits
 from dragoman.pricing import PriceTable, price_table
@@ -30,9 +28,9 @@ def actors(monkeypatch: pytest.MonkeyPatch) -> list[Actor]:
     """Those that were started, on a cluster without Ray."""
     actors: list[Actor] = []
     monkeypatch.setattr(FakeCluster, "actors", actors, raising=False)
-    monkeypatch.setattr(cluster_module, "Cluster", FakeCluster)
-    monkeypatch.setattr(worker_pool, "_RETRY_DELAY", 0.001)
-    monkeypatch.setattr(worker_pool, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "Cluster", FakeCluster)
+    monkeypatch.setattr(workers, "_RETRY_DELAY", 0.001)
+    monkeypatch.setattr(workers, "GATHER_SECONDS", 0.0)
     return actors
 
 
@@ -210,7 +208,7 @@ def test_an_error_of_every_worker_ends_the_run(actors: list[Actor], monkeypatch:
             actor.kill(for_good=True)
             return actor
 
-    monkeypatch.setattr(cluster_module, "Cluster", Broken)
+    monkeypatch.setattr(workers, "Cluster", Broken)
     with pytest.raises(ConfigurationError, match="can start: it is gone for good"):
         asyncio.run(on_cluster({}, 1))
 

@@ -1,5 +1,6 @@
 """`dragoman convert SOURCE TARGET --to SHAPE`: converts conversations between formats, and lists the losses."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +10,12 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.cli.io.collector import pause_collector
-from dragoman.cli.io.console import console, counted, show_line
-from dragoman.cli.io.convert.files import (
+from dragoman.cli.convert.files import (
+    LineWriter,
     Report,
     check_writable,
     convert_history,
+    is_line_target,
     iter_conversations,
     iter_files,
     plan_targets,
@@ -22,11 +23,13 @@ from dragoman.cli.io.convert.files import (
     writable_formats,
     write_file,
 )
-from dragoman.cli.io.convert.lines import LineWriter, is_line_target
-from dragoman.cli.io.regular_files import check_regular
-from dragoman.formats import Conversation
+from dragoman.cli.io.console import console, counted, show_line
+from dragoman.cli.io.inputs import check_regular
 
 _WRITABLE, _READABLE = ", ".join(writable_formats()), ", ".join(readable_formats())
+
+_SMALL = 4 * 1024 * 1024
+"""Bytes of files that are converted without showing the progress."""
 
 
 def convert(
@@ -93,9 +96,6 @@ def _progress(files: list[Path], report: Report) -> Iterator[None]:
         yield
 
 
-_SMALL = 4 * 1024 * 1024
-
-
 def _to_files(
     source: Path, target: Path, report: Report, *, of: str | None, to: str, model: str | None, only: str | None,
     overwrite: bool,
@@ -122,8 +122,12 @@ def _to_lines(
         for path in files:
             try:
                 for conversation in iter_conversations(path, of, model, report):
-                    if only is None or conversation.name == only:
-                        _add_line(writer, conversation, path, report)
+                    if only is not None and conversation.name != only:
+                        continue
+                    try:
+                        report.losses.add(writer.write(conversation.messages))
+                    except DragomanError as error:  # such as a block marked critical, which the format cannot hold
+                        report.fail(f"{path}: {conversation.name}", error)
             except (DragomanError, OSError) as error:
                 if not is_folder:
                     raise
@@ -133,13 +137,6 @@ def _to_lines(
             raise ConfigurationError(f"{files[0]} holds no conversation" + (f" {only!r:.80}" if only else ""))
     failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
     console().print(f"{writer.count:,} conversations → {show_line(str(target))}{failed}", soft_wrap=True)
-
-
-def _add_line(writer: LineWriter, conversation: Conversation, path: Path, report: Report) -> None:
-    try:
-        report.losses.add(writer.write(conversation.messages))
-    except DragomanError as error:  # such as a block marked critical, which the format cannot hold
-        report.fail(f"{path}: {conversation.name}", error)
 
 
 def _to_directory(
@@ -166,3 +163,15 @@ def _to_directory(
         f"{len(written):,} conversations of {len(files) - failed_files:,} files converted, "
         f"{failed_files:,} files failed"
     )
+
+
+@contextmanager
+def pause_collector() -> Iterator[None]:
+    """Collect no cycles. Reading a long conversation makes none, and the collector would visit its messages often."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

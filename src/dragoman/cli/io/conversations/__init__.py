@@ -1,1 +1,0 @@
-"""The conversations of the command line: started, kept and found."""

@@ -1,1 +1,0 @@
-"""Conversations between files: what `dragoman convert` reads and writes."""

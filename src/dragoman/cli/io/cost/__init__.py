@@ -1,1 +1,0 @@
-"""What `dragoman cost` reads and draws."""
