@@ -14,7 +14,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.message import read_message, write_message
 from dragoman.canonical.message_view.parts import UnknownPartError
 from dragoman.canonical.rules import check
-from dragoman.events import history_to_umf
+from dragoman.formats import history_to_umf
 from dragoman.events.catalogue import LlmCallCompleted
 from dragoman.events.message_content import format_messages, format_reply
 from dragoman.formats.registry import FORMATS

@@ -1,15 +1,14 @@
 """Conversations in other formats: readers, writers, and the losses of a format."""
 
-from dragoman.formats.acp.convert import from_acp, to_acp
+from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body.compatibility import Compatibility, is_compatible
 from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.body.message_body import MessageBody
-from dragoman.formats.body.parts import MessageBodyPart
+from dragoman.formats.body.parts import MessageBodyPart, MessageBodySchemaPart
 from dragoman.formats.body.schema import MessageBodySchema
-from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.chatml import from_chatml, to_chatml
-from dragoman.formats.cmf.called_tools import called_tools_in_cmf
-from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf
+from dragoman.formats.cmf.convert import called_tools_in_cmf, from_cmf, read_cmf_extensions, to_cmf
+from dragoman.formats.conversation import ReadResult
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
@@ -46,30 +45,33 @@ from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.fields import Fields, iter_fields
 from dragoman.formats.reading.lines import Line, read_lines
-from dragoman.formats.reading.read_result import ReadResult
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.registry import Format, read
 from dragoman.formats.umf.calls import (
+    InternalTool,
     InternalToolCall,
     InternalToolResult,
     call_from_mcp,
     call_from_openai,
     call_to_mcp,
     call_to_openai,
+    internal_tool,
     internal_tool_call,
     internal_tool_result,
     result_from_mcp,
     result_to_mcp,
+    tool_definition,
+    tool_from_mcp,
     tool_from_openai,
     tool_result_block,
+    tool_to_mcp,
     tool_to_openai,
     tool_use_block,
 )
 from dragoman.formats.umf.convert import from_umf, to_umf
-from dragoman.formats.umf.events import from_umf_events
+from dragoman.formats.umf.events import from_umf_events, history_to_umf, signal_to_umf
 from dragoman.formats.umf.formatter import ChatMLFormatter, ChatMLMessage
 from dragoman.formats.umf.models import InternalMessage
-from dragoman.formats.umf.tools import InternalTool, internal_tool, tool_definition, tool_from_mcp, tool_to_mcp
 
 __all__ = [
     "BodyViolation",
@@ -126,6 +128,7 @@ __all__ = [
     "from_umf_events",
     "from_vercel_model",
     "from_vercel_ui",
+    "history_to_umf",
     "identify",
     "internal_tool",
     "internal_tool_call",
@@ -137,6 +140,7 @@ __all__ = [
     "read_lines",
     "result_from_mcp",
     "result_to_mcp",
+    "signal_to_umf",
     "to_acp",
     "to_chatml",
     "to_cmf",

@@ -13,13 +13,15 @@ from dragoman.formats.body.message_body import MessageBody
 from dragoman.formats.body.parts import (
     NAME_RULE,
     MessageBodyPart,
+    MessageBodySchemaPart,
+    accepts_part,
     can_start_name,
     describe_part,
+    missing_parts,
     name_fault,
     normalize_type,
     type_fault,
 )
-from dragoman.formats.body.schema_part import MessageBodySchemaPart, accepts_part, missing_parts
 from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
 

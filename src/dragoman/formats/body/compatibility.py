@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from dragoman.canonical.glob import Glob
 from dragoman.formats.body.message_body import MessageBody
-from dragoman.formats.body.parts import MessageBodyPart
+from dragoman.formats.body.parts import MessageBodyPart, MessageBodySchemaPart
 from dragoman.formats.body.schema import MessageBodySchema
-from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.errors import FormatError
 
 MAX_STEPS = 200_000

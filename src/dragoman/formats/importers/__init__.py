@@ -2,9 +2,9 @@
 and instantiate nothing.
 """
 
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.importers.agents import from_a2a, from_chatgpt, from_claude_code, from_codex, from_otel
 from dragoman.formats.importers.cassette import from_cassette
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.datasets import (
     from_anthropic_batch,
     from_hugging_face,

@@ -6,6 +6,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
+from dragoman.canonical.message import Role
 from dragoman.formats.document import iter_entries, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.losses import is_empty, source_losses
@@ -64,6 +65,13 @@ class Fields:
         if value is None:
             raise FormatError(f"{names[0]} is missing", path=self.path)
         return value
+
+    def role(self, roles: Mapping[str, Role], *names: str) -> Role:
+        """Take the role of a message, by the format's words. Raises FormatError if it is missing or another word."""
+        word = self.required_text(*(names or ("role",)))
+        if word not in roles:
+            raise FormatError(f"unknown role {word[:80]!r}", path=f"{self.path}.role")
+        return roles[word]
 
     def count(self, *names: str) -> int | None:
         """Take a number of things; a number that is negative or no integer counts as unknown."""

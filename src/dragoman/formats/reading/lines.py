@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dragoman.adapter.losses import Loss
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.detect import is_conversation
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.registry import identify_format, read
 

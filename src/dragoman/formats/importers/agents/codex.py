@@ -12,7 +12,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage, text_blocks
-from dragoman.formats.importers.datasets.requests import read_request
+from dragoman.formats.importers.datasets.rows import read_request
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns

@@ -10,6 +10,7 @@ from typing import Any
 from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -21,8 +22,7 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.datasets.requests import read_request
+from dragoman.formats.importers.datasets.rows import read_request
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.fields import Fields, typed_errors

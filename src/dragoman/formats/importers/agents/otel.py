@@ -13,6 +13,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -24,7 +25,6 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, report_span
@@ -179,10 +179,7 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, named: dict[str, Any], usage: Usage | None) -> None:
-    word = message.required_text("role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    role = message.role(_ROLES)
     stop = _STOP_REASONS.get(message.text("finish_reason") or "")
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))

@@ -5,22 +5,49 @@ with ``from`` and ``value`` (ShareGPT). Calls are those of chat templates: argum
 Source: https://huggingface.co/docs/trl/dataset_formats and https://huggingface.co/docs/transformers/chat_templating.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.datasets.parquet import iter_parquet
 from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_rows
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+
+MARK = b"PAR1"
+"""The first bytes of a Parquet file, and its last ones."""
+_BATCH = 1024
+
+
+def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file as JSON has them, in constant memory.
+
+    Raises ConfigurationError if duckdb is not installed, and FormatError if the file is damaged.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigurationError(
+            "a Parquet file is read by duckdb: pip install 'dragoman[report]', or write JSON lines"
+        ) from None
+    with duckdb.connect() as database:
+        try:
+            database.execute("select to_json(rows)::varchar from read_parquet(?) as rows", [str(path)])
+            while found := database.fetchmany(_BATCH):
+                for (row,) in found:
+                    yield json.loads(row)
+        except duckdb.Error as error:
+            raise FormatError(f"this is not a readable Parquet file: {str(error)[:200]}") from None
+
 
 FORMAT = "hf"
 

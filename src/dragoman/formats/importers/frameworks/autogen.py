@@ -9,12 +9,12 @@ from typing import Any
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage, media_block, provider_block, text_blocks, to_text
-from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.reading.entry_marks import AUTOGEN_TYPES as TYPES
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
-from dragoman.formats.reading.framework_marks import AUTOGEN_TYPES as TYPES
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import Turns, read_time
 

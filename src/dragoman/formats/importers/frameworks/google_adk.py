@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -28,7 +29,6 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import Turns, read_time, stop_after

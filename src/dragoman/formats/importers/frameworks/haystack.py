@@ -16,7 +16,6 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import parse_json_or_lines
-from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
     media_block,
@@ -76,10 +75,7 @@ def from_haystack(document: Any) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
-    word = message.required_text("role", "_role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    role = message.role(_ROLES, "role", "_role")
     name = message.text("name", "_name")
     if name is not None:
         source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")

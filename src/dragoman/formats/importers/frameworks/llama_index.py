@@ -16,6 +16,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -26,7 +27,6 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
@@ -87,10 +87,7 @@ def _read(messages: Any, path: str) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns) -> None:
-    word = message.required_text("role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    role = message.role(_ROLES)
     extra = message.object("additional_kwargs")
     turns.start(role, has_results=role is Role.TOOL)
     signatures = extra.take("thinking_signature") if extra is not None else None

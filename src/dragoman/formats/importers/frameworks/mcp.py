@@ -87,10 +87,7 @@ def _report_request(fields: Fields) -> None:
 
 
 def _message(message: Fields, turns: Turns) -> None:
-    word = message.required_text("role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    role = message.role(_ROLES)
     parts = _parts(message)
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [_part(part, turns) for part in parts]

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses

@@ -15,6 +15,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
+from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -26,7 +27,6 @@ from dragoman.formats.importers.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.reading.pairs import pair_groups, pair_repeated
 from dragoman.formats.tool_calls import ToolIdReader

@@ -96,10 +96,7 @@ class _Reader:
 
     def message(self, message: Fields) -> None:
         author = message.object("author")
-        word = (author or message).required_text("role")
-        role = _ROLES.get(word)
-        if role is None:
-            raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+        role = (author or message).role(_ROLES)
         name = (author or message).text("name")
         channel, recipient = message.text("channel"), message.text("recipient")
         message.ignore("content_type")

@@ -1,11 +1,18 @@
-"""The result of a reader: conversations, and what the document has that they do not."""
+"""One conversation of a source with several."""
 
 from dataclasses import dataclass
 
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.message import Message
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """``name`` is its name in the source, or its number there."""
+
+    name: str
+    messages: list[Message]
 
 
 @dataclass(frozen=True, slots=True)
