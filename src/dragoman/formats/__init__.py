@@ -8,39 +8,34 @@ from dragoman.formats.body.parts import MessageBodyPart, MessageBodySchemaPart
 from dragoman.formats.body.schema import MessageBodySchema
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import called_tools_in_cmf, from_cmf, read_cmf_extensions, to_cmf
-from dragoman.formats.conversation import ReadResult
+from dragoman.formats.conversation import Conversation, ReadResult
 from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
-from dragoman.formats.exporters import (
-    to_hugging_face,
-    to_langchain,
-    to_litellm,
-    to_llm_log,
-    to_openai_finetuning,
-    to_pydantic_ai,
-    to_vercel_ui,
-)
-from dragoman.formats.importers import (
-    Conversation,
-    from_a2a,
+from dragoman.formats.exporters.datasets import to_hugging_face, to_openai_finetuning
+from dragoman.formats.exporters.langchain import to_langchain
+from dragoman.formats.exporters.litellm import to_litellm
+from dragoman.formats.exporters.llm_log import to_llm_log
+from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
+from dragoman.formats.exporters.vercel_ui import to_vercel_ui
+from dragoman.formats.importers.agents.a2a import from_a2a
+from dragoman.formats.importers.agents.chatgpt import from_chatgpt
+from dragoman.formats.importers.agents.claude_code import from_claude_code
+from dragoman.formats.importers.agents.codex import from_codex
+from dragoman.formats.importers.agents.otel import from_otel
+from dragoman.formats.importers.cassette import from_cassette
+from dragoman.formats.importers.datasets.hugging_face import from_hugging_face
+from dragoman.formats.importers.datasets.provider_files import (
     from_anthropic_batch,
-    from_cassette,
-    from_chatgpt,
-    from_claude_code,
-    from_codex,
-    from_hugging_face,
-    from_langchain,
-    from_litellm,
-    from_llm_json,
-    from_llm_logs,
     from_openai_batch,
     from_openai_finetuning,
-    from_otel,
-    from_pydantic_ai,
-    from_vercel_model,
-    from_vercel_ui,
 )
+from dragoman.formats.importers.langchain.messages import from_langchain
+from dragoman.formats.importers.litellm import from_litellm
+from dragoman.formats.importers.llm.documents import from_llm_json
+from dragoman.formats.importers.llm.logs import from_llm_logs
+from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
+from dragoman.formats.importers.vercel.messages import from_vercel_model, from_vercel_ui
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.fields import Fields, iter_fields

@@ -55,16 +55,14 @@ class TrajectoryMetadata(FrozenModel):
 AcpMetadata = Annotated[CitationMetadata | TrajectoryMetadata, Field(discriminator="kind")]
 
 
-def _default_type(content_type: Any) -> Any:
-    return "text/plain" if content_type is None else content_type
-
-
 class AcpPart(Part):
     """A part with a name is an artifact. Any text may be a name."""
 
     model_config = ConfigDict(extra="allow")
 
-    content_type: Annotated[Text, BeforeValidator(_default_type)] = "text/plain"
+    content_type: Annotated[
+        Text, BeforeValidator(lambda content_type: "text/plain" if content_type is None else content_type)
+    ] = "text/plain"
     metadata: AcpMetadata | None = None
 
     @field_validator("content_type")
@@ -188,21 +186,15 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
     if message.role is Role.TOOL and len(message.content) > 1:
         reason = "each result is read as a separate message"
         losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
-    _report_misplaced(message, losses)
-    writer = _Writer(_LABEL, AcpPart.model_validate, bool, ids, losses)
-    parts = [writer.part(message, index) for index in range(len(message.content))]
-    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
-    return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
-
-
-def _report_misplaced(message: Message, losses: LossCollector) -> None:
-    """Report parts that change role on reading: results become tool messages, and other parts next to them the
-    speaker's.
-    """
+    # Results become tool messages when they are read, and other parts next to them the speaker's.
     for index, block in enumerate(message.content):
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
             losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+    writer = _Writer(_LABEL, AcpPart.model_validate, bool, ids, losses)
+    parts = [writer.part(message, index) for index in range(len(message.content))]
+    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
+    return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
 
 
 class _Writer(PartWriter[AcpPart]):

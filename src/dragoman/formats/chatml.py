@@ -67,7 +67,9 @@ def _prompt(turns: Turns, role: Role, text: str, path: str) -> None:
     turns.start(role, has_results=has_results)
     for is_marked, piece in answers:
         if is_marked:
-            turns.add(Role.TOOL, [turns.result(None, None, text_blocks(_inner(piece)))], path)
+            turns.add(
+                Role.TOOL, [turns.result(None, None, text_blocks(piece.removeprefix("\n").removesuffix("\n")))], path
+            )
         elif not has_results or piece.strip():
             turns.add(role, text_blocks(piece), path)
 
@@ -125,11 +127,6 @@ def split_marks(text: str, start: str, end: str) -> list[tuple[bool, str]]:
         pieces.append((True, text[begin + len(start) : close]))
         position = close + len(end)
     return [*pieces, *([(False, text[position:])] if position < len(text) or not pieces else [])]
-
-
-def _inner(piece: str) -> str:
-    """Return the text between two marks that stand on lines of their own."""
-    return piece.removeprefix("\n").removesuffix("\n")
 
 
 FORMAT = "chatml"

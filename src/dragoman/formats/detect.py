@@ -14,8 +14,8 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.agents.a2a import is_task
 from dragoman.formats.importers.langchain.langgraph import is_checkpoint
 from dragoman.formats.importers.llm.documents import is_report
-from dragoman.formats.importers.templates import START as HARMONY_START
-from dragoman.formats.importers.templates import template_of
+from dragoman.formats.importers.templates.harmony import START as HARMONY_START
+from dragoman.formats.importers.templates.texts import template_of
 from dragoman.formats.own_messages import SESSION
 from dragoman.formats.reading.entry_marks import (
     ENTRY_MARKS,

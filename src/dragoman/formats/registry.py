@@ -16,53 +16,45 @@ from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
-from dragoman.formats.conversation import ReadResult
+from dragoman.formats.conversation import Conversation, ReadResult
 from dragoman.formats.conversion import Conversion, Pieces
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text, read_document
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters import (
-    to_hugging_face,
-    to_langchain,
-    to_litellm,
-    to_llm_log,
-    to_openai_finetuning,
-    to_pydantic_ai,
-    to_vercel_ui,
-)
-from dragoman.formats.importers import (
-    Conversation,
-    from_a2a,
+from dragoman.formats.exporters.datasets import to_hugging_face, to_openai_finetuning
+from dragoman.formats.exporters.langchain import to_langchain
+from dragoman.formats.exporters.litellm import to_litellm
+from dragoman.formats.exporters.llm_log import to_llm_log
+from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
+from dragoman.formats.exporters.vercel_ui import to_vercel_ui
+from dragoman.formats.importers.agents.a2a import from_a2a
+from dragoman.formats.importers.agents.chatgpt import from_chatgpt
+from dragoman.formats.importers.agents.claude_code import from_claude_code
+from dragoman.formats.importers.agents.codex import from_codex
+from dragoman.formats.importers.agents.openinference import from_openinference
+from dragoman.formats.importers.agents.otel import from_otel
+from dragoman.formats.importers.cassette import from_cassette
+from dragoman.formats.importers.datasets.hugging_face import from_hugging_face, from_hugging_face_file
+from dragoman.formats.importers.datasets.provider_files import (
     from_anthropic_batch,
-    from_cassette,
-    from_chatgpt,
-    from_claude_code,
-    from_codex,
-    from_hugging_face,
-    from_langchain,
-    from_litellm,
-    from_llm_json,
-    from_llm_logs,
     from_openai_batch,
     from_openai_finetuning,
-    from_otel,
-    from_pydantic_ai,
-    from_vercel_model,
-    from_vercel_ui,
 )
-from dragoman.formats.importers.agents import from_openinference
-from dragoman.formats.importers.datasets import from_hugging_face_file
-from dragoman.formats.importers.frameworks import (
-    from_autogen,
-    from_google_adk,
-    from_google_adk_file,
-    from_haystack,
-    from_llama_index,
-    from_mcp,
-)
+from dragoman.formats.importers.frameworks.autogen import from_autogen
+from dragoman.formats.importers.frameworks.google_adk import from_google_adk, from_google_adk_file
+from dragoman.formats.importers.frameworks.haystack import from_haystack
+from dragoman.formats.importers.frameworks.llama_index import from_llama_index
+from dragoman.formats.importers.frameworks.mcp import from_mcp
 from dragoman.formats.importers.langchain.langgraph import from_langgraph, from_langgraph_file
 from dragoman.formats.importers.langchain.langsmith import from_langsmith
-from dragoman.formats.importers.templates import from_chat_template, from_harmony
+from dragoman.formats.importers.langchain.messages import from_langchain
+from dragoman.formats.importers.litellm import from_litellm
+from dragoman.formats.importers.llm.documents import from_llm_json
+from dragoman.formats.importers.llm.logs import from_llm_logs
+from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
+from dragoman.formats.importers.templates.harmony import from_harmony
+from dragoman.formats.importers.templates.texts import from_chat_template
+from dragoman.formats.importers.vercel.messages import from_vercel_model, from_vercel_ui
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native, to_native_pieces
 from dragoman.formats.own_messages import from_messages, to_messages

@@ -3,7 +3,7 @@
 Source: docs/reference/message-body.md#conversion.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -154,7 +154,11 @@ class PartWriter(Generic[PartT]):
             what = f"{block.type} block" if kind is None else f"{block.type} with a {kind} source"
             self._losses.add(message, index, f"{self._format_name} has no form for the {what}: left out")
             return None
-        written, read = self._best(block, candidates)
+        # The first that reads back unchanged is the best, or else the first that reads back as the same kind.
+        read_parts = [(part, self._read(part)) for part in candidates]
+        same = [each for each in read_parts if each[1] == self._with_native_id(block)]
+        same_type = [each for each in read_parts if each[1].type == block.type]
+        written, read = (same or same_type or read_parts)[0]
         if written.name is not None:
             self._taken.add(written.name)
         self._report_losses(message, index, read)
@@ -163,13 +167,6 @@ class PartWriter(Generic[PartT]):
     def _read(self, part: PartT) -> ContentBlock:
         """Return the block that a reader would make of the part."""
         return block_of(part)
-
-    def _best(self, block: ContentBlock, candidates: Sequence[PartT]) -> tuple[PartT, ContentBlock]:
-        """Return the first candidate that reads back unchanged, or else the first of the same kind."""
-        read_parts = [(part, self._read(part)) for part in candidates]
-        same = [each for each in read_parts if each[1] == self._with_native_id(block)]
-        same_type = [each for each in read_parts if each[1].type == block.type]
-        return (same or same_type or read_parts)[0]
 
     def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
         """Report the fields that a reader will not get back."""
@@ -202,14 +199,11 @@ class PartWriter(Generic[PartT]):
         match block:
             case TextBlock():
                 yield {"content_type": _PLAIN, "content": block.text}
-            case ToolUseBlock():
-                yield self._json("/tool_calls/", self._with_native_id(block), without={"type"})
-            case ToolResultBlock():
-                yield self._json("/tool_results/", self._with_native_id(block), without={"type"})
-            case PromptRequestBlock() | PromptResultBlock():
-                yield self._json("/prompts/", block)
-            case ResourceRefBlock():
-                yield self._json("/resources/", block)
+            case ToolUseBlock() | ToolResultBlock() | PromptRequestBlock() | PromptResultBlock() | ResourceRefBlock():
+                name = self._unique_name(next(each for each, kinds in _FOLDERS.items() if isinstance(block, kinds)))
+                implied = {"type"} if isinstance(block, (ToolUseBlock, ToolResultBlock)) else None
+                written = self._with_native_id(block).model_dump(mode="json", exclude=implied, exclude_none=True)
+                yield {"name": name, "content_type": _JSON, "content": to_json(written).decode()}
             case ResourceBlock():
                 yield self._resource(block)
             case ImageBlock() | AudioBlock() | VideoBlock():
@@ -219,11 +213,7 @@ class PartWriter(Generic[PartT]):
                 if (content := _content(block.source)) is not None:
                     fallback = _PLAIN if block.source.kind == "text" else ANY_TYPE
                     fields = {"content_type": _type(block.media_type, fallback), **content}
-                    yield from ({**fields, **name} for name in self._titles(block.title))
-
-    def _json(self, folder: str, block: ContentBlock, *, without: set[str] | None = None) -> Fields:
-        written = block.model_dump(mode="json", exclude=without, exclude_none=True)
-        return {"name": self._unique_name(folder), "content_type": _JSON, "content": to_json(written).decode()}
+                    yield from ({**fields, **named} for named in self._titles(block.title))
 
     def _resource(self, block: ResourceBlock) -> Fields:
         fields: Fields = {"name": next((each["name"] for each in self._titles(block.name) if each), "")}

@@ -51,7 +51,9 @@ _STAR = re.compile(r"\*\*+|\*|[^*]+")
 def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
     """Return the JSON Schema; if the body's schema accepts no part, that of a body without parts."""
     kinds = [kind for part in allowed for kind in _part_schemas(part)]
-    parts: Schema = {"type": "array", "description": _description(allowed)}
+    lines = ["The parts of the answer, in order. A part without a name is said to the user."]
+    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in allowed]
+    parts: Schema = {"type": "array", "description": " ".join(lines)}
     if kinds:
         parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     if (max_parts := _max_parts(allowed)) is not None:
@@ -70,12 +72,6 @@ def _max_parts(allowed: Sequence[MessageBodySchemaPart]) -> int | None:
     if any("*" in name for name in named) or any(_binary_types(part) for part in unnamed):
         return None
     return len(named) + bool(unnamed)
-
-
-def _description(allowed: Sequence[MessageBodySchemaPart]) -> str:
-    lines = ["The parts of the answer, in order. A part without a name is said to the user."]
-    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in allowed]
-    return " ".join(lines)
 
 
 def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
@@ -114,13 +110,13 @@ def _allowed_types(part: MessageBodySchemaPart) -> list[str]:
 def _type_schema(glob: str) -> Schema:
     """Return the schema of the types that a glob matches; a star stands for a part of a name, as types have them."""
     globs = expand_braces(normalize_type(glob))
-    expressions = ["".join(map(_type_piece, _STAR.findall(each))) for each in globs]
+    some = _TYPE_NAME + _SOME
+    expressions = [
+        "".join(some if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece) for piece in _STAR.findall(each))
+        for each in globs
+    ]
     pattern = f"^{_alternation(expressions)}$"
     return {"type": "string", "pattern": pattern, "description": f"A MIME type: {glob}"}
-
-
-def _type_piece(piece: str) -> str:
-    return _TYPE_NAME + _SOME if piece.startswith("*") else _SPECIAL.sub(r"\\\g<0>", piece)
 
 
 def _name_schema(pattern: str) -> Schema:

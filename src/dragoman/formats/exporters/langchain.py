@@ -30,6 +30,7 @@ from dragoman.formats.exporters.shared import (
     Media,
     block_signature,
     media_type_of,
+    plain_content,
     result_texts,
     split_results,
 )
@@ -74,14 +75,12 @@ class _Writer(LibraryWriter):
         if others:
             content = [part for index, block in others for part in self._part(message, index, block)]
             kwargs = {"additional_kwargs": {"__openai_role__": "developer"}} if message.role is Role.DEVELOPER else {}
-            entries.append(_entry(_TYPES[message.role], content=_plain(content), **kwargs))
+            entries.append(_entry(_TYPES[message.role], content=plain_content(content), **kwargs))
         return entries
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
         content = result_texts(block)
-        parts = [] if content is not None else [
-            item for part in block.content for item in self._part(message, index, part)
-        ]  # fmt: skip
+        parts = [item for part in block.content for item in self._part(message, index, part)] if content is None else []
         return _entry(
             "tool",
             content=parts if content is None else content,
@@ -144,17 +143,15 @@ class _Writer(LibraryWriter):
                 return self._media(message, index, block)
             case ProviderBlock(provider=self.library):
                 return [dict(block.data)]
-            case ProviderBlock() if message.role is Role.ASSISTANT and self._is_own(message, block):
+            case ProviderBlock() if message.role is Role.ASSISTANT and (
+                (message.metadata.model or "").partition(":")[0] == block.provider
+            ):
                 if "type" not in block.data:
                     reason = "a native block without a type is read again as one of LangChain's"
                     self.losses.add(message, index, reason, kind=LossKind.NATIVE_BLOCK, severity=Severity.INFO)
                 return [{"type": "non_standard", "value": dict(block.data)}]
             case _:
-                text = self.as_text(message, index, block)
-                return [{"type": "text", "text": text}] if text is not None else []
-
-    def _is_own(self, message: Message, block: ProviderBlock) -> bool:
-        return (message.metadata.model or "").partition(":")[0] == block.provider
+                return self.text_parts(message, index, block)
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
@@ -192,14 +189,6 @@ def _constructor(entry: Entry) -> Entry:
     arguments = {name: value for name, value in entry["data"].items() if value is not None}
     path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
     return {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
-
-
-def _plain(content: list[Entry]) -> str | list[Entry]:
-    """Return a content that is only one text as this text."""
-    if len(content) == 1 and content[0].keys() == {"type", "text"}:
-        text = content[0]["text"]
-        return text if isinstance(text, str) else content
-    return content
 
 
 def _usage(usage: Usage) -> Entry:

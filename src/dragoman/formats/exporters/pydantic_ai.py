@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
     AudioBlock,
     ContentBlock,
     DocumentBlock,
@@ -43,7 +44,6 @@ _FINISH = {
 }
 _FILE_OWNERS = re.compile("anthropic|openai|google(-gla|-cloud)?|bedrock|xai")
 """pydantic-ai's names of the providers that keep uploaded files: it accepts no others."""
-_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 
 
 def to_pydantic_ai(messages: Sequence[Message]) -> Conversion[list[Entry]]:
@@ -106,7 +106,7 @@ class _Writer(LibraryWriter):
             if block.citations:
                 self.leave_out(message, index, "citation in a prompt", kind=LossKind.CITATIONS)
             return [block.text]
-        if isinstance(block, _MEDIA):
+        if isinstance(block, MEDIA_BLOCKS):
             written = self._media(message, index, block)
             return [written] if written is not None else []
         if isinstance(block, ProviderBlock) and block.provider == self.library and "kind" in block.data:

@@ -31,43 +31,48 @@ def from_codex(document: Any) -> list[Message]:
     model: str | None = None
     turns = Turns()
     for line in iter_fields(parse_json_or_lines(document, format_name=FORMAT), FORMAT):
+        line.ignore("timestamp", "ordinal")
         kind = line.text("type")
         if kind == "response_item" or (kind not in _SETTINGS and "payload" not in line):
             if kind is None:
                 _instructions(line, turns)  # the first line of older logs
                 line.whole()
-                continue
-            payload, path = (
-                (line.take("payload"), f"{line.path}.payload") if "payload" in line else (line.whole(), line.path)
-            )
-            if not isinstance(payload, dict):
-                raise FormatError("an item must be an object", path=path)
-            if payload.get("type") == "ghost_snapshot" or payload.get("record_type") == "state":
-                line.whole()
-                continue
-            items.append(copy_json_at(payload, path))
-            paths.append(path)
-            line.ignore("timestamp", "ordinal")
-            continue
-        payload_fields = line.object("payload")
-        if payload_fields is not None:
+            elif (item := _item(line)) is not None:
+                items.append(item[0])
+                paths.append(item[1])
+        elif (event := line.object("payload")) is not None:
             if kind == "turn_context":
-                model = payload_fields.text("model") or model
+                model = event.text("model") or model
             elif kind == "session_meta":
-                _instructions(payload_fields, turns)
-            elif kind == "event_msg" and payload_fields.look("type") == "token_count":
-                usage = _usage(payload_fields)
+                _instructions(event, turns)
+            elif kind == "event_msg" and event.look("type") == "token_count":
+                usage = _usage(event)
                 usages += [(len(items), usage)] if usage is not None else []
-            elif kind == "compacted":
-                reason = "the log was compacted here: the messages before are kept, the summary is left out"
-                source_losses().add(line.path, reason, severity=Severity.INFO)
-            payload_fields.whole()
-            reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
-            source_losses().add(payload_fields.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
-        line.ignore("timestamp", "ordinal")
+            _report_event(event, kind, line.path)
     body = {"input": items, **({"model": model} if model else {})}
     read = read_request(_PROVIDER, body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
+
+
+def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
+    """Return the item of a line, and its path; None for a state of the program. Older logs have it without a frame."""
+    has_frame = "payload" in line
+    item, path = (line.take("payload"), f"{line.path}.payload") if has_frame else (line.whole(), line.path)
+    if not isinstance(item, dict):
+        raise FormatError("an item must be an object", path=path)
+    if item.get("type") == "ghost_snapshot" or item.get("record_type") == "state":
+        line.whole()
+        return None
+    return copy_json_at(item, path), path
+
+
+def _report_event(event: Fields, kind: str | None, path: str) -> None:
+    if kind == "compacted":
+        reason = "the log was compacted here: the messages before are kept, the summary is left out"
+        source_losses().add(path, reason, severity=Severity.INFO)
+    event.whole()
+    reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
+    source_losses().add(event.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
 
 
 def _instructions(fields: Fields, turns: Turns) -> None:

@@ -102,19 +102,15 @@ class _MessageReader:
             self._tool(part, kind)
             return
         step = self._steps[-1]
-        if (
-            step.results and not self._has_marks and kind in ("text", "reasoning")
-        ):  # written without marks between the steps
-            step = _Step()
+        if step.results and not self._has_marks and kind in ("text", "reasoning"):
+            step = _Step()  # some programs write no marks between the steps
             self._steps.append(step)
         if kind in ("source-url", "source-document"):
             step.sources.append(parts.read_source(part))
             return
-        if kind == "custom":
-            named = model_of_custom(part)
-            if named is not None:
-                step.model.update(named)
-                return
+        if kind == "custom" and (named := model_of_custom(part)) is not None:
+            step.model.update(named)
+            return
         part.ignore("state")
         if kind not in ("text", "reasoning", "file"):
             step.blocks.append(provider_block(LIBRARY, kind, part.whole()))
