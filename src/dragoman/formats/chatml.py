@@ -18,7 +18,7 @@ from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.document import decode_text, kind_of, parse
+from dragoman.formats.document import decode_text, kind_of, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import text_blocks
 from dragoman.formats.labels import report_labels
@@ -101,21 +101,14 @@ def _read_call(text: str) -> dict[str, Any] | None:
         if _PARAMETER.sub("", arguments):
             return None
         return {"name": name, "arguments": {key: _argument(value) for key, value in _PARAMETER.findall(arguments)}}
-    try:
-        call = parse(text.strip(), format_name="chatml")
-    except FormatError:
-        return None
+    call = parse_or_none(text.strip(), format_name="chatml")
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
 
 
 def _argument(text: str) -> Any:
     """Return the value of a parameter: the template writes objects and lists as JSON, and all else as a text."""
-    if not text.startswith(("{", "[")):
-        return text
-    try:
-        return parse(text, format_name="chatml")
-    except FormatError:
-        return text
+    value = parse_or_none(text, format_name="chatml") if text.startswith(("{", "[")) else None
+    return text if value is None else value
 
 
 def split_marks(text: str, start: str, end: str) -> list[tuple[bool, str]]:

@@ -38,6 +38,14 @@ def parse(data: Any, *, format_name: str) -> Any:
         raise FormatError(_shorten(f"this is not valid JSON: {error}")) from None
 
 
+def parse_or_none(data: Any, *, format_name: str) -> Any:
+    """As `parse`; None if the text is not JSON."""
+    try:
+        return parse(data, format_name=format_name)
+    except FormatError:
+        return None
+
+
 def read_document(path: Path) -> bytes:
     """Return the content of a file. Raises FormatError, without reading it, if no document can be so long; OSError."""
     if path.stat().st_size > MAX_TEXT_BYTES:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeGuard, TypeVar
 
 from pydantic import ValidationError
 
@@ -78,7 +78,7 @@ class Fields:
         value = self.take(*names)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT):
+        if value is None or is_count(value):
             return value
         source_losses().add(f"{self.path}.{names[0]}", f"{names[0]} is not a count: left out")
         return None
@@ -153,6 +153,11 @@ class Fields:
         child = type(self)(native, path, self.format_name)
         self._children.append(child)
         return child
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a number of things that a message can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
 
 
 def typed_errors(read: Callable[[Any], Result]) -> Callable[[Any], Result]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from dragoman.adapter.losses import Loss
 from dragoman.formats.conversation import Conversation
 from dragoman.formats.detect import is_conversation
-from dragoman.formats.document import parse
+from dragoman.formats.document import parse, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.registry import identify_format, read
@@ -46,7 +46,7 @@ def holds_conversations(path: Path) -> bool:
     """Whether each line of a file is a whole conversation, and not a message, an event or a piece of a document."""
     with path.open("rb") as file:
         for number, (line, _) in zip(range(_TRIED), _iter_raw(file), strict=False):
-            document = _parse_or_none(line)
+            document = None if line is None else parse_or_none(line, format_name="JSON")
             if document is not None:
                 return is_conversation(document) and (is_line_file(path) or next(_iter_raw(file), None) is not None)
             if number == 0 and not is_line_file(path):
@@ -106,10 +106,3 @@ def _iter_raw(file: BinaryIO, *, blank: bool = False) -> Iterator[tuple[bytes | 
             line, first = line.removeprefix(_BOM), False
         if blank or line.strip():
             yield line, length
-
-
-def _parse_or_none(line: bytes | None) -> Any:
-    try:
-        return None if line is None else parse(line, format_name="JSON")
-    except FormatError:
-        return None

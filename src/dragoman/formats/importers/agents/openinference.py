@@ -11,10 +11,11 @@ from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.conversation import Conversation
-from dragoman.formats.document import kind_of, parse, parse_json_or_lines
+from dragoman.formats.document import kind_of, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    count_of,
     media_block,
     media_from_url,
     model_fields_of,
@@ -106,12 +107,8 @@ def _read(span: dict[str, Any], attributes: dict[str, Any], path: str) -> list[M
 
 
 def _json(value: Any) -> Any:
-    if not isinstance(value, str) or not value.startswith(("{", "[")):
-        return None
-    try:
-        return parse(value, format_name=FORMAT)
-    except FormatError:
-        return None
+    is_json = isinstance(value, str) and value.startswith(("{", "["))
+    return parse_or_none(value, format_name=FORMAT) if is_json else None
 
 
 def _read_raw(request: Any, reply: Any, attributes: dict[str, Any], path: str) -> list[Message] | None:
@@ -222,8 +219,7 @@ class _Attributes:
 
     def _usage(self) -> Usage | None:
         def count(name: str) -> int | None:
-            value = self._attributes.get(f"llm.token_count.{name}")
-            return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+            return count_of(self._attributes, f"llm.token_count.{name}")
 
         return build_usage(
             count("prompt"),

@@ -18,6 +18,7 @@ from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_o
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    count_of,
     media_block,
     media_from_url,
     model_fields_of,
@@ -229,10 +230,7 @@ def _modality(part: Fields) -> str | None:
 
 def _usage(record: dict[str, Any]) -> Usage | None:
     def count(*names: str) -> int | None:
-        found = (record.get(f"gen_ai.usage.{name}") for name in names)
-        return next(
-            (each for each in found if isinstance(each, int) and 0 <= each < 2**63 and not isinstance(each, bool)), None
-        )
+        return count_of(record, *(f"gen_ai.usage.{name}" for name in names))
 
     return build_usage(
         count("input_tokens", "prompt_tokens"),

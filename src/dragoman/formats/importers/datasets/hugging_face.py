@@ -15,7 +15,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.conversation import Conversation
-from dragoman.formats.document import parse, parse_json_or_lines
+from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_rows
@@ -221,10 +221,7 @@ def _media(part: Fields, kind: str) -> ContentBlock:
 def _parameters(tools: Any) -> dict[str, dict[str, bool]]:
     """Return, for each tool of a row, its parameters: whether null is a value of it."""
     if isinstance(tools, str):
-        try:
-            tools = parse(tools, format_name=FORMAT)
-        except FormatError:
-            return {}
+        tools = parse_or_none(tools, format_name=FORMAT)
     found: dict[str, dict[str, bool]] = {}
     for tool in tools if isinstance(tools, list) else ():
         function = tool.get("function", tool) if isinstance(tool, Mapping) else None

@@ -21,6 +21,7 @@ from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    cite_last_text,
     media_block,
     model_fields_of,
     provider_block,
@@ -213,7 +214,7 @@ def _event(event: _Snake, turns: Turns) -> None:
     if role is not Role.ASSISTANT:
         turns.add(role, blocks, event.path, created_at=time)
         return
-    _ground(blocks, grounding, f"{event.path}.grounding_metadata")
+    blocks = _ground(blocks, grounding, f"{event.path}.grounding_metadata")
     signed = {index: text for index, text in signatures.items() if index < len(blocks)}
     stop = _STOP_REASONS.get((word or "").rpartition(".")[2])
     metadata = {
@@ -274,16 +275,13 @@ def _response(response: _Snake, turns: Turns) -> ContentBlock:
     return turns.result(native_id, name, content, is_error=failed)
 
 
-def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> None:
-    """Put the sources of a search on the last text of the reply."""
+def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> list[ContentBlock]:
+    """Return the reply with the sources of a search on its last text."""
     grounding = grounding if isinstance(grounding, dict) else {}
     name = "groundingChunks" if "groundingChunks" in grounding else "grounding_chunks"
     chunks = read_list(grounding.get(name), f"{path}.{name}")
     sources = [each["web"] for each in chunks if isinstance(each, dict) and isinstance(each.get("web"), dict)]
-    position = next((index for index in reversed(range(len(blocks))) if isinstance(blocks[index], TextBlock)), None)
-    if sources and position is not None:
-        found = tuple(read_citation({"type": "grounding_chunk", **source}) for source in sources)
-        blocks[position] = blocks[position].model_copy(update={"citations": found})
+    return cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])
 
 
 def _usage(usage: _Snake | None) -> Usage | None:

@@ -10,7 +10,6 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     MediaSource,
     RedactedThinkingBlock,
-    TextBlock,
     ThinkingBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
@@ -18,6 +17,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.importers.blocks import (
     build_usage,
+    cite_last_text,
     media_block,
     media_from_url,
     model_fields_of,
@@ -84,6 +84,8 @@ def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> No
     meta = message.object("meta", "_meta")
     turns.start(role, has_results=role is Role.TOOL)
     blocks = [block for part in parts for block in _part(part, turns, called)]
+    if meta is not None:
+        blocks = cite_last_text(blocks, [read_citation(each.whole()) for each in meta.objects("citations")])
     metadata, created = _read_meta(meta, blocks) if meta is not None else ({}, None)
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=created)
 
@@ -173,8 +175,7 @@ def _media(media: Fields, *, is_image: bool) -> ContentBlock:
 def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:
     meta.ignore(*_REQUEST_FIELDS)
     provider = _text_of(meta.take("provider", "model_provider"))
-    usage, citations = meta.object("usage"), meta.objects("citations")
-    _attach_citations(blocks, citations)
+    usage = meta.object("usage")
     stop = _STOP_REASONS.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
     created = read_time(meta.take("created_at", "created"))
     return {
@@ -182,14 +183,6 @@ def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any]
         "usage": _usage(usage) if usage is not None else None,
         "stop_reason": stop_after(blocks, stop),
     }, created
-
-
-def _attach_citations(blocks: list[ContentBlock], citations: list[Fields]) -> None:
-    """Put the citations of a reply on its last text: Haystack does not say which of its texts they belong to."""
-    position = next((index for index in reversed(range(len(blocks))) if isinstance(blocks[index], TextBlock)), None)
-    if citations and position is not None:
-        found = tuple(read_citation(each.whole()) for each in citations)
-        blocks[position] = blocks[position].model_copy(update={"citations": found})
 
 
 def _usage(usage: Fields) -> Usage | None:

@@ -7,7 +7,7 @@ import base64
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.reading.pairs import pair_groups, pair_repeated
+from dragoman.formats.reading.turns import read_time
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
@@ -99,7 +100,7 @@ class _Log:
                 system = self._with_fragments(row, "system")
                 if system and system != last_system:
                     read += build_messages(
-                        Role.SYSTEM, text_blocks(system), created_at=_time(row["datetime_utc"]), session_id=name
+                        Role.SYSTEM, text_blocks(system), created_at=read_time(row["datetime_utc"]), session_id=name
                     )
                     last_system = system
                 with validating(dict(row), f"$.responses[{row['id']}]"):
@@ -204,7 +205,7 @@ class _Log:
 
     def _exchange(self, row: Row, ids: ToolIdReader, name: str) -> list[Message]:
         """Return one response of an older version, preceded by its request: tool results, then the prompt."""
-        shared: dict[str, Any] = {"session_id": name, "created_at": _time(row["datetime_utc"])}
+        shared: dict[str, Any] = {"session_id": name, "created_at": read_time(row["datetime_utc"])}
         read: list[Message] = []
         for result in self._related_rows("tool_results", row):
             block = ToolResultBlock(
@@ -302,14 +303,6 @@ def _turn_times(ended: Sequence[Row | None]) -> list[datetime | None]:
     times: list[datetime | None] = []
     time: datetime | None = None
     for turn in reversed(ended):
-        time = _time(turn["datetime_utc"]) if turn else time
+        time = read_time(turn["datetime_utc"]) if turn else time
         times.append(time)
     return times[::-1]
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -12,7 +12,7 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import decode_text, parse, parse_json_or_lines
+from dragoman.formats.document import decode_text, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import provider_block, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
@@ -184,10 +184,5 @@ def _text(part: Fields, *, is_json: bool = False) -> list[ContentBlock]:
 
 def _decode(text: str) -> str:
     """Return the text inside a JSON string: templates write a result as JSON."""
-    if not text.startswith('"'):
-        return text
-    try:
-        value = parse(text, format_name=FORMAT)
-    except FormatError:
-        return text
+    value = parse_or_none(text, format_name=FORMAT) if text.startswith('"') else None
     return value if isinstance(value, str) else text
