@@ -54,7 +54,11 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
     fields = _history_fields(provider)
     is_text = isinstance(data, (str, bytes, bytearray))
     data = parse(data, format_name=provider)
-    if isinstance(data, Mapping) and fields.messages not in data and _is_reply(data):
+    if (  # a reply alone: each wire has a field of its own for it
+        isinstance(data, Mapping)
+        and fields.messages not in data
+        and (data.get("type") == "message" or any(isinstance(data.get(name), list) for name in _REPLY_FIELDS))
+    ):
         return [read_reply(provider, data, model=model)]
     body = _body(data, fields, provider, owned=is_text)
     _report_unread(body, fields, adapter_class(provider).history_entry_fields)
@@ -87,11 +91,6 @@ def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None =
         return adapter.from_wire_response(WireResponse(200, wirejson.dumps(native), {}), context)
     except (DragomanError, *MALFORMED_ERRORS) as error:
         raise FormatError(str(error)[:300], path=path) from None
-
-
-def _is_reply(data: Mapping[str, Any]) -> bool:
-    """Whether an object is the reply of a provider: each wire has a field of its own for it."""
-    return data.get("type") == "message" or any(isinstance(data.get(name), list) for name in _REPLY_FIELDS)
 
 
 _REPLY_FIELDS = ("choices", "candidates", "output")

@@ -26,7 +26,7 @@ from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.conversation import Conversation
 from dragoman.formats.errors import FormatError
@@ -206,19 +206,15 @@ def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext
     whole = exchange.response.lstrip().startswith(b"{") and "json" in kind and "ndjson" not in kind
     try:
         if any(word in kind for word in _STREAMED) or (streamed and not whole):
-            return _read_stream(adapter.iter_stream([exchange.response], context))
+            *_, last = adapter.iter_stream([exchange.response], context)
+            if isinstance(last, ErrorEvent):
+                if isinstance(last.partial, Message) and last.partial.content:
+                    return last.partial
+                raise last.error
+            return last.message if isinstance(last, MessageComplete) else None
         return adapter.from_wire_response(WireResponse(exchange.status, exchange.response, exchange.headers), context)
     except (MalformedReplyError, *MALFORMED_ERRORS) as error:
         raise FormatError(str(error)[:_MAX_REASON], path=f"{exchange.path}.response.body") from None
-
-
-def _read_stream(events: Iterable[StreamEvent]) -> Message | None:
-    *_, last = events
-    if isinstance(last, ErrorEvent):
-        if isinstance(last.partial, Message) and last.partial.content:
-            return last.partial
-        raise last.error
-    return last.message if isinstance(last, MessageComplete) else None
 
 
 def _clock(exchange: RecordedExchange) -> Callable[[], datetime]:

@@ -41,19 +41,13 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import put_results_first
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first
 from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "pydantic-ai"
 
 _FAILED = ("failed", "retried", "interrupted")
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "content_filter": StopReason.REFUSAL,
-    "tool_call": StopReason.TOOL_USE,
-    "error": StopReason.ERROR,
-}
+_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PARTIAL}
 
 

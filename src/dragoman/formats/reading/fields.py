@@ -13,6 +13,8 @@ from dragoman.formats.reading.losses import is_empty, source_losses
 
 Json = Any
 Result = TypeVar("Result")
+ROLES: Mapping[str, Role] = {str(role): role for role in Role}
+"""Our own words of roles, which most formats share."""
 _MAX_COUNT = 2**63
 """The counts of a message are less."""
 

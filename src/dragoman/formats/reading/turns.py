@@ -15,6 +15,18 @@ from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.pairs import OpenCalls, pair_repeated
 from dragoman.formats.tool_calls import ToolIdReader
 
+STOP_WORDS: Mapping[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+}
+"""The words of the common APIs for the end of a reply, which most libraries store as they are."""
+
 
 class Turns:
     """Collects messages. Calls and results are paired by the document's own ids, or by the tool's name without them."""

@@ -97,7 +97,21 @@ def _read_message(data: bytes, kind: str, depth: int) -> Any:
             found.setdefault(name, []).append(value)
         else:
             found[name] = value
-    return _finish(kind, found)
+    match kind:  # values and structures stand in JSON as themselves
+        case "struct":
+            return {each.get("key", ""): each.get("value") for each in found.get("fields", ())}
+        case "list":
+            return found.get("values", [])
+        case "value":
+            value = next(iter(found.values()), None)
+            if "null" in found:
+                return None
+            return int(value) if isinstance(value, float) and value.is_integer() else value
+        case "time":
+            time = datetime.fromtimestamp(found.get("seconds", 0), UTC)
+            return time.replace(microsecond=found.get("nanos", 0) // 1000).isoformat()
+        case _:
+            return found
 
 
 def _field(data: bytes, position: int, wire: int, kind: str, depth: int) -> tuple[Any, int]:
@@ -118,25 +132,6 @@ def _field(data: bytes, position: int, wire: int, kind: str, depth: int) -> tupl
     if kind == "bytes":
         return base64.b64encode(inner).decode(), end
     return _read_message(inner, kind, depth + 1), end
-
-
-def _finish(kind: str, found: dict[str, Any]) -> Any:
-    """Return a message as JSON has it: values and structures as themselves."""
-    match kind:
-        case "struct":
-            return {each.get("key", ""): each.get("value") for each in found.get("fields", ())}
-        case "list":
-            return found.get("values", [])
-        case "value":
-            value = next(iter(found.values()), None)
-            if "null" in found:
-                return None
-            return int(value) if isinstance(value, float) and value.is_integer() else value
-        case "time":
-            time = datetime.fromtimestamp(found.get("seconds", 0), UTC)
-            return time.replace(microsecond=found.get("nanos", 0) // 1000).isoformat()
-        case _:
-            return found
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -221,11 +216,7 @@ def _message(message: Fields, turns: Turns) -> None:
     for part in parts:
         blocks += _part(part, turns)
     fields = {"model": model} if role is Role.ASSISTANT else None
-    turns.add(role, _join_media(blocks), message.path, metadata=fields, created_at=time)
-
-
-def _join_media(blocks: list[ContentBlock]) -> list[ContentBlock]:
-    """Return the blocks with media that directly follow a result as a part of it: a data part cannot hold them."""
+    # A data part cannot hold media: those that directly follow a result are a part of it.
     joined: list[ContentBlock] = []
     for block in blocks:
         last = joined[-1] if joined else None
@@ -233,7 +224,7 @@ def _join_media(blocks: list[ContentBlock]) -> list[ContentBlock]:
             joined[-1] = last.model_copy(update={"content": (*last.content, block)})
         else:
             joined.append(block)
-    return joined
+    turns.add(role, joined, message.path, metadata=fields, created_at=time)
 
 
 def _data_type(part: Fields) -> Any:

@@ -18,18 +18,11 @@ from dragoman.formats.importers.blocks import build_usage
 from dragoman.formats.importers.datasets.rows import RowNames, read_request
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.turns import read_time
+from dragoman.formats.reading.turns import STOP_WORDS, read_time
 
 FORMAT = "claude-code"
 _PROVIDER = "anthropic"
-_STOP_REASONS = {
-    "end_turn": StopReason.END_TURN,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "pause_turn": StopReason.PAUSE,
-    "refusal": StopReason.REFUSAL,
-}
+_STOP_REASONS = {**STOP_WORDS, "stop_sequence": StopReason.STOP_SEQUENCE, "pause_turn": StopReason.PAUSE}
 _KNOWN = frozenset(
     {
         "type", "message", "uuid", "parentUuid", "timestamp", "sessionId", "isSidechain", "userType", "cwd", "version",

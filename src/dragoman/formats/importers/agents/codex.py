@@ -99,7 +99,12 @@ def _usage(event: Fields) -> Usage | None:
 def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[tuple[int, Usage]]) -> list[Message]:
     """Return the messages with the counts on the replies before them. Events may repeat the same counts."""
     replies = [index for index, message in enumerate(read) if message.role is Role.ASSISTANT]
-    turns_before = _reply_numbers(items)
+    turns_before = [0]  # how many replies have begun before each position in the items
+    in_reply = False
+    for item in items:
+        is_output = item.get("role") in ("user", "developer", "system") or str(item.get("type")).endswith("_output")
+        turns_before.append(turns_before[-1] + (not is_output and not in_reply))
+        in_reply = not is_output
     found = list(read)
     for position, usage in usages:
         number = turns_before[position]
@@ -110,14 +115,3 @@ def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[t
             metadata = message.metadata.model_copy(update={"usage": usage})
             found[replies[number - 1]] = message.model_copy(update={"metadata": metadata})
     return found
-
-
-def _reply_numbers(items: list[dict[str, Any]]) -> list[int]:
-    """Return, for each position in the items, how many replies have begun before it."""
-    numbers = [0]
-    in_reply = False
-    for item in items:
-        is_output = item.get("role") in ("user", "developer", "system") or str(item.get("type")).endswith("_output")
-        numbers.append(numbers[-1] + (not is_output and not in_reply))
-        in_reply = not is_output
-    return numbers

@@ -26,7 +26,7 @@ from dragoman.formats.importers.blocks import (
 from dragoman.formats.importers.datasets.rows import read_request
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.native import read_reply
-from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, nest, report_span
 from dragoman.formats.reading.turns import Turns, read_time
@@ -34,17 +34,7 @@ from dragoman.formats.reading.turns import Turns, read_time
 FORMAT = "openinference"
 KIND = "openinference.span.kind"
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "human": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "ai": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
+_ROLES = {**ROLES, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _PREFIXES = (
     "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
     "service.", "prompt.",
@@ -59,7 +49,9 @@ def from_openinference(document: Any) -> list[Conversation]:
     found: dict[int, tuple[str, list[Message]]] = {}
     for span, path in iter_spans(data, "$"):
         attributes = attributes_of(span.get("attributes"))
-        if attributes.get(KIND) not in ("LLM", None) or not _is_model(attributes):
+        if attributes.get(KIND) not in ("LLM", None) or not any(
+            name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
+        ):
             continue
         report_span(span, path, FORMAT)
         _report(attributes, f"{path}.attributes")
@@ -77,12 +69,6 @@ def from_openinference(document: Any) -> list[Conversation]:
         names[name] = names.get(name, 0) + 1
         read.append(Conversation(name if names[name] == 1 else f"{name}-{names[name]}", messages))
     return read
-
-
-def _is_model(attributes: dict[str, Any]) -> bool:
-    return any(
-        name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
-    )
 
 
 def _report(attributes: dict[str, Any], path: str) -> None:

@@ -26,34 +26,16 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, report_span
-from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
 
 FORMAT = "otel"
 INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 ALL = "pydantic_ai.all_messages"
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "tool": Role.TOOL,
-}
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "tool_call": StopReason.TOOL_USE,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-    "error": StopReason.ERROR,
-}
+_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 
 
 @typed_errors
@@ -67,7 +49,8 @@ def from_otel(document: Any) -> list[Conversation]:
     keys: dict[str, list[list[bytes]]] = {}
     for path, record in records:
         name = to_text(record.get("gen_ai.conversation.id") or record.get(_TRACE)) or "1"
-        lines = _lines(record, path)
+        messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
+        lines = [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
         known, kept = keys.setdefault(name, []), chosen.setdefault(name, [])
         for index, before in enumerate(known):
             if lines[: len(before)] == before or before[: len(lines)] == lines:
@@ -132,12 +115,6 @@ def _report_span(span: dict[str, Any], attributes: dict[str, Any], path: str) ->
             losses.add_field(f"{path}.attributes", name, FORMAT)
 
 
-def _lines(record: dict[str, Any], path: str) -> list[bytes]:
-    """Return each message of a record as bytes, for comparison."""
-    messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
-    return [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
-
-
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
     value = record.get(name)
     at = f"{path}['{name}']"
@@ -180,7 +157,7 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, named: dict[str, Any], usage: Usage | None) -> None:
-    role = message.role(_ROLES)
+    role = message.role(ROLES)
     stop = _STOP_REASONS.get(message.text("finish_reason") or "")
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))

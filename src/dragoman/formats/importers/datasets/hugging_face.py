@@ -19,7 +19,7 @@ from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_rows
-from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
@@ -52,16 +52,12 @@ def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
 FORMAT = "hf"
 
 _ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
+    **ROLES,
     "human": Role.USER,
-    "assistant": Role.ASSISTANT,
     "gpt": Role.ASSISTANT,
     "model": Role.ASSISTANT,
     "chatgpt": Role.ASSISTANT,
     "function_call": Role.ASSISTANT,
-    "tool": Role.TOOL,
     "function": Role.TOOL,
     "function_response": Role.TOOL,
     "observation": Role.TOOL,

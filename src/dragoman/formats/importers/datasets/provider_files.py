@@ -41,7 +41,8 @@ def from_openai_finetuning(document: Any) -> list[Conversation]:
         _drop_request(row)
         for index, message in enumerate(messages):
             if isinstance(message, dict) and message.get("weight") is not None:
-                _drop_weight(row, index)
+                reason = "a message has no weight in a training: left out"
+                source_losses().add(f"{row.path}.messages[{index}].weight", reason)
                 messages[index] = {name: value for name, value in message.items() if name != "weight"}
         found.append(Conversation(names.next(), read_request(_WIRE, {"messages": messages}, row.path)))
     return found
@@ -49,11 +50,6 @@ def from_openai_finetuning(document: Any) -> list[Conversation]:
 
 def _messages(fields: Fields, name: str) -> list[Any]:
     return [item for item, _ in fields.items(name)]
-
-
-def _drop_weight(row: Fields, index: int) -> None:
-    reason = "a message has no weight in a training: left out"
-    source_losses().add(f"{row.path}.messages[{index}].weight", reason)
 
 
 def _drop_request(fields: Fields) -> None:

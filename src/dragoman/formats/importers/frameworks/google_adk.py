@@ -134,7 +134,7 @@ class _Snake:
 
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
-        self._names = {_snake(name): name for name in fields.names()}
+        self._names = {_CAPITAL.sub(lambda capital: f"_{capital[0]}", name).lower(): name for name in fields.names()}
         self.path = fields.path
 
     def __contains__(self, name: str) -> bool:
@@ -169,10 +169,6 @@ class _Snake:
         return {name: value for name, value in self._fields.whole().items() if not is_empty(value)}
 
 
-def _snake(name: str) -> str:
-    return _CAPITAL.sub(lambda capital: f"_{capital[0]}", name).lower()
-
-
 def _read(events: Any, path: str) -> list[Message]:
     turns = Turns()
     for native in iter_fields(events, FORMAT, path):
@@ -188,7 +184,11 @@ def _event(event: _Snake, turns: Turns) -> None:
     time = read_time(event.take("timestamp"))
     event.ignore(*_STATES)
     author = event.text("author")
-    _report_actions(event)
+    actions = event.take("actions")
+    for name, value in actions.items() if isinstance(actions, dict) else ():
+        if not is_empty(value) and value is not False:
+            reason = "what an event changes outside the conversation is left out"
+            source_losses().add(f"{event.path}.actions.{name}", reason)
     content = event.object("content")
     if (code := event.take("error_code")) is not None:
         reason = f"the model failed: {to_text(code)[:80]}: {to_text(event.take('error_message'))[:200]}"
@@ -225,15 +225,6 @@ def _event(event: _Snake, turns: Turns) -> None:
         "provider_raw": signature_notes(_PROVIDER, signed),
     }
     turns.add(role, blocks, event.path, metadata=metadata, created_at=time)
-
-
-def _report_actions(event: _Snake) -> None:
-    """Report what an event did beside speaking: a change of the state, a transfer, a compaction."""
-    actions = event.take("actions")
-    for name, value in actions.items() if isinstance(actions, dict) else ():
-        if not is_empty(value) and value is not False:
-            source_losses().add(f"{event.path}.actions.{name}", "what an event changes outside the conversation is "
-                                "left out")  # fmt: skip
 
 
 def _part(part: _Snake, turns: Turns) -> list[ContentBlock]:

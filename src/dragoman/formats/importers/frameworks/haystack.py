@@ -28,23 +28,12 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
 from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
 
 FORMAT = "haystack"
 
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "completed": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "incomplete": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-}
+_STOP_REASONS = {**STOP_WORDS, "completed": StopReason.END_TURN, "incomplete": StopReason.MAX_TOKENS}
 _REQUEST_FIELDS = (
     "index", "id", "object", "status", "logprobs", "completion_start_time", "error", "incomplete_details",
     "instructions", "metadata", "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p", "truncation",
@@ -99,7 +88,9 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
     if inner is None:
         return [provider_block(FORMAT, "part", part.rest())]
     if kind == "tool_call":
-        return [_call(inner, turns, called)]
+        native_id, arguments = _call_id(inner), inner.take("arguments")
+        called[native_id] = arguments
+        return [turns.call(native_id, inner.required_text("tool_name"), arguments)]
     if kind == "tool_call_result":
         origin = inner.object("origin")
         native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
@@ -109,12 +100,6 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
     if kind == "reasoning":
         return _reasoning(inner)
     return [_media(inner, is_image=kind == "image")]
-
-
-def _call(call: Fields, turns: Turns, called: dict[str | None, Any]) -> ContentBlock:
-    native_id, arguments = _call_id(call), call.take("arguments")
-    called[native_id] = arguments
-    return turns.call(native_id, call.required_text("tool_name"), arguments)
 
 
 def _call_id(call: Fields) -> str | None:

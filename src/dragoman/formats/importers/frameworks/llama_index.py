@@ -27,22 +27,13 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
 FORMAT = "llama-index"
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "chatbot": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
+_ROLES = {**ROLES, "chatbot": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _MEDIA = ("image", "audio", "video", "document")
 _MEDIA_TYPES = ("image_mimetype", "video_mimetype", "document_mimetype", "audio_mimetype")
 

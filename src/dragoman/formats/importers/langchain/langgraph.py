@@ -84,7 +84,14 @@ class _Reader:
                 return {str(self.value(depth + 1)): self.value(depth + 1) for _ in range(size)}
             case _:
                 code = self._bytes(1)[0]
-                return _object(code, self._bytes(size), depth)
+                content = _Reader(self._bytes(size)).value(depth + 1)
+                if not isinstance(content, list) or len(content) < 3:
+                    return content
+                module, name, fields = content[:3]
+                if code in _MODELS and isinstance(fields, dict):  # a model, as `dumpd` writes it
+                    path = [*str(module).split("."), str(name)]
+                    return {"lc": 1, "type": "constructor", "id": path, "kwargs": fields}
+                return fields
 
     def _number(self, size: str) -> int | float:
         number: int | float = struct.unpack(size, self._bytes(struct.calcsize(size)))[0]
@@ -97,18 +104,6 @@ class _Reader:
         taken = self._data[self.position : end]
         self.position = end
         return taken
-
-
-def _object(code: int, data: bytes, depth: int) -> Any:
-    """Return an object as JSON: a model as `dumpd` writes it, anything else as its arguments."""
-    reader = _Reader(data)
-    content = reader.value(depth + 1)
-    if code in _MODELS and isinstance(content, list) and len(content) >= 3 and isinstance(content[2], dict):
-        module, name, fields = content[:3]
-        return {"lc": 1, "type": "constructor", "id": [*str(module).split("."), str(name)], "kwargs": fields}
-    if isinstance(content, list) and len(content) >= 3:
-        return content[2]  # module, class, arguments
-    return content
 
 
 FORMAT = "langgraph"
@@ -129,14 +124,10 @@ def from_langgraph(document: Any) -> list[Conversation]:
     """Return the conversation in the channel ``messages`` of a checkpoint. Raises FormatError, with a path."""
     if isinstance(document, (bytes, bytearray)) and is_checkpoint(bytes(document)):
         document = unpack(bytes(document))
-    checkpoint = parse(document, format_name=FORMAT)
-    return [Conversation("1", from_langchain(_messages(checkpoint)))]
-
-
-def _messages(document: Any) -> Any:
-    if not isinstance(document, dict):
-        raise FormatError(f"a checkpoint must be an object, not {kind_of(document)}")
-    checkpoint = Fields(document, "$", FORMAT)
+    native = parse(document, format_name=FORMAT)
+    if not isinstance(native, dict):
+        raise FormatError(f"a checkpoint must be an object, not {kind_of(native)}")
+    checkpoint = Fields(native, "$", FORMAT)
     checkpoint.ignore(*_STATES)
     values = checkpoint.object("channel_values")
     messages = values.take(_CHANNEL) if values is not None else None
@@ -146,7 +137,7 @@ def _messages(document: Any) -> Any:
         reason = "a channel of a graph other than its messages is left out"
         source_losses().add(f"{values.path}.{name}", reason)
     checkpoint.close()
-    return messages
+    return [Conversation("1", from_langchain(messages))]
 
 
 def from_langgraph_file(path: Path) -> list[Conversation]:

@@ -33,7 +33,7 @@ from dragoman.formats.importers.langchain.models import LangChainMessage, constr
 from dragoman.formats.reading.fields import list_inside
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import put_results_first
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first
 from dragoman.formats.tool_calls import ToolIdReader
 
 _ROLES = {"system": Role.SYSTEM, "human": Role.USER, "ai": Role.ASSISTANT}
@@ -46,19 +46,12 @@ _CHAT_ROLES = {
 """Roles of messages of the type chat, whose role is any word; all others become users."""
 
 _STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
+    **STOP_WORDS,
     "completed": StopReason.END_TURN,
     "STOP": StopReason.END_TURN,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "stop_sequence": StopReason.STOP_SEQUENCE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
     "SAFETY": StopReason.REFUSAL,
     "pause_turn": StopReason.PAUSE,
 }
@@ -119,13 +112,20 @@ def _find_messages(document: Any) -> tuple[Any, str]:
 
 def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[Message]:
     if message.type in ("tool", "function"):
-        return _tool_message(message, path, ids)
+        content = BlockReader(ids, path).blocks(message.content)
+        result = ToolResultBlock(
+            tool_use_id=result_call_id(ids, message.tool_call_id, message.name),
+            content=tuple(content),
+            is_error=message.status == "error",
+        )
+        return build_messages(Role.TOOL, [result])
     role = _ROLES.get(message.type) or _CHAT_ROLES.get((message.role or "").lower(), Role.USER)
     if role is Role.SYSTEM and message.additional_kwargs.get("__openai_role__") == "developer":
         role = Role.DEVELOPER
     named = _model_fields(message) if role is Role.ASSISTANT else {}
     reader = BlockReader(ids, path, named.get("provider"), {each.id: each for each in message.tool_calls if each.id})
-    ids.start_turn(role, has_results=_has_results(message))
+    has_results = any(isinstance(item, dict) and item.get("type") == "tool_result" for item in message.content)
+    ids.start_turn(role, has_results=has_results)
     blocks = reader.blocks(message.content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
@@ -149,20 +149,6 @@ def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[M
         "provider_raw": signature_notes(named.get("provider"), signatures),
     }
     return build_messages(role, blocks, metadata=metadata)
-
-
-def _tool_message(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[Message]:
-    content = BlockReader(ids, path).blocks(message.content)
-    result = ToolResultBlock(
-        tool_use_id=result_call_id(ids, message.tool_call_id, message.name),
-        content=tuple(content),
-        is_error=message.status == "error",
-    )
-    return build_messages(Role.TOOL, [result])
-
-
-def _has_results(message: LangChainMessage) -> bool:
-    return any(isinstance(item, dict) and item.get("type") == "tool_result" for item in message.content)
 
 
 def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdReader) -> Iterator[ContentBlock]:

@@ -18,7 +18,7 @@ from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
 from dragoman.formats.importers.datasets.rows import drop_tools
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
-from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns, read_time
 
@@ -230,7 +230,7 @@ def _response(fields: Fields) -> list[Message]:
 
 
 def _message(message: Fields, turns: Turns, metadata: Mapping[str, Any], time: Any = None) -> None:
-    role = message.role({str(role): role for role in Role})
+    role = message.role(ROLES)
     parts = message.objects("parts")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [block for part in parts for block in _part(part, turns)]

@@ -14,7 +14,6 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.usage import Usage
 from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
@@ -28,6 +27,7 @@ from dragoman.formats.importers.blocks import (
     tool_call,
 )
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
+from dragoman.formats.reading.fields import ROLES
 from dragoman.formats.reading.pairs import pair_groups, pair_repeated
 from dragoman.formats.reading.turns import read_time
 from dragoman.formats.tool_calls import ToolIdReader
@@ -74,7 +74,16 @@ class _Log:
         turns = {row["tip_message_hash"]: row for row in self._rows("select * from turns order by id")}
         for thread in self._rows("select * from threads order by id"):
             ids = ToolIdReader()
-            chain = self._chain(thread["tip_message_hash"], f"$.threads[{thread['id']}]")
+            tip = thread["tip_message_hash"]
+            path = f"$.threads[{thread['id']}]"
+            found: dict[Any, Row] = {}
+            while tip is not None:
+                rows = self._rows("select * from messages where hash = ?", [tip])
+                if not rows or tip in found:
+                    raise FormatError("the thread refers to a missing message, or to itself", path=path)
+                found[tip] = rows[0]
+                tip = rows[0]["parent_hash"]
+            chain = list(found.values())[::-1]
             ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
             times = _turn_times(ended)
             groups = [
@@ -108,22 +117,11 @@ class _Log:
                 paths += [f"$.responses[{row['id']}]"] * (len(read) - len(paths))
             yield Conversation(name, pair_repeated(read, paths))
 
-    def _chain(self, tip: Any, path: str) -> list[Row]:
-        found: dict[Any, Row] = {}
-        while tip is not None:
-            rows = self._rows("select * from messages where hash = ?", [tip])
-            if not rows or tip in found:
-                raise FormatError("the thread refers to a missing message, or to itself", path=path)
-            found[tip] = rows[0]
-            tip = rows[0]["parent_hash"]
-        return list(found.values())[::-1]
-
     def _message(
         self, native: Row, turn: Row | None, time: datetime | None, ids: ToolIdReader, thread: str
     ) -> list[Message]:
         path = f"$.messages[{native['hash']}]"
-        roles = {str(role): role for role in Role}
-        role = roles.get(to_text(native["role"]))
+        role = ROLES.get(to_text(native["role"]))
         if role is None:
             raise FormatError(f"unknown role {to_text(native['role'])[:80]!r}", path=f"{path}.role")
         parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
@@ -265,7 +263,16 @@ class _Log:
 
 def _turn_metadata(row: Row) -> dict[str, Any]:
     """Return the model and the counts of a turn."""
-    return {"model": full_model(row.get("resolved_model") or row["model"]), "usage": _usage(row)}
+    latency = row.get("duration_ms")
+    return {
+        "model": full_model(row.get("resolved_model") or row["model"]),
+        "usage": read_usage(
+            row.get("input_tokens"),
+            row.get("output_tokens"),
+            row.get("token_details"),
+            latency_ms=latency if isinstance(latency, int) else None,
+        ),
+    }
 
 
 def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]:
@@ -281,16 +288,6 @@ def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]
     ):
         return blocks
     return [*blocks[: positions[0]], *cited, *blocks[positions[0] + 1 :]]
-
-
-def _usage(row: Row) -> Usage | None:
-    latency = row.get("duration_ms")
-    return read_usage(
-        row.get("input_tokens"),
-        row.get("output_tokens"),
-        row.get("token_details"),
-        latency_ms=latency if isinstance(latency, int) else None,
-    )
 
 
 def _call_id(fields: Mapping[str, Any]) -> str | None:

@@ -46,16 +46,6 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
     )
 
 
-def _report_metadata(metadata: Any, path: str) -> None:
-    for provider, inner in metadata.items() if isinstance(metadata, Mapping) else ():
-        if not isinstance(inner, Mapping):
-            source_losses().add_field(path, to_text(provider), LIBRARY)
-            continue
-        for name, value in inner.items():
-            if name not in _KNOWN_METADATA and not is_empty(value):
-                source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
-
-
 _KNOWN_METADATA = frozenset(
     {
         "id",
@@ -74,7 +64,13 @@ _KNOWN_METADATA = frozenset(
 
 def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = False) -> list[ContentBlock]:
     """Return a part with reasoning, signed by the provider that its metadata name."""
-    _report_metadata(metadata, path)
+    for provider, inner in metadata.items() if isinstance(metadata, Mapping) else ():
+        if not isinstance(inner, Mapping):
+            source_losses().add_field(path, to_text(provider), LIBRARY)
+            continue
+        for name, value in inner.items():
+            if name not in _KNOWN_METADATA and not is_empty(value):
+                source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
     inner = next((value for value in metadata.values() if isinstance(value, Mapping)), {}) if isinstance(
         metadata, Mapping) else {}  # fmt: skip
     sealed = inner.get("data")

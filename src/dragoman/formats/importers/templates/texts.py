@@ -70,7 +70,15 @@ class CallReader:
                 self._turns.start(role)
                 self._turns.add(role, self._reply(text.removesuffix("\n")), path)
             case Role.TOOL:
-                self._results(text, path)
+                self._turns.start(Role.TOOL, has_results=True)
+                answers = _between(text, *_OUTPUT) or [
+                    each.removeprefix("\n").removesuffix("\n") for each in _between(text, *_RESPONSE)
+                ]
+                answers = answers or [text.removesuffix("\n")]
+                for answer in answers:
+                    decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
+                    content = text_blocks(decoded if isinstance(decoded, str) else answer)
+                    self._turns.add(Role.TOOL, [self._turns.result(None, None, content)], path)
             case _:
                 self._turns.start(role)
                 self._turns.add(role, text_blocks(self._drop_definitions(text, path).removesuffix("\n")), path)
@@ -115,15 +123,6 @@ class CallReader:
                 position += 1
         _report_tools(path)
         return text[position:]
-
-    def _results(self, text: str, path: str) -> None:
-        self._turns.start(Role.TOOL, has_results=True)
-        answers = _between(text, *_OUTPUT) or [_inner(each) for each in _between(text, *_RESPONSE)]
-        answers = answers or [text.removesuffix("\n")]
-        for answer in answers:
-            decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
-            content = text_blocks(decoded if isinstance(decoded, str) else answer)
-            self._turns.add(Role.TOOL, [self._turns.result(None, None, content)], path)
 
     def _plain_reply(self, text: str) -> list[ContentBlock]:
         return [TextBlock(text=text)] if text else []
@@ -177,11 +176,6 @@ def _think(text: str) -> tuple[list[ContentBlock], str]:
 def _between(text: str, start: str, end: str) -> list[str]:
     """Return the pieces of a text between two marks."""
     return [piece for is_marked, piece in split_marks(text, start, end) if is_marked]
-
-
-def _inner(piece: str) -> str:
-    """Return the text between two marks that stand on lines of their own."""
-    return piece.removeprefix("\n").removesuffix("\n")
 
 
 def _report_tools(path: str) -> None:

@@ -189,8 +189,12 @@ class _ModelMessageReader:
 
     def _part(self, part: Fields) -> list[ContentBlock]:
         kind = part.text("type") or ""
-        if kind == "custom":
-            return self._custom(part)
+        if kind == "custom":  # of version 7, with what a provider's stream began with: only its model matters
+            named = model_of_custom(part)
+            if named is None:
+                return [provider_block(LIBRARY, "custom", part.whole())]
+            self._model.update(named)
+            return []
         metadata = PartMetadata(part, "providerOptions", "providerMetadata")
         if metadata.provider is not None:
             self._model.setdefault("provider", metadata.provider)
@@ -208,14 +212,6 @@ class _ModelMessageReader:
                 return [self._result(part)]
             case _:
                 return [provider_block(LIBRARY, kind, part.whole())]
-
-    def _custom(self, part: Fields) -> list[ContentBlock]:
-        """A part of version 7 with what a provider's stream began with: only its model is of interest."""
-        named = model_of_custom(part)
-        if named is None:
-            return [provider_block(LIBRARY, "custom", part.whole())]
-        self._model.update(named)
-        return []
 
     def _call(self, part: Fields) -> ContentBlock:
         native_id = part.text("toolCallId")
