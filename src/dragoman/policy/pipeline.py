@@ -22,7 +22,7 @@ from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
 from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
-from dragoman.policy.unknown_parts import find_unknown_kind
+from dragoman.policy.texts import find_unknown_kind
 
 MAX_LABEL_ROUNDS = 16
 """How often the plugins of a request are run while they add labels."""
