@@ -31,6 +31,7 @@ from dragoman.runtime.transports import Transports
 from dragoman.session.effects import Send, apply_stages
 from dragoman.session.turn.reply_reader import ReplyReader
 from dragoman.transport import AsyncTransport
+from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState
 
 Encode = Callable[[RequestContext], WireRequest]
@@ -193,23 +194,14 @@ class ProviderRequest:
                         **self._transports.arguments(self._adapter, retries),
                     )
                     async with sending as response:
-                        self.headers = response.headers
-                        reader.begin(response)
-                        for observe in effect.observers:
-                            await observe(response.headers).work_async()
-                        if self._passes:
-                            reader.decoder.listener = self._received.append
-                        if self._skims:
-                            reader.decoder.skim()
+                        await self._begin(reader, response, effect.observers)
                         async with aclosing(
                             decode_batches_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
                         ) as batches:
                             async for arrived in batches:
                                 reader.receive(arrived)
-                                if effect.stages:
-                                    events = await _filter(effect.stages, arrived, reader)
-                                else:
-                                    events = reader.feed(arrived)
+                                stages = effect.stages
+                                events = await _filter(stages, arrived, reader) if stages else reader.feed(arrived)
                                 if isinstance(reader.outcome, Replied):
                                     self._note(reader.outcome)
                                     # Settled before its last bytes leave: their reader may go away with them.
@@ -217,30 +209,45 @@ class ProviderRequest:
                                     self.complete = True
                                     yield [*events, MessageComplete(reader.outcome.message)]
                                     break
-                                if events and not begun:
-                                    begun, self._encode = True, _encode_again  # it may be long, and is not sent again
+                                begun = begun or bool(events)
+                                # The request may be long, and is not sent again.
+                                self._encode = _encode_again if begun else self._encode
                                 if begun and not _refuses_key(reader.outcome):
                                     yield events
                                 if reader.outcome is not None:
                                     break
                                 del arrived, events
                 except (GeneratorExit, asyncio.CancelledError):
-                    if not isinstance(reader.outcome, Replied):  # it may have broken in the bytes that nobody takes
-                        left = reader.outcome or reader.abandon()
-                        self._note(left)
-                        with suppress(DragomanError):
-                            await _send_outcome(work, left)
+                    await self._settle_left(work, reader)
                     raise
                 except Exception as error:
-                    if self.complete:
-                        return  # the connection broke behind the reply
                     if reader.outcome is None:
                         reader.fail(error)
                 if self.complete:
-                    return
+                    return  # even if the connection broke behind the reply
                 outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
                 self._note(outcome)
                 effect = await _send_outcome(work, outcome)
+
+    async def _begin(self, reader: ReplyReader, response: AsyncStreamedReply, observers: Sequence[Observe]) -> None:
+        """Read the head of a streamed reply, and show its headers to those who let the request start."""
+        self.headers = response.headers
+        reader.begin(response)
+        for observe in observers:
+            await observe(response.headers).work_async()
+        if self._passes:
+            reader.decoder.listener = self._received.append
+        if self._skims:
+            reader.decoder.skim()
+
+    async def _settle_left(self, work: AsyncGenerator["_Stream", Any], reader: ReplyReader) -> None:
+        """Settle a reply that nobody waits for any more."""
+        if isinstance(reader.outcome, Replied):
+            return
+        left = reader.outcome or reader.abandon()  # it may have broken in the bytes that nobody takes
+        self._note(left)
+        with suppress(DragomanError):
+            await _send_outcome(work, left)
 
     def _exchange(
         self, retries: RetryState, observers: tuple[Observe, ...], stages: tuple[Stage, ...]

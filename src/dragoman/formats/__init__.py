@@ -8,8 +8,6 @@ from dragoman.formats.body.parts import MessageBodyPart, MessageBodySchemaPart
 from dragoman.formats.body.schema import MessageBodySchema
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import called_tools_in_cmf, from_cmf, read_cmf_extensions, to_cmf
-from dragoman.formats.conversation import Conversation, ReadResult
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import Detection, detect, identify
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
 from dragoman.formats.exporters.datasets import to_hugging_face, to_openai_finetuning
@@ -42,6 +40,7 @@ from dragoman.formats.reading.fields import Fields, iter_fields
 from dragoman.formats.reading.lines import Line, read_lines
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.registry import Format, read
+from dragoman.formats.results import Conversation, Conversion, ReadResult
 from dragoman.formats.umf.calls import (
     InternalTool,
     InternalToolCall,

@@ -20,10 +20,10 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.body.convert import PartWriter, block_of
 from dragoman.formats.body.parts import Part, is_base64, is_url, type_fault
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import iter_entries, validating
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.pairs import report_repeated
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 

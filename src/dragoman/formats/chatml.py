@@ -17,13 +17,13 @@ from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import decode_text, kind_of, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import text_blocks
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import tool_names_by_id
 from dragoman.formats.umf.blocks import result_text
 

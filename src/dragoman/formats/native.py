@@ -18,12 +18,12 @@ from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, Tool
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.conversion import Conversion, Pieces, as_history
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import native_paths, pair_repeated
+from dragoman.formats.results import Conversion, Pieces, as_history
 
 Native = list[Any] | dict[str, Any]
 """The list of messages; or an object with the list and the instructions, if that wire has a separate field for them."""

@@ -16,8 +16,6 @@ from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
-from dragoman.formats.conversation import Conversation, ReadResult
-from dragoman.formats.conversion import Conversion, Pieces
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text, read_document
 from dragoman.formats.errors import FormatError
@@ -59,6 +57,7 @@ from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native, to_native_pieces
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.losses import collect_losses
+from dragoman.formats.results import Conversation, Conversion, Pieces, ReadResult
 from dragoman.formats.umf.convert import from_umf, to_umf, to_umf_pieces
 from dragoman.formats.umf.events import from_umf_events
 

@@ -60,7 +60,8 @@ class Toolbox:
             raise ConfigurationError(f"a tool must be a function, not a mapping{foreign_value('tools', [item])}")
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
-        if isinstance(item, ToolDefinition) and _is_read(item):
+        # An adapter read the tool from a request: another program declared it, and runs it.
+        if isinstance(item, ToolDefinition) and is_foreign_tool(item) and getattr(item, "function", None) is None:
             self._add_read(item)
             return
         if isinstance(item, ServerTool):
@@ -168,11 +169,6 @@ class Toolbox:
             return PreparedCall(call, refusal=mismatch, fault="validation_error")
         add_defaults(found.fields, arguments)
         return PreparedCall(call, found, arguments)
-
-
-def _is_read(definition: ToolDefinition) -> bool:
-    """Whether an adapter read the tool from a request: another program declared it, and runs it."""
-    return is_foreign_tool(definition) and getattr(definition, "function", None) is None
 
 
 class _AnyInput:

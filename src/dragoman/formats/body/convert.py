@@ -35,10 +35,10 @@ from dragoman.formats import verbatim
 from dragoman.formats.body.message_body import FORMAT, MessageBody
 from dragoman.formats.body.parts import ANY_TYPE, MessageBodyPart, Part, is_base64, is_url, name_fault, type_fault
 from dragoman.formats.body.schema import MessageBodySchema
-from dragoman.formats.conversion import Conversion, LossCollector, as_message
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
+from dragoman.formats.results import Conversion, LossCollector, as_message
 
 PartT = TypeVar("PartT", bound=Part)
 Fields = dict[str, Any]

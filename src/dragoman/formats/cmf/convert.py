@@ -21,11 +21,11 @@ from dragoman.formats.cmf import extensions as cmf_slots
 from dragoman.formats.cmf import models as cmf
 from dragoman.formats.cmf.models import PART, CmfMessage
 from dragoman.formats.cmf.parts import KNOWN, block_of, message_of, part_of
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import add_labels
 from dragoman.formats.reading.pairs import report_repeated
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 FORMAT = "cmf"

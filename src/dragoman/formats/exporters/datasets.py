@@ -14,9 +14,9 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import Entry, LibraryWriter, base64_of, split_results
 from dragoman.formats.native import to_native
+from dragoman.formats.results import Conversion
 
 
 def to_openai_finetuning(messages: Sequence[Message]) -> Conversion[str]:

@@ -23,7 +23,6 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
@@ -34,6 +33,7 @@ from dragoman.formats.exporters.shared import (
     result_texts,
     split_results,
 )
+from dragoman.formats.results import Conversion
 
 _TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}
 _CLASSES = {"system": "SystemMessage", "human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}

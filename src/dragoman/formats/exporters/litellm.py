@@ -17,7 +17,6 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
@@ -30,6 +29,7 @@ from dragoman.formats.exporters.shared import (
     result_texts,
     split_results,
 )
+from dragoman.formats.results import Conversion
 
 _AUDIO_TYPES = ("audio/mpeg", "audio/wav")
 """The types that the formats are read as."""

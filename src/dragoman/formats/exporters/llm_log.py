@@ -26,8 +26,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import Entry, LibraryWriter, Media, base64_of, media_type_of
+from dragoman.formats.results import Conversion
 
 _ROLES = {Role.DEVELOPER: "system"}
 _PREFIXES = {"openai": "", "openai-chat": "", "google": "gemini/"}

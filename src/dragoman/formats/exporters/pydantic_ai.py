@@ -20,7 +20,6 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
@@ -32,6 +31,7 @@ from dragoman.formats.exporters.shared import (
     result_texts,
 )
 from dragoman.formats.importers.blocks import library_provider
+from dragoman.formats.results import Conversion
 
 _FINISH = {
     StopReason.END_TURN: "stop",

@@ -20,7 +20,6 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
@@ -30,6 +29,7 @@ from dragoman.formats.exporters.shared import (
     result_texts,
     split_results,
 )
+from dragoman.formats.results import Conversion
 
 _SIGNATURE_NAMES = {"openai": "reasoningEncryptedContent", "azure": "reasoningEncryptedContent",
                     "google": "thoughtSignature", "vertex": "thoughtSignature"}  # fmt: skip

@@ -28,9 +28,9 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.cassette_file import RecordedExchange, read_cassette
+from dragoman.formats.results import Conversation
 
 _CHAT = re.compile(r"/chat/completions")
 _RESPONSES = re.compile(r"/responses")

@@ -15,12 +15,12 @@ from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, Pieces, as_history, describe_unknown_role
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import tool_call
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.pairs import report_repeated
+from dragoman.formats.results import Conversion, LossCollector, Pieces, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.blocks import block_of, result_text, write_block

@@ -9,7 +9,6 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, provider_block, text_blocks, to_text
@@ -17,6 +16,7 @@ from dragoman.formats.importers.datasets.rows import RowNames
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "chatgpt"
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}

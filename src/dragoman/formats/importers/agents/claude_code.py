@@ -11,7 +11,6 @@ from typing import Any
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import copy_json_at, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage
@@ -19,6 +18,7 @@ from dragoman.formats.importers.datasets.rows import RowNames, read_request
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import STOP_WORDS, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "claude-code"
 _PROVIDER = "anthropic"

@@ -10,7 +10,6 @@ from typing import Any
 from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import kind_of, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -30,6 +29,7 @@ from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, nest, report_span
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "openinference"
 KIND = "openinference.span.kind"

@@ -13,7 +13,6 @@ from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -30,6 +29,7 @@ from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, report_span
 from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
+from dragoman.formats.results import Conversation
 
 FORMAT = "otel"
 INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"

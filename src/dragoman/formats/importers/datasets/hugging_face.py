@@ -14,7 +14,6 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
@@ -22,6 +21,7 @@ from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_
 from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.results import Conversation
 
 MARK = b"PAR1"
 """The first bytes of a Parquet file, and its last ones."""

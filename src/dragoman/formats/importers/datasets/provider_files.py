@@ -8,7 +8,6 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.message import Message
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import to_text
@@ -16,6 +15,7 @@ from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
 from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.results import Conversation
 
 FORMAT = "openai-finetuning"
 _WIRE = "openai-chat"

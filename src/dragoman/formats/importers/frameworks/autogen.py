@@ -9,7 +9,6 @@ from typing import Any
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage, media_block, provider_block, text_blocks, to_text
@@ -17,6 +16,7 @@ from dragoman.formats.reading.entry_marks import AUTOGEN_TYPES as TYPES
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "autogen"
 

@@ -16,7 +16,6 @@ from pydantic_core import from_json
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -33,6 +32,7 @@ from dragoman.formats.importers.blocks import (
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.results import Conversation
 
 FORMAT = "google-adk"
 _PROVIDER = "google"

@@ -16,7 +16,6 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -30,6 +29,7 @@ from dragoman.formats.importers.blocks import (
 from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.results import Conversation
 
 FORMAT = "llama-index"
 

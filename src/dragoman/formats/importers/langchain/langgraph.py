@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import kind_of, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.results import Conversation
 
 _NUMBERS = {
     0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q",

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.results import Conversation
 
 FORMAT = "langsmith"
 

@@ -12,7 +12,6 @@ from pydantic_core import from_json
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import decode_text, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
@@ -21,6 +20,7 @@ from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_nativ
 from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 _ENTRY = re.compile(
     r"^# (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"

@@ -14,7 +14,6 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversation import Conversation
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -30,6 +29,7 @@ from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_nativ
 from dragoman.formats.reading.fields import ROLES
 from dragoman.formats.reading.pairs import pair_groups, pair_repeated
 from dragoman.formats.reading.turns import read_time
+from dragoman.formats.results import Conversation
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
