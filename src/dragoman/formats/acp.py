@@ -110,16 +110,10 @@ def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
     history = as_history(messages)
     losses = LossCollector(FORMAT)
     ids = verbatim.tool_ids(history, FORMAT)
-    written: list[Fields] = []
-    index = 0
-    while index < len(history):
-        if (found := verbatim.recover(history, index, FORMAT)) is not None:
-            native, count = found
-            written.append(native)
-            index += count
-        else:
-            written.append(_message(history[index], ids, losses))
-            index += 1
+    written = [
+        native if native is not None else _message(history[index], ids, losses)
+        for index, _, native in verbatim.iter_entries(history, FORMAT)
+    ]
     loss_list = losses.report(history)
     refuse_critical(history, loss_list)
     return report_labels(Conversion(written, loss_list), history, _LABEL)

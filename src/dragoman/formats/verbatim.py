@@ -7,7 +7,7 @@ still matches, and writes the messages again if not. Every message keeps the doc
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -41,6 +41,17 @@ def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[
     if len(group) != found[1] or _digest(group) != read_note(messages[start], format_name).get("digest"):
         return None
     return found
+
+
+def iter_entries(messages: Sequence[Message], format_name: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Yield the position of each entry's first message, how many messages it became, and the entry as it was read; None
+    for a message that has to be written.
+    """
+    index = 0
+    while index < len(messages):
+        native, count = recover(messages, index, format_name) or (None, 1)
+        yield index, count, native
+        index += count
 
 
 def noted_entry(message: Message, format_name: str) -> tuple[dict[str, Any], int] | None:

@@ -106,19 +106,15 @@ def to_cmf(
     losses = LossCollector(FORMAT)
     writer = _Writer(history, losses, {**called_tools_in_cmf(history), **(calls or {})})
     written: list[Fields] = []
-    index = 0
-    while index < len(history):
-        if (found := verbatim.recover(history, index, FORMAT)) is not None:
-            native, count = found
-            slots = slots_by_message[index]
-            labels = labels_of_messages(history[index : index + count])
-            if slots:
-                native = {"message": native.get("message", native), "extensions": add_labels(slots, labels)}
-            written.append(native)
-            index += count
+    for index, count, native in verbatim.iter_entries(history, FORMAT):
+        slots = slots_by_message[index]
+        if native is None:
+            written.append(writer.entry(history[index], slots))
+        elif slots:
+            labelled = add_labels(slots, labels_of_messages(history[index : index + count]))
+            written.append({"message": native.get("message", native), "extensions": labelled})
         else:
-            written.append(writer.entry(history[index], slots_by_message[index]))
-            index += 1
+            written.append(native)
     return Conversion(written, losses.report(history))
 
 

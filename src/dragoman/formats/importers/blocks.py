@@ -109,6 +109,19 @@ def media_from_url(url: str, media_type: str | None = None, *, kind: str | None 
     )
 
 
+def read_media(
+    media_type: str | None, *, data: str | None = None, url: str | None = None, path: str | None = None, **fields: Any
+) -> ContentBlock | None:
+    """Return a media block with the first of these that there is: base64, a URL, or a file; None without any. The other
+    ``fields`` are those of `media_block`.
+    """
+    if data is not None:
+        return media_block(MediaSource(kind="base64", data=data), media_type, **fields)
+    if url is not None:
+        return media_from_url(url, media_type, **fields)
+    return None if path is None else media_block(MediaSource(kind="file_ref", data=path), media_type, **fields)
+
+
 def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) -> ToolUseBlock:
     """Return a tool call. Arguments that are neither an object nor the JSON text of one become its raw input."""
     raw: str | None = None

@@ -59,15 +59,8 @@ def to_umf_pieces(messages: Sequence[Message]) -> Conversion[Pieces]:
 
 def _iter_entries(history: list[Message], losses: LossCollector, *, openai_calls: bool = False) -> Iterator[Fields]:
     writer = _Writer(history, losses, openai_calls=openai_calls)
-    index = 0
-    while index < len(history):
-        if (found := verbatim.recover(history, index, FORMAT)) is not None:
-            native, count = found
-            yield native
-            index += count
-        else:
-            yield from writer.message(history[index])
-            index += 1
+    for index, _, native in verbatim.iter_entries(history, FORMAT):
+        yield from writer.message(history[index]) if native is None else [native]
 
 
 def _report(losses: LossCollector, history: list[Message]) -> tuple[Loss, ...]:

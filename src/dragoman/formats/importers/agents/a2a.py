@@ -17,7 +17,6 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
-    MediaSource,
     ToolResultBlock,
     ToolUseBlock,
     VideoBlock,
@@ -26,7 +25,12 @@ from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
+from dragoman.formats.importers.blocks import (
+    provider_block,
+    read_media,
+    text_blocks,
+    to_text,
+)
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns, read_time
@@ -256,10 +260,8 @@ def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
 
 
 def _file(data: str | None, url: str | None, media_type: str | None, title: str | None) -> list[ContentBlock]:
-    if data is not None:
-        return [media_block(MediaSource(kind="base64", data=data), media_type, title=title)]
-    if url is not None:
-        return [media_from_url(url, media_type, title=title)]
+    if (block := read_media(media_type, data=data, url=url, title=title)) is not None:
+        return [block]
     source_losses().add("$", "a file without content is left out", kind=LossKind.MEDIA)
     return []
 

@@ -61,8 +61,13 @@ def from_claude_code(document: Any) -> list[Conversation]:
     names = RowNames()
     main = _branch([entry for entry in entries if not entry.is_side])
     found = [Conversation(names.next(), _read(main))] if main else []
-    sides = _side_chains([entry for entry in entries if entry.is_side])
-    found += [Conversation(names.next(), _read(group)) for group in sides]
+    roots: dict[str | None, str | None] = {}
+    sides: dict[str | None, list[_Entry]] = {}
+    for entry in entries:
+        if entry.is_side:  # a subagent's entries have its first one as an ancestor
+            root = roots[entry.uuid] = roots.get(entry.parent, entry.uuid)
+            sides.setdefault(root, []).append(entry)
+    found += [Conversation(names.next(), _read(group)) for group in sides.values()]
     if not found:
         raise FormatError("the log of Claude Code has no message")
     return found
@@ -162,17 +167,6 @@ def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
 def _same_replies(entries: list[_Entry], chain: dict[str | None, _Entry]) -> bool:
     ids = {entry.message_id for entry in chain.values() if entry.message_id}
     return all(entry.uuid in chain or entry.message_id in ids or _answers(entry, chain) for entry in entries)
-
-
-def _side_chains(entries: list[_Entry]) -> list[list[_Entry]]:
-    """Return the entries of each subagent, by their first ancestor."""
-    roots: dict[str | None, str | None] = {}
-    groups: dict[str | None, list[_Entry]] = {}
-    for entry in entries:
-        root = roots.get(entry.parent, entry.uuid)
-        roots[entry.uuid] = root
-        groups.setdefault(root, []).append(entry)
-    return list(groups.values())
 
 
 def _read(entries: list[_Entry]) -> list[Message]:

@@ -54,7 +54,9 @@ def from_openinference(document: Any) -> list[Conversation]:
         ):
             continue
         report_span(span, path, FORMAT)
-        _report(attributes, f"{path}.attributes")
+        for name, value in attributes.items():
+            if not name.startswith(_PREFIXES) and not is_empty(value):
+                source_losses().add_field(f"{path}.attributes", name, FORMAT)
         messages = _read(span, attributes, f"{path}.attributes")
         keys = _prefixes(messages)
         earlier = next((key for key in reversed(keys) if key in found), None)
@@ -69,12 +71,6 @@ def from_openinference(document: Any) -> list[Conversation]:
         names[name] = names.get(name, 0) + 1
         read.append(Conversation(name if names[name] == 1 else f"{name}-{names[name]}", messages))
     return read
-
-
-def _report(attributes: dict[str, Any], path: str) -> None:
-    for name, value in attributes.items():
-        if not name.startswith(_PREFIXES) and not is_empty(value):
-            source_losses().add_field(path, name, FORMAT)
 
 
 def _prefixes(messages: list[Message]) -> list[int]:

@@ -80,7 +80,10 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         attributes = attributes_of(value["attributes"])
         if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
             continue
-        _report_span(value, attributes, path)
+        report_span(value, path, FORMAT)
+        for name, given in attributes.items():
+            if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(given):
+                source_losses().add_field(f"{path}.attributes", name, FORMAT)
         context = value.get("context")
         trace = context.get("trace_id") if isinstance(context, dict) else None
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
@@ -104,15 +107,6 @@ _PREFIXES = (
     "azure.",
 )
 _OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_name", "final_result"})
-
-
-def _report_span(span: dict[str, Any], attributes: dict[str, Any], path: str) -> None:
-    """Report what is neither a field of all spans, nor an attribute of the conventions or of a known program."""
-    losses = source_losses()
-    report_span(span, path, FORMAT)
-    for name, value in attributes.items():
-        if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(value):
-            losses.add_field(f"{path}.attributes", name, FORMAT)
 
 
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:

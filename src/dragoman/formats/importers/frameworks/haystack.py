@@ -14,7 +14,6 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.importers.blocks import (
     build_usage,
     cite_last_text,
@@ -26,9 +25,9 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
+from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_messages, read_time, stop_after
 
 FORMAT = "haystack"
 
@@ -55,12 +54,8 @@ def from_haystack(document: Any) -> list[Message]:
     """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError, with a
     path.
     """
-    data, at = list_inside(parse_json_or_lines(document, format_name=FORMAT), "messages", FORMAT)
-    turns = Turns()
     called: dict[str | None, Any] = {}
-    for message in iter_fields(data, FORMAT, at):
-        _message(message, turns, called)
-    return turns.messages
+    return read_messages(document, FORMAT, lambda message, turns: _message(message, turns, called))
 
 
 def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
-    MediaSource,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -19,10 +18,9 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
-    media_block,
-    media_from_url,
     provider_block,
     read_citation,
+    read_media,
     text_blocks,
     to_text,
 )
@@ -200,11 +198,5 @@ def _media(block: Fields, kind: str) -> ContentBlock:
         media_type = f"{kind}/{subtype}"
     if block.take("fps") is not None:
         source_losses().add(f"{block.path}.fps", "a video has no rate of frames: left out")
-    if data is not None:
-        source = MediaSource(kind="base64", data=data)
-        return media_block(source, media_type, kind=known, detail=detail, title=title)
-    if url is not None:
-        return media_from_url(url, media_type, kind=known, detail=detail, title=title)
-    if path is not None:
-        return media_block(MediaSource(kind="file_ref", data=path), media_type, kind=known, detail=detail, title=title)
-    return provider_block(FORMAT, kind, block.whole())
+    read = read_media(media_type, data=data, url=url, path=path, kind=known, detail=detail, title=title)
+    return provider_block(FORMAT, kind, block.whole()) if read is None else read

@@ -10,11 +10,16 @@ from typing import Any
 from pydantic_core import from_json
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import decode_text, parse
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
+from dragoman.formats.importers.blocks import (
+    provider_block,
+    read_media,
+    text_blocks,
+    to_text,
+)
 from dragoman.formats.importers.datasets.rows import drop_tools
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
 from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
@@ -274,12 +279,9 @@ def _attachment(attachment: Fields) -> list[ContentBlock]:
     media_type = attachment.text("type")
     attachment.ignore("id", "content_length")
     content, url, path = attachment.take("content"), attachment.text("url"), attachment.text("path")
-    if isinstance(content, str):
-        return [media_block(MediaSource(kind="base64", data=content), media_type)]
-    if url is not None:
-        return [media_from_url(url, media_type)]
-    if path is not None:
-        return [media_block(MediaSource(kind="file_ref", data=path), media_type)]
+    data = content if isinstance(content, str) else None
+    if (block := read_media(media_type, data=data, url=url, path=path)) is not None:
+        return [block]
     source_losses().add(attachment.path, "the log was written without the attachment's content", kind=LossKind.MEDIA)
     return []
 

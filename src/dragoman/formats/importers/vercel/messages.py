@@ -10,13 +10,12 @@ from typing import Any
 from dragoman.canonical.blocks import Citation, ContentBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.importers.blocks import model_fields_of, provider_block, text_blocks
 from dragoman.formats.importers.pydantic_ai import tool_result_blocks
 from dragoman.formats.importers.vercel import parts
 from dragoman.formats.importers.vercel.parts import LIBRARY, PartMetadata
-from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
-from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.turns import Turns, read_messages, read_time
 
 FORMAT = "vercel-ui"
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
@@ -27,11 +26,7 @@ _FAILED = ("output-error", "output-denied")
 @typed_errors
 def from_vercel_ui(document: Any) -> list[Message]:
     """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError."""
-    data, at = list_inside(parse_json_or_lines(document, format_name=FORMAT), "messages", FORMAT)
-    turns = Turns()
-    for message in iter_fields(data, FORMAT, at):
-        _MessageReader(message, turns).read()
-    return turns.messages
+    return read_messages(document, FORMAT, lambda message, turns: _MessageReader(message, turns).read())
 
 
 @dataclass(slots=True)
@@ -160,11 +155,7 @@ _MODEL_FORMAT = "vercel-model"
 @typed_errors
 def from_vercel_model(document: Any) -> list[Message]:
     """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError."""
-    data, at = list_inside(parse_json_or_lines(document, format_name=_MODEL_FORMAT), "messages", _MODEL_FORMAT)
-    turns = Turns()
-    for message in iter_fields(data, _MODEL_FORMAT, at):
-        _ModelMessageReader(message, turns).read()
-    return turns.messages
+    return read_messages(document, _MODEL_FORMAT, lambda message, turns: _ModelMessageReader(message, turns).read())
 
 
 class _ModelMessageReader:
