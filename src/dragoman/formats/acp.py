@@ -129,12 +129,13 @@ def from_acp(document: Any) -> list[Message]:
     groups = [_entry(native, path, ids) for path, native in entries]
     native_ids = {canonical_id: native_id for _, group_ids in groups for canonical_id, native_id in group_ids.items()}
     report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
+
+    def write(message: Message) -> list[Fields]:
+        return [_message(message, native_ids, LossCollector(FORMAT))]
+
     read: list[Message] = []
     for (messages, group_ids), (_, native) in zip(groups, entries, strict=True):
-        if len(messages) != 1 or group_ids or _message(messages[0], native_ids, LossCollector(FORMAT)) != native:
-            messages = [verbatim.attach_ids(message, FORMAT, group_ids) for message in messages]
-            messages = verbatim.attach(messages, FORMAT, native)
-        read += messages
+        read += verbatim.keep_entry(messages, FORMAT, native, group_ids, write)
     return read
 
 

@@ -7,7 +7,7 @@ still matches, and writes the messages again if not. Every message keeps the doc
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -30,6 +30,21 @@ def attach(messages: Sequence[Message], format_name: str, native: Mapping[str, A
 def attach_ids(message: Message, format_name: str, tool_ids: Mapping[str, str]) -> Message:
     """Return the message with the document's own call ids, by the canonical ones."""
     return add_note(message, format_name, {"tool_ids": dict(tool_ids)}) if tool_ids else message
+
+
+def keep_entry(
+    messages: list[Message],
+    format_name: str,
+    native: Mapping[str, Any],
+    native_ids: Mapping[str, str],
+    write: Callable[[Message], list[dict[str, Any]]],
+) -> list[Message]:
+    """Return the messages of one entry, which keep the entry and its ids. A single message that ``write`` turns into
+    the same entry again keeps nothing.
+    """
+    if len(messages) == 1 and not native_ids and write(messages[0]) == [native]:
+        return messages
+    return attach([attach_ids(message, format_name, native_ids) for message in messages], format_name, native)
 
 
 def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[dict[str, Any], int] | None:

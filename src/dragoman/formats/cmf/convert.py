@@ -216,10 +216,8 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
     writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
     read = []
     for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
-        if len(messages) != 1 or native_ids or writer.entry(messages[0], None) != native:
-            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
-            messages = verbatim.attach(messages, FORMAT, native)
-        read.append((messages, native))
+        kept = verbatim.keep_entry(messages, FORMAT, native, native_ids, lambda message: [writer.entry(message, None)])
+        read.append((kept, native))
     return read
 
 

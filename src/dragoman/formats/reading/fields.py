@@ -82,7 +82,7 @@ class Fields:
             value = int(value)
         if value is None or is_count(value):
             return value
-        source_losses().add(f"{self.path}.{names[0]}", f"{names[0]} is not a count: left out")
+        source_losses().add(self._path_of(names[0]), f"{names[0]} is not a count: left out")
         return None
 
     def flag(self, name: str) -> bool:
@@ -100,7 +100,7 @@ class Fields:
         if not isinstance(value, dict):
             raise self.fault(names[0], f"must be an object, not {kind_of(value)}")
         name = next(each for each in names if self._native.get(each) is not None)
-        return self._child(value, f"{self.path}.{name}")
+        return self._child(value, self._path_of(name))
 
     def objects(self, name: str) -> "list[Fields]":
         """Take a list of objects; null is an empty one. Raises FormatError if it is something else."""
@@ -118,7 +118,7 @@ class Fields:
             return []
         if not isinstance(value, list):
             raise self.fault(name, f"must be a list, not {kind_of(value)}")
-        return [(item, f"{self.path}.{name}[{index}]") for index, item in enumerate(value)]
+        return [(item, f"{self._path_of(name)}[{index}]") for index, item in enumerate(value)]
 
     def adopt(self, native: Mapping[str, Json], path: str) -> Self:
         """Return the fields of an object inside a value that was taken."""
@@ -144,12 +144,15 @@ class Fields:
         """Report the fields that nobody took."""
         losses = source_losses()
         for name in self.rest():
-            losses.add_field(self.path, name, self.format_name)
+            losses.add_field(self.path, self._path_of(name).removeprefix(f"{self.path}."), self.format_name)
         for child in self._children:
             child.close()
 
+    def _path_of(self, name: str) -> str:
+        return f"{self.path}.{name}"
+
     def fault(self, name: str, reason: str) -> FormatError:
-        return FormatError(f"{name} {reason}", path=f"{self.path}.{name}")
+        return FormatError(f"{name} {reason}", path=self._path_of(name))
 
     def _child(self, native: Mapping[str, Json], path: str) -> Self:
         child = type(self)(native, path, self.format_name)

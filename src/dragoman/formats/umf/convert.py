@@ -82,10 +82,7 @@ def from_umf(document: Any) -> list[Message]:
     writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
     read: list[Message] = []
     for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
-        if len(messages) != 1 or native_ids or writer.message(messages[0]) != [native]:
-            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
-            messages = verbatim.attach(messages, FORMAT, native)
-        read += messages
+        read += verbatim.keep_entry(messages, FORMAT, native, native_ids, writer.message)
     return read
 
 
