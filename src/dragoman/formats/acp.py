@@ -1,8 +1,10 @@
-"""Messages of the final ACP form as JSON: a list of messages, each with its parts.
+"""Messages of the final ACP form as JSON: a list of messages, each with a role and parts.
+
+Some parts have citation or trajectory metadata: a thought is a trajectory step, and a citation is a source of a text. A
+part may have neither content nor URL if its metadata hold everything. Fields of later versions are kept.
 
 Agents become the assistant, whatever their names. ACP has tool results in agent messages; they become tool
-messages here. A thought is a trajectory step, and a citation is a source of a text.
-Source: docs/reference/message-body.md#acp.
+messages here. Source: docs/reference/message-body.md#acp.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +27,10 @@ from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.pairs import report_repeated
 from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results
+
+FORMAT = "acp"
+_LABEL = "ACP"
+Fields = dict[str, Any]
 
 
 class CitationMetadata(FrozenModel):
@@ -97,12 +103,6 @@ class AcpMessage(FrozenModel):
     parts: tuple[AcpPart, ...]
     created_at: datetime | None = None
     completed_at: datetime | None = None
-
-
-FORMAT = "acp"
-_LABEL = "ACP"
-
-Fields = dict[str, Any]
 
 
 def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:

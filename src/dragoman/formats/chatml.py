@@ -2,6 +2,11 @@
 
 Calls are not written, and a result has its tool's name but no id. ChatML has no escape: a marker inside a text would
 forge a turn, so the marker is broken up, which is reported as a loss.
+
+Read are also thinking, calls and results inside the texts, as the templates of Hermes and Qwen write them. A call is
+JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks; that of Qwen3-Coder is a ``<function=>`` with a
+``<parameter=>`` for each argument. A result is a text between ``<tool_response>`` marks in a turn of the user. The
+definitions of the tools are a section of the system's text.
 """
 
 import re
@@ -35,6 +40,15 @@ _CALL, _CALLED = "<tool_call>", "</tool_call>"
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>\s*(.*?)</function>\s*", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _RESPONSE, _ANSWERED = "<tool_response>", "</tool_response>"
+FORMAT = "chatml"
+START = "<|im_start|>"
+END = "<|im_end|>"
+_MARKER = re.compile(r"<\|(im_start|im_end)\|>")
+_HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
+_TURN_END = re.compile(r"<\|im_end\|>(?:\n*(?=<\|im_start\|>)|\Z)")
+"""The end of a turn is followed by another turn, or by nothing: elsewhere the marker is a text that somebody wrote."""
+_FIRST_LINE = re.compile(r"[^\n]*\n")
+_UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 
 
 def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -> None:
@@ -120,18 +134,6 @@ def split_marks(text: str, start: str, end: str) -> list[tuple[bool, str]]:
         pieces.append((True, text[begin + len(start) : close]))
         position = close + len(end)
     return [*pieces, *([(False, text[position:])] if position < len(text) or not pieces else [])]
-
-
-FORMAT = "chatml"
-START = "<|im_start|>"
-END = "<|im_end|>"
-
-_MARKER = re.compile(r"<\|(im_start|im_end)\|>")
-_HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
-_TURN_END = re.compile(r"<\|im_end\|>(?:\n*(?=<\|im_start\|>)|\Z)")
-"""The end of a turn is followed by another turn, or by nothing: elsewhere the marker is a text that somebody wrote."""
-_FIRST_LINE = re.compile(r"[^\n]*\n")
-_UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 
 
 def to_chatml(messages: Sequence[Message]) -> Conversion[str]:

@@ -1,4 +1,4 @@
-"""What readers and writers return, and the history that writers take."""
+"""What readers return, a conversation or several; what writers share: the history that they take, and the result."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an answer has to be: a Python type, or a JSON Schema."""
+"""What an answer has to be: a Python type, with its JSON Schema in a form that most wires take, or a JSON Schema."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,6 +14,12 @@ from dragoman.canonical.events import OutputProblem
 from dragoman.output.errors import OutputTypeError
 
 _DEFINITIONS = "#/$defs/"
+T = TypeVar("T")
+ValueT = TypeVar("ValueT", covariant=True)
+ANSWER = "answer"
+"""The field that holds an answer that is not an object itself: many wires need an object at the top."""
+VALUE = "value"
+"""The name of a value that has no fields."""
 
 
 class AnswerSchema(GenerateJsonSchema):
@@ -73,15 +79,6 @@ def with_plain_root(schema: Mapping[str, Any]) -> dict[str, Any]:
         return dict(schema)
     target = schema["$defs"][reference.removeprefix(_DEFINITIONS)]
     return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
-
-
-T = TypeVar("T")
-ValueT = TypeVar("ValueT", covariant=True)
-
-ANSWER = "answer"
-"""The field that holds an answer that is not an object itself: many wires need an object at the top."""
-VALUE = "value"
-"""The name of a value that has no fields."""
 
 
 class InvalidAnswerError(Exception):

@@ -1,4 +1,4 @@
-"""Checks the answer of a turn, and decides whether the model is asked again."""
+"""Reads the answer of a turn while it streams, checks it, and decides whether the model is asked again."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +26,15 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NUMBER = "0123456789+-.eE"
 _SHARE = 64
 """A long text is parsed again when it has grown by this part of its length, so that the work stays linear."""
+_FINAL_STOPS = {
+    StopReason.REFUSAL: "the model refused to answer",
+    StopReason.CONTEXT_OVERFLOW: "the answer was cut, because the context of the model is full",
+    StopReason.PAUSE: "the reply is paused, and not complete: continue with ask(None)",
+}
+"""Stops after which the same question is not asked again."""
+_MAX_PROBLEMS, _MAX_CHARS = 20, 500
+"""Of a request to answer again: more would not help the model."""
+_CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
 
 
 class PartialReader(Generic[T]):
@@ -65,17 +74,6 @@ class PartialReader(Generic[T]):
             return from_json(text, allow_inf_nan=False, allow_partial="trailing-strings" if self._strings else True)
         except ValueError:
             return None
-
-
-_FINAL_STOPS = {
-    StopReason.REFUSAL: "the model refused to answer",
-    StopReason.CONTEXT_OVERFLOW: "the answer was cut, because the context of the model is full",
-    StopReason.PAUSE: "the reply is paused, and not complete: continue with ask(None)",
-}
-"""Stops after which the same question is not asked again."""
-_MAX_PROBLEMS, _MAX_CHARS = 20, 500
-"""Of a request to answer again: more would not help the model."""
-_CUT = OutputProblem((), "the answer was cut at the limit of output tokens: answer more briefly")
 
 
 def check_output_retries(retries: Any) -> int:

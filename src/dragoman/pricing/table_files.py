@@ -25,6 +25,9 @@ _MAX_BYTES = 64 * 1024 * 1024
 """Uncompressed; the bundled table has less than two megabytes."""
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, so that equal tables are equal archives."""
+GROUP = "dragoman.prices"
+_BUNDLED = "bundled"
+"""The name of the table of this package, which is a function and not a folder."""
 
 
 def open_folder(path: Path) -> Traversable:
@@ -81,11 +84,6 @@ def pack(contents: Mapping[str, bytes]) -> bytes:
 
 def _unreadable(path: object, error: Exception) -> ConfigurationError:
     return ConfigurationError(f"the price table cannot be read: {path}: {error!s:.400}")
-
-
-GROUP = "dragoman.prices"
-_BUNDLED = "bundled"
-"""The name of the table of this package, which is a function and not a folder."""
 
 
 @cache

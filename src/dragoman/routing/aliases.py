@@ -17,6 +17,10 @@ from dragoman.canonical.ids import ModelId
 
 ALIAS = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"
 _ALIAS = re.compile(ALIAS)
+_MENTION = re.compile(rf"@([a-z][a-z0-9-]{{0,63}}:\S{{1,200}}|{ALIAS})(?=\s|\Z)")
+_GAP = re.compile(r"[^\S\n]*\n?")
+"""The white space after the mention, up to the end of its line at most, so that the indentation of the next line
+stays."""
 
 
 class Aliases:
@@ -51,12 +55,6 @@ def _model_id(name: str, model: str) -> str:
         return str(ModelId.parse(model))
     except (ValueError, AttributeError):
         raise ConfigurationError(f"the alias {name!r} stands for {model!r:.80}, which is not a model id") from None
-
-
-_MENTION = re.compile(rf"@([a-z][a-z0-9-]{{0,63}}:\S{{1,200}}|{ALIAS})(?=\s|\Z)")
-_GAP = re.compile(r"[^\S\n]*\n?")
-"""The white space after the mention, up to the end of its line at most, so that the indentation of the next line
-stays."""
 
 
 class Mention(NamedTuple):

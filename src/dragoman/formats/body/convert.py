@@ -1,5 +1,7 @@
 """A message as a message body, and back. A body has no role, channel or time.
 
+Parts without a name are the conversation: text, images, audio. Named parts are everything else: documents under their
+titles, tool calls and results as JSON under ``/tool_calls`` and ``/tool_results``, prompts under ``/prompts``.
 Source: docs/reference/message-body.md#conversion.
 """
 
@@ -60,6 +62,7 @@ _MEDIA: Mapping[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
 }
 _PRESENTATION_FIELDS = frozenset({"detail", "duration_ms", "media_type", "title", "provider"})
 """Fields whose loss does not lose content."""
+_LABEL = "a message body"
 
 
 def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlock:
@@ -266,9 +269,6 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
                 yield from _differences(before[key], after[key])
             else:
                 yield key
-
-
-_LABEL = "a message body"
 
 
 def to_message_body(message: Message) -> Conversion[MessageBody]:

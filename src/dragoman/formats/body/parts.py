@@ -1,6 +1,6 @@
-"""One part of a message body: a name, a type, and content inline or at a URL.
+"""One part of a message body: a name, a type, and content inline or at a URL; and one part that a body may have.
 
-Source: docs/reference/message-body.md#parts.
+Source: docs/reference/message-body.md#parts and .../message-body.md#schemas.
 """
 
 import base64
@@ -36,6 +36,7 @@ _CHARSETS = {
 """Python's names of the supported charsets. A document must not select any of the other codecs."""
 _MAX_SHOWN = 100
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
+ANY = "*/*"
 
 
 def name_fault(name: str) -> str | None:
@@ -186,9 +187,6 @@ class MessageBodyPart(Part):
             if not is_base64(self.content):
                 raise PydanticCustomError("base64", "the content is not valid base64")
         return self
-
-
-ANY = "*/*"
 
 
 class MessageBodySchemaPart(FrozenModel):

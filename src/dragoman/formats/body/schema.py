@@ -2,7 +2,10 @@
 
 A body is valid if every part matches at least one part of the schema, and every required part of the schema
 is matched by at least one part. The order is free, and one part may match several parts of the schema.
-Source: docs/reference/message-body.md#schemas.
+
+The JSON Schema for structured output describes an object with a list of parts. It is narrower than the body's schema,
+so that small models too give usable answers: a type glob offers the known types, text is inline, and other data is
+base64 or at a URL. Source: docs/reference/message-body.md#schemas.
 """
 
 import re
@@ -46,6 +49,7 @@ _SOME, _ANY = "{1,40}", "{0,40}"
 """Names have a maximum length, so that a repetitive model comes to an end."""
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _STAR = re.compile(r"\*\*+|\*|[^*]+")
+FORMAT = "message_body_schema"
 
 
 def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
@@ -158,9 +162,6 @@ def _enum_schema(values: Sequence[str]) -> Schema:
 
 def _object_schema(properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-FORMAT = "message_body_schema"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 The written form is ``[{"message": {...}, "extensions": {...}}, ...]``. A single entry can be read too, and so can bare
 messages. Content without a CMF form is stored in ``extensions.custom`` under the name of this library, so that reading
 it back is lossless. Other readers do not see it, so it is listed as a loss.
+
+CMF repeats the namespace and the name of a tool with each call and each result. A message has no field for the
+namespace, because it belongs to the tool; views get it from ``calls``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +32,9 @@ from dragoman.formats.results import Conversion, LossCollector, as_history, desc
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 FORMAT = "cmf"
+Fields = dict[str, Any]
+ExtensionsLike = Extensions | Mapping[str, Any]
+"""Extensions as a model or as JSON."""
 
 
 def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
@@ -75,11 +81,6 @@ def _call_ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
     for message in group:
         for call_id in (*(use.id for use in message.tool_uses), *(part.tool_use_id for part in message.tool_results)):
             yield call_id, native_ids.get(call_id, call_id)
-
-
-Fields = dict[str, Any]
-ExtensionsLike = Extensions | Mapping[str, Any]
-"""Extensions as a model or as JSON."""
 
 
 def to_cmf(

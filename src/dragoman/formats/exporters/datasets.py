@@ -1,4 +1,6 @@
-"""One row of a chat data set: a line with ``messages`` as chat templates take them, with arguments as objects."""
+"""One row of a data set: a line with ``messages``, as chat templates take them (arguments are objects), or as OpenAI's
+files for fine-tuning have them.
+"""
 
 from collections.abc import Sequence
 

@@ -2,7 +2,7 @@
 
 A request that continues another one of the same cassette is the same conversation, and only the last request and
 its reply are kept. Replies include what the provider reported: usage, model, stop reason. Other exchanges
-and failed requests are skipped.
+and failed requests are skipped. ``wires.toml`` says which wire an address has.
 """
 
 import hashlib
@@ -34,6 +34,11 @@ from dragoman.formats.results import Conversation
 
 _CHAT = re.compile(r"/chat/completions")
 _RESPONSES = re.compile(r"/responses")
+_UNNAMED = "unnamed"
+_STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
+_MAX_REASON = 300
+_IGNORED_TYPES = frozenset({"text", "thinking", "redacted_thinking", "provider"})
+"""Some clients send thinking and native blocks back and others do not; adjacent texts count as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +94,6 @@ def _rows() -> tuple[_Row, ...]:
 
 def _row(host: str | None, path: re.Pattern[str], provider: str) -> _Row:
     return _Row(re.compile(f"({host})(:[0-9]+)?$") if host else None, path, provider)
-
-
-_UNNAMED = "unnamed"
-_STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
-_MAX_REASON = 300
-_IGNORED_TYPES = frozenset({"text", "thinking", "redacted_thinking", "provider"})
-"""Some clients send thinking and native blocks back and others do not; adjacent texts count as one."""
 
 
 def from_cassette(document: Any) -> list[Conversation]:

@@ -9,6 +9,59 @@ from dragoman.formats.reading.spans import attributes_of
 Entry = Mapping[str, Any]
 Mark = Callable[[Entry], bool]
 Objection = Callable[[Entry], str | None]
+AUTOGEN_TYPES = frozenset(
+    {
+        "TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage", "ThoughtEvent",
+        "ToolCallRequestEvent", "ToolCallExecutionEvent", "MemoryQueryEvent", "UserInputRequestedEvent",
+        "ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "CodeGenerationEvent",
+        "CodeExecutionEvent", "SystemMessage", "UserMessage", "AssistantMessage", "FunctionExecutionResultMessage",
+    }
+)  # fmt: skip
+"""The types of messages and events, of agents and of models."""
+_HAYSTACK_PARTS = frozenset({"text", "tool_call", "tool_call_result", "reasoning", "image", "file"})
+_MCP_PARTS = frozenset({"text", "image", "audio", "tool_use", "tool_result", "resource", "resource_link"})
+_MCP_MARKS = frozenset({"toolUseId", "mimeType", "_meta", "annotations", "resource"})
+_HARMONY_PARTS = frozenset({"system_content", "developer_content"})
+_HARMONY_CHANNELS = frozenset({"analysis", "commentary", "final"})
+_LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
+_RESPONSES_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "item_reference"})
+_RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
+_ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "document", "server_tool_use"})
+_BEDROCK_PARTS = frozenset({"toolUse", "toolResult", "reasoningContent", "cachePoint"})
+_BEDROCK_MEDIA = frozenset(
+    {"text", "image", "document", "video", "audio", "guardContent", "citationsContent", "searchResult"}
+)
+_GOOGLE_PARTS = frozenset({"text", "functionCall", "functionResponse", "inlineData", "fileData", "thought",
+                           "thoughtSignature", "executableCode", "codeExecutionResult"})  # fmt: skip
+_GOOGLE_ROLES = frozenset({"user", "model", "function", "tool", "system"})
+_LITELLM_FIELDS = frozenset({"thinking_blocks", "provider_specific_fields"})
+_CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_CHAT_PARTS = frozenset(
+    {
+        "text",
+        "image_url",
+        "input_audio",
+        "file",
+        "refusal",
+        "thinking",
+        "video_url",
+        "document_url",
+        "reference",
+        "image",
+    }
+)
+_FOREIGN_FIELDS = frozenset({"parts", "blocks", "kind", "meta", "channel", "recipient", "additional_kwargs", "source"})
+"""Fields in which other libraries keep content or calls. A list for Chat Completions has none of them."""
+_CALL_FIELDS = ("tool_calls", "function_call", "refusal")
+_UI_PARTS = frozenset(
+    {"text", "reasoning", "file", "source-url", "source-document", "step-start", "dynamic-tool", "custom"}
+)
+_MODEL_PARTS = frozenset({"text", "image", "file", "reasoning", "tool-call", "tool-result", "custom",
+                          "tool-approval-request", "tool-approval-response"})  # fmt: skip
+_MODEL_MARKS = frozenset({"tool-call", "tool-result", "reasoning", "custom"})
+_TRACE_PARTS = frozenset({"text", "tool_call", "tool_call_response", "reasoning", "thinking", "blob", "uri", "file"})
+_CODEX_LINES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_LOG_LINES = frozenset({"user", "assistant", "system", "summary"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +95,6 @@ def word(entry: Entry, name: str) -> str:
 
 
 role_objection = requires(lambda entry: isinstance(entry.get("role"), str), "an entry has no role")
-
-
-AUTOGEN_TYPES = frozenset(
-    {
-        "TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage", "ThoughtEvent",
-        "ToolCallRequestEvent", "ToolCallExecutionEvent", "MemoryQueryEvent", "UserInputRequestedEvent",
-        "ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "CodeGenerationEvent",
-        "CodeExecutionEvent", "SystemMessage", "UserMessage", "AssistantMessage", "FunctionExecutionResultMessage",
-    }
-)  # fmt: skip
-"""The types of messages and events, of agents and of models."""
-_HAYSTACK_PARTS = frozenset({"text", "tool_call", "tool_call_result", "reasoning", "image", "file"})
-_MCP_PARTS = frozenset({"text", "image", "audio", "tool_use", "tool_result", "resource", "resource_link"})
-_MCP_MARKS = frozenset({"toolUseId", "mimeType", "_meta", "annotations", "resource"})
-_HARMONY_PARTS = frozenset({"system_content", "developer_content"})
-_HARMONY_CHANNELS = frozenset({"analysis", "commentary", "final"})
 
 
 def _is_haystack(entry: Entry) -> bool:
@@ -141,47 +178,6 @@ def is_openinference(entry: Entry) -> bool:
     names = [str(name) for name in attributes_of(entry.get("attributes"))]
     marked = any(name.startswith(("llm.input_messages", "llm.output_messages", "openinference.")) for name in names)
     return marked and not any(name in ("gen_ai.input.messages", "gen_ai.output.messages") for name in names)
-
-
-_LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
-_RESPONSES_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "item_reference"})
-_RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
-_ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "document", "server_tool_use"})
-_BEDROCK_PARTS = frozenset({"toolUse", "toolResult", "reasoningContent", "cachePoint"})
-_BEDROCK_MEDIA = frozenset(
-    {"text", "image", "document", "video", "audio", "guardContent", "citationsContent", "searchResult"}
-)
-_GOOGLE_PARTS = frozenset({"text", "functionCall", "functionResponse", "inlineData", "fileData", "thought",
-                           "thoughtSignature", "executableCode", "codeExecutionResult"})  # fmt: skip
-_GOOGLE_ROLES = frozenset({"user", "model", "function", "tool", "system"})
-_LITELLM_FIELDS = frozenset({"thinking_blocks", "provider_specific_fields"})
-_CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_CHAT_PARTS = frozenset(
-    {
-        "text",
-        "image_url",
-        "input_audio",
-        "file",
-        "refusal",
-        "thinking",
-        "video_url",
-        "document_url",
-        "reference",
-        "image",
-    }
-)
-_FOREIGN_FIELDS = frozenset({"parts", "blocks", "kind", "meta", "channel", "recipient", "additional_kwargs", "source"})
-"""Fields in which other libraries keep content or calls. A list for Chat Completions has none of them."""
-_CALL_FIELDS = ("tool_calls", "function_call", "refusal")
-_UI_PARTS = frozenset(
-    {"text", "reasoning", "file", "source-url", "source-document", "step-start", "dynamic-tool", "custom"}
-)
-_MODEL_PARTS = frozenset({"text", "image", "file", "reasoning", "tool-call", "tool-result", "custom",
-                          "tool-approval-request", "tool-approval-response"})  # fmt: skip
-_MODEL_MARKS = frozenset({"tool-call", "tool-result", "reasoning", "custom"})
-_TRACE_PARTS = frozenset({"text", "tool_call", "tool_call_response", "reasoning", "thinking", "blob", "uri", "file"})
-_CODEX_LINES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
-_LOG_LINES = frozenset({"user", "assistant", "system", "summary"})
 
 
 def _is_pydantic_ai(entry: Entry) -> bool:

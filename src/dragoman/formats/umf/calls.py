@@ -1,7 +1,7 @@
-"""Calls of tools and their results in UMF's own types, in MCP's, and in OpenAI's form.
+"""Tools, their calls and their results in UMF's own types, in MCP's, and in OpenAI's form.
 
-Source: docs/reference/umf.md#tools. Names in ``metadata`` begin with the protocol that they come from, so that the way
-back is without loss.
+Names in ``metadata`` begin with the protocol that they come from, so that the way back is without loss.
+Source: docs/reference/umf.md#tools.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,12 @@ _OTHERS = "mcp_others"
 """The fields of an MCP tool that UMF does not define, and the mark of a missing description."""
 _SIDE_EFFECTS = "dragoman_side_effects"
 _NEEDS_WORKSPACE = "dragoman_requires_workspace"
+_MCP_RESULT = {"structuredContent": "mcp_structured_content", "_meta": "mcp_meta"}
+_MCP_CONTENT = "mcp_content"
+_RAW = "openai_arguments"
+"""Arguments that are not an object, as their text."""
+_OPENAI_STRICT = "openai_strict"
+Json = dict[str, Any]
 
 
 class InternalTool(UmfModel):
@@ -105,16 +111,6 @@ def internal_tool(tool: ToolDefinition) -> InternalTool:
     return InternalTool(name=tool.name, description=tool.description, parameters=tool.input_schema, metadata=metadata)
 
 
-_MCP_RESULT = {"structuredContent": "mcp_structured_content", "_meta": "mcp_meta"}
-_MCP_CONTENT = "mcp_content"
-_MCP_OTHERS = "mcp_others"
-_RAW = "openai_arguments"
-"""Arguments that are not an object, as their text."""
-_OPENAI_STRICT = "openai_strict"
-
-Json = dict[str, Any]
-
-
 class InternalToolCall(UmfModel):
     """A call. ``arguments`` is an object."""
 
@@ -140,7 +136,7 @@ def call_from_mcp(data: Any, *, call_id: str | None = None) -> InternalToolCall:
     """
     native = _object(data, "a call of MCP")
     others = {name: value for name, value in native.items() if name not in ("name", "arguments")}
-    metadata = {_MCP_OTHERS: others} if others else {}
+    metadata = {_OTHERS: others} if others else {}
     fields = {
         "id": call_id or new_tool_use_id(),
         "name": native.get("name"),
@@ -169,7 +165,7 @@ def result_from_mcp(data: Any, tool_call_id: str) -> InternalToolResult:
     metadata: Json = {ours: native[theirs] for theirs, ours in _MCP_RESULT.items() if theirs in native}
     known = {"content", "isError", *_MCP_RESULT}
     if others := {name: value for name, value in native.items() if name not in known}:
-        metadata[_MCP_OTHERS] = others
+        metadata[_OTHERS] = others
     if "isError" not in native:
         metadata["mcp_is_error"] = None
     is_text = len(content) == 1 and content[0].keys() == {"type", "text"} and content[0]["type"] == "text"
@@ -308,5 +304,5 @@ def _object(data: Any, what: str) -> Json:
 
 
 def _others(metadata: Json) -> Json:
-    others = metadata.get(_MCP_OTHERS)
+    others = metadata.get(_OTHERS)
     return copy_json(others) if isinstance(others, dict) else {}

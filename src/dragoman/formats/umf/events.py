@@ -33,6 +33,9 @@ logger = get_logger("dragoman.formats")
 _Fields = dict[str, Any]
 _LAST_TIME = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+_ERRORS = frozenset({"llm.call_failed", "tool.failed"})
+_ANY = "application/octet-stream"
+_LAST_SEQUENCE = 2**32 - 1
 
 
 class ModelInfo(UmfModel):
@@ -263,11 +266,6 @@ def _message(envelope: Envelope, role: Role, block: ToolUseBlock | ToolResultBlo
 
 def _time(envelope: Envelope) -> datetime:
     return datetime.fromtimestamp(envelope.timestamp_ms / 1000, UTC)
-
-
-_ERRORS = frozenset({"llm.call_failed", "tool.failed"})
-_ANY = "application/octet-stream"
-_LAST_SEQUENCE = 2**32 - 1
 
 
 def signal_to_umf(event: "Event", sequence: int, *, project_hash: str | None = None) -> _Fields:

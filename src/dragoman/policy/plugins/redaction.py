@@ -1,4 +1,7 @@
-"""Redaction: replaces secrets and personal data in every text when it arrives."""
+"""Redaction: replaces secrets and personal data in every text when it arrives.
+
+Every text of a part that people and models read is rewritten. Ids, names, types and URIs do not change.
+"""
 
 import base64
 import hmac
@@ -37,6 +40,10 @@ from dragoman.policy.step import Step
 from dragoman.policy.texts import decode_text, is_text, without_opaque
 
 Change = Callable[[str], str]
+_DIGITS = 8
+"""The length of a digest: enough to distinguish the values of a conversation."""
+_PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
+"""The text that replaces a value; a finder may take it for a value."""
 
 
 def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
@@ -178,12 +185,6 @@ def _rewrite_message(index: int, raw: dict[str, Any], change: Change) -> dict[st
     if content == message.content:
         return raw
     return raw | {"content": [block.model_dump(mode="json", exclude_none=True) for block in content]}
-
-
-_DIGITS = 8
-"""The length of a digest: enough to distinguish the values of a conversation."""
-_PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
-"""The text that replaces a value; a finder may take it for a value."""
 
 
 class Redaction(Plugin):

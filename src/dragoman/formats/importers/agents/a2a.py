@@ -1,8 +1,11 @@
 """Messages and tasks of the A2A protocol as JSON, version 1 (one key for each kind of part) and 0.3 (``kind``).
 
+A task as Protocol Buffers is read with a table of its fields, as the JSON that A2A defines for them.
+
 A2A has no calls of tools. Data parts in the two forms that agents use for them become calls and results: an object with
 ``type`` (``tool_call``, ``tool_result``), or one with the metadata ``adk_type``. All other data is kept as it is.
-Source: https://a2a-protocol.org/latest/specification.
+Sources: https://a2a-protocol.org/latest/specification (a2a.proto, version 1) and
+https://protobuf.dev/programming-guides/encoding.
 """
 
 import base64
@@ -62,6 +65,11 @@ _WIRE = {"number": _VARINT, "flag": _VARINT, "role": _VARINT, "double": _FIXED64
 _MAX_VARINT = 10
 _TASK_START = 0x0A
 """The tag of the first field, the id."""
+FORMAT = "a2a"
+_ROLES = {"user": Role.USER, "agent": Role.ASSISTANT, "role_user": Role.USER, "role_agent": Role.ASSISTANT}
+_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
+_CALLS = ("tool_call", "function_call", "tool_use")
+_RESULTS = ("tool_result", "function_response", "tool_response")
 
 
 def is_task(data: bytes) -> bool:
@@ -146,13 +154,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position + index + 1
     raise FormatError("a number of A2A is longer than ten bytes")
-
-
-FORMAT = "a2a"
-_ROLES = {"user": Role.USER, "agent": Role.ASSISTANT, "role_user": Role.USER, "role_agent": Role.ASSISTANT}
-_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
-_CALLS = ("tool_call", "function_call", "tool_use")
-_RESULTS = ("tool_result", "function_response", "tool_response")
 
 
 @typed_errors

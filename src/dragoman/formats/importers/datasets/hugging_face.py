@@ -26,6 +26,22 @@ from dragoman.formats.results import Conversation
 MARK = b"PAR1"
 """The first bytes of a Parquet file, and its last ones."""
 _BATCH = 1024
+FORMAT = "hf"
+_ROLES = {
+    **ROLES,
+    "human": Role.USER,
+    "gpt": Role.ASSISTANT,
+    "model": Role.ASSISTANT,
+    "chatgpt": Role.ASSISTANT,
+    "function_call": Role.ASSISTANT,
+    "function": Role.TOOL,
+    "function_response": Role.TOOL,
+    "observation": Role.TOOL,
+    "ipython": Role.TOOL,
+}
+"""The words of chat templates, and those of ShareGPT."""
+_LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")
+_THINKING = ("reasoning_content", "thinking", "reasoning")
 
 
 def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -47,26 +63,6 @@ def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
                     yield json.loads(row)
         except duckdb.Error as error:
             raise FormatError(f"this is not a readable Parquet file: {str(error)[:200]}") from None
-
-
-FORMAT = "hf"
-
-_ROLES = {
-    **ROLES,
-    "human": Role.USER,
-    "gpt": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "chatgpt": Role.ASSISTANT,
-    "function_call": Role.ASSISTANT,
-    "function": Role.TOOL,
-    "function_response": Role.TOOL,
-    "observation": Role.TOOL,
-    "ipython": Role.TOOL,
-}
-"""The words of chat templates, and those of ShareGPT."""
-
-_LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")
-_THINKING = ("reasoning_content", "thinking", "reasoning")
 
 
 @typed_errors

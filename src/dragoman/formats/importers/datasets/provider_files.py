@@ -1,6 +1,8 @@
-"""The files of batches: rows with a request, rows with its reply, or both side by side.
+"""Files of a provider with a request in each row: batches, and data for fine-tuning.
 
-Sources: https://platform.openai.com/docs/guides/batch and
+A row of a batch has a request, its reply, or both side by side. A row for fine-tuning is one of Chat Completions,
+supervised or with a preference. Sources: https://platform.openai.com/docs/guides/batch,
+https://platform.openai.com/docs/guides/supervised-fine-tuning, .../direct-preference-optimization, and
 https://docs.claude.com/en/docs/build-with-claude/batch-processing.
 """
 
@@ -19,6 +21,9 @@ from dragoman.formats.results import Conversation
 
 FORMAT = "openai-finetuning"
 _WIRE = "openai-chat"
+OPENAI, ANTHROPIC = "openai-batch", "anthropic-batch"
+_BY_URL = {"/v1/chat/completions": "openai-chat", "/v1/responses": "openai"}
+_BY_OBJECT = {"chat.completion": "openai-chat", "response": "openai"}
 
 
 @typed_errors
@@ -56,11 +61,6 @@ def _drop_request(fields: Fields) -> None:
     drop_tools(fields)
     drop_tools(fields, "functions")
     fields.ignore("parallel_tool_calls")  # how a model may call tools, and no part of what it did
-
-
-OPENAI, ANTHROPIC = "openai-batch", "anthropic-batch"
-_BY_URL = {"/v1/chat/completions": "openai-chat", "/v1/responses": "openai"}
-_BY_OBJECT = {"chat.completion": "openai-chat", "response": "openai"}
 
 
 @typed_errors

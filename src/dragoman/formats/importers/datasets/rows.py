@@ -1,4 +1,4 @@
-"""The rows of a file with a conversation a line, and their names."""
+"""The rows of a file with a conversation a line, their names, and the requests of providers in them."""
 
 import re
 from collections.abc import Iterator, Sequence

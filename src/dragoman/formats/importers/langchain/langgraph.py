@@ -1,6 +1,8 @@
 """What LangGraph stores: checkpoints in MessagePack or JSON, and the SQLite files of its saver.
 
-Source: langgraph/checkpoint/serde/jsonplus.py and langgraph/checkpoint/sqlite, 4.3 and 3.1.
+MessagePack has JSON types here, and objects as their fields. Nothing is instantiated.
+Sources: https://github.com/msgpack/msgpack/blob/master/spec.md, langgraph/checkpoint/serde/jsonplus.py, 4.3, and
+langgraph/checkpoint/sqlite, 3.1.
 """
 
 import sqlite3
@@ -30,6 +32,12 @@ _LENGTHS = {
 _CONSTANTS: dict[int, Any] = {0xC0: None, 0xC2: False, 0xC3: True}
 _MODELS = (4, 5)
 """The codes of pydantic models: module, class, fields, method."""
+FORMAT = "langgraph"
+_CHANNEL = "messages"
+_STATES = (
+    "v", "ts", "id", "channel_versions", "versions_seen", "updated_channels", "pending_sends", "current_tasks",
+    "metadata",
+)  # fmt: skip
 
 
 def unpack(data: bytes) -> Any:
@@ -104,14 +112,6 @@ class _Reader:
         taken = self._data[self.position : end]
         self.position = end
         return taken
-
-
-FORMAT = "langgraph"
-_CHANNEL = "messages"
-_STATES = (
-    "v", "ts", "id", "channel_versions", "versions_seen", "updated_channels", "pending_sends", "current_tasks",
-    "metadata",
-)  # fmt: skip
 
 
 def is_checkpoint(data: bytes) -> bool:

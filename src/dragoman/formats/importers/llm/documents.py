@@ -1,5 +1,8 @@
-"""Documents of simonw/llm: a response as `Response.to_dict` writes it, rows of `llm logs --json`, and the report of
-`llm logs`.
+"""Documents of simonw/llm: a response as `Response.to_dict` writes it, rows of `llm logs --json`, and the report that
+`llm logs` prints, as such rows.
+
+The report has no escape: a line of a text that looks like a heading of its next section begins that section. Sections
+are looked for in the order in which llm prints them. Source: llm/cli.py, 0.36.
 """
 
 import re
@@ -51,6 +54,8 @@ _NOTHING = "-- none --"
 _START = re.compile(r"# \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:    conversation: |\n)")
 
 Row = dict[str, Any]
+FORMAT = "llm-json"
+_SHOWN = ("id", "conversation_name", "conversation_model", "options_json", "options", "schema_json", "duration_ms")
 
 
 def is_report(text: str) -> bool:
@@ -191,10 +196,6 @@ def _json(text: str) -> Any:
         return from_json(text)
     except ValueError:
         return text
-
-
-FORMAT = "llm-json"
-_SHOWN = ("id", "conversation_name", "conversation_model", "options_json", "options", "schema_json", "duration_ms")
 
 
 @typed_errors

@@ -43,6 +43,12 @@ _OUTPUT = (f"<{_BAR}tool▁output▁begin{_BAR}>", f"<{_BAR}tool▁output▁end{
 _TAG, _RESPONSE = ("<tool_call>", "</tool_call>"), ("<tool_response>", "</tool_response>")
 _FENCED = re.compile(r"\A(.*?)\n```json\n(.*)\n```\Z", re.DOTALL)
 _PYTHON = "<|python_tag|>"
+FORMAT = "chat-template"
+_FINAL = ("<eos>", "<|endoftext|>", "</s>", "<|return|>")
+"""Tokens that end the whole text."""
+_SKIPPED = re.compile(r"(?:<bos>|<s>|\s)+")
+_HEAD = 4096
+"""Characters in which the first mark of a turn stands, if a text begins with the instructions."""
 
 
 class CallReader:
@@ -193,15 +199,6 @@ def _parse(text: str) -> Any:
         return from_json(text)
     except ValueError:
         return None
-
-
-FORMAT = "chat-template"
-
-_FINAL = ("<eos>", "<|endoftext|>", "</s>", "<|return|>")
-"""Tokens that end the whole text."""
-_SKIPPED = re.compile(r"(?:<bos>|<s>|\s)+")
-_HEAD = 4096
-"""Characters in which the first mark of a turn stands, if a text begins with the instructions."""
 
 
 @dataclass(frozen=True, slots=True)

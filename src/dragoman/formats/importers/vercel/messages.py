@@ -1,7 +1,7 @@
-"""``UIMessage``: what the SDK's user interfaces keep.
+"""``UIMessage``: what the SDK's user interfaces keep, and ``ModelMessage``: what `generateText` takes and returns.
 
 One message of the assistant holds all steps of its turn, with the outputs of the tools. Each step becomes a message,
-followed by its results.
+followed by its results. Of messages for models, results of tools are messages with the role tool.
 """
 
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ FORMAT = "vercel-ui"
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _PYDANTIC = "pydantic_ai"
 _FAILED = ("output-error", "output-denied")
+_MODEL_FORMAT = "vercel-model"
 
 
 @typed_errors
@@ -147,9 +148,6 @@ class _MessageReader:
             output = part.take("output")
             content = tool_result_blocks(output, f"{part.path}.output") if self._is_pydantic else text_blocks(output)
             step.results.append(self._turns.result(native_id, name, content))
-
-
-_MODEL_FORMAT = "vercel-model"
 
 
 @typed_errors
