@@ -58,7 +58,7 @@ def to_langchain(
         raise ConfigurationError(f"the form of LangChain's messages is messages_to_dict or dumpd, not {form!r:.80}")
     writer = _Writer(messages)
     entries = [entry for message in writer.history for entry in writer.entries(message)]
-    return writer.finish([_constructor(entry) for entry in entries] if form == "dumpd" else entries)
+    return writer.finish(list(map(_constructor, entries)) if form == "dumpd" else entries)
 
 
 class _Writer(LibraryWriter):

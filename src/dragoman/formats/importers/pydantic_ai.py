@@ -41,7 +41,7 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import STOP_WORDS, put_results_first
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
 from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "pydantic-ai"
@@ -174,8 +174,7 @@ def _response(
         blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
         stop_reason = StopReason.REFUSAL
     _report(details, f"{path}.provider_details", _KNOWN_DETAILS)
-    if stop_reason is StopReason.END_TURN and any(block.type == "tool_use" for block in blocks):
-        stop_reason = StopReason.TOOL_USE
+    stop_reason = stop_after(blocks, stop_reason)
     if response.state == "suspended":
         stop_reason = StopReason.PAUSE
     named = model_fields_of(LIBRARY, response.provider_name, response.model_name)

@@ -138,7 +138,7 @@ class _ConversationReader:
         kind = content.text("content_type") or ""
         match kind:
             case "text" | "multimodal_text":
-                return [block for item, path in content.items("parts") for block in self._item(content, item, path)]
+                return [block for item, path in content.items("parts") for block in self._item(item, path)]
             case "code" | "execution_output" | "system_error" | "tether_quote":
                 content.ignore("language", "response_format_name", "name")
                 return text_blocks(content.take("text"))
@@ -151,7 +151,7 @@ class _ConversationReader:
             case _:
                 return [provider_block(FORMAT, kind, content.whole())]
 
-    def _item(self, content: Fields, item: Any, path: str) -> list[ContentBlock]:
+    def _item(self, item: Any, path: str) -> list[ContentBlock]:
         if not isinstance(item, dict):
             return text_blocks(item)
         kind = to_text(item.get("content_type"))

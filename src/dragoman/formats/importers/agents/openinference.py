@@ -57,7 +57,8 @@ def from_openinference(document: Any) -> list[Conversation]:
         for name, value in attributes.items():
             if not name.startswith(_PREFIXES) and not is_empty(value):
                 source_losses().add_field(f"{path}.attributes", name, FORMAT)
-        messages = _read(span, attributes, f"{path}.attributes")
+        raw = _read_raw(attributes, f"{path}.attributes")
+        messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
         keys = _prefixes(messages)
         earlier = next((key for key in reversed(keys) if key in found), None)
         if earlier is not None:
@@ -82,19 +83,14 @@ def _prefixes(messages: list[Message]) -> list[int]:
     return keys
 
 
-def _read(span: dict[str, Any], attributes: dict[str, Any], path: str) -> list[Message]:
-    request, reply = (_json(attributes.get(f"{side}.value")) for side in ("input", "output"))
-    raw = _read_raw(request, reply, attributes, path)
-    return raw if raw is not None else _Attributes(span, attributes, path).read()
-
-
 def _json(value: Any) -> Any:
     is_json = isinstance(value, str) and value.startswith(("{", "["))
     return parse_or_none(value, format_name=FORMAT) if is_json else None
 
 
-def _read_raw(request: Any, reply: Any, attributes: dict[str, Any], path: str) -> list[Message] | None:
+def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
     """Return the messages of a request with its reply; None if no known API and not LangChain wrote them."""
+    request, reply = (_json(attributes.get(f"{side}.value")) for side in ("input", "output"))
     if not isinstance(request, dict) or not isinstance(reply, dict):
         return None
     sent, generations = request.get("messages"), reply.get("generations")

@@ -33,7 +33,7 @@ from dragoman.formats.importers.langchain.models import LangChainMessage, constr
 from dragoman.formats.reading.fields import list_inside
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import STOP_WORDS, put_results_first
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
 from dragoman.formats.tool_calls import ToolIdReader
 
 _ROLES = {"system": Role.SYSTEM, "human": Role.USER, "ai": Role.ASSISTANT}
@@ -55,6 +55,7 @@ _STOP_REASONS = {
     "SAFETY": StopReason.REFUSAL,
     "pause_turn": StopReason.PAUSE,
 }
+_STOP_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _REMOVE_ALL = "__remove_all__"
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 _KNOWN_KWARGS = frozenset(
@@ -130,18 +131,18 @@ def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[M
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
     thinking = list(_outer_thinking(message, blocks, reader))
+    refusal, has_text = message.additional_kwargs.get("refusal"), any(isinstance(each, TextBlock) for each in blocks)
     blocks = [
         *thinking,
         *blocks,
-        *_refusal(message, blocks),
+        *(text_blocks(refusal) if isinstance(refusal, str) and not has_text else ()),
         *_server_tools(message, named.get("provider")),
         *_outer_calls(message, reader, ids),
     ]
     signatures = {len(thinking) + index: signature for index, signature in reader.signatures.items()}
     signatures |= _call_signatures(message, blocks)
-    stop = next((_STOP_REASONS[word] for word in _stop_words(message) if word in _STOP_REASONS), None)
-    if stop is StopReason.END_TURN and any(isinstance(block, ToolUseBlock) for block in blocks):
-        stop = StopReason.TOOL_USE
+    words = [to_text(message.response_metadata.get(name)) for name in _STOP_FIELDS]
+    stop = stop_after(blocks, next((_STOP_REASONS[word] for word in words if word in _STOP_REASONS), None))
     metadata = {
         **named,
         "usage": _usage(message),
@@ -223,23 +224,12 @@ def _report_unknown(message: LangChainMessage, path: str) -> None:
         source_losses().add(f"{path}.name", "a message has no name of its speaker: left out")
 
 
-def _refusal(message: LangChainMessage, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
-    refusal = message.additional_kwargs.get("refusal")
-    if isinstance(refusal, str) and not any(isinstance(block, TextBlock) for block in blocks):
-        yield from text_blocks(refusal)
-
-
 def _model_fields(message: LangChainMessage) -> dict[str, Any]:
     metadata = message.response_metadata
     named = (metadata.get(name) for name in ("model_name", "model", "model_id"))
     name = next((each for each in named if isinstance(each, str) and each), None)
     provider = metadata.get("model_provider")
     return model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, name)
-
-
-def _stop_words(message: LangChainMessage) -> Iterator[str]:
-    for name in ("finish_reason", "stop_reason", "stopReason", "done_reason", "status"):
-        yield to_text(message.response_metadata.get(name))
 
 
 def _usage(message: LangChainMessage) -> Usage | None:
