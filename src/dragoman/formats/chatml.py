@@ -72,20 +72,15 @@ def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -
             turns.start(role)
             turns.add(role, [turns.result(None, name, text_blocks(text))], path)
         case _:
-            _prompt(turns, role, text, path)
-
-
-def _prompt(turns: Turns, role: Role, text: str, path: str) -> None:
-    answers = split_marks(text, _RESPONSE, _ANSWERED)
-    has_results = any(is_marked for is_marked, _ in answers)
-    turns.start(role, has_results=has_results)
-    for is_marked, piece in answers:
-        if is_marked:
-            turns.add(
-                Role.TOOL, [turns.result(None, None, text_blocks(piece.removeprefix("\n").removesuffix("\n")))], path
-            )
-        elif not has_results or piece.strip():
-            turns.add(role, text_blocks(piece), path)
+            answers = split_marks(text, _RESPONSE, _ANSWERED)
+            has_results = any(is_marked for is_marked, _ in answers)
+            turns.start(role, has_results=has_results)
+            for is_marked, piece in answers:
+                if is_marked:  # the marks stand on lines of their own
+                    content = text_blocks(piece.removeprefix("\n").removesuffix("\n"))
+                    turns.add(Role.TOOL, [turns.result(None, None, content)], path)
+                elif not has_results or piece.strip():
+                    turns.add(role, text_blocks(piece), path)
 
 
 def _reply(turns: Turns, text: str) -> list[ContentBlock]:

@@ -135,7 +135,11 @@ class Pipeline:
         type, because what cannot be judged must not pass. Source: docs/reference/policy.md#hooks.
         """
         step_hook = Hook.parse(hook)
-        _check_types(message, extensions)
+        if not isinstance(message, Message):
+            raise TypeError(f"expected a Message, not a {type(message).__name__}")
+        if not (extensions is None or isinstance(extensions, Extensions)):
+            type_name = type(extensions).__name__
+            raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
         step_run = start_step(self, step_hook, message, extensions, calls or {}, partial, already_seen)
         yield from step_run.steps()
         changed = step_run.changed_extensions
@@ -189,11 +193,3 @@ def start_step(
         step_run.add_data_labels()
     step_run.run_inline()
     return step_run
-
-
-def _check_types(message: object, extensions: object) -> None:
-    if not isinstance(message, Message):
-        raise TypeError(f"expected a Message, not a {type(message).__name__}")
-    if not (extensions is None or isinstance(extensions, Extensions)):
-        type_name = type(extensions).__name__
-        raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")

@@ -218,7 +218,14 @@ class Router:
         yield from self._override_proposals(request, mentioned)
         sticky = self._resolve(request.sticky)
         yield _candidate(RoutingPolicy.MANUAL_STICKY, sticky, "the session's model", "the session has no model")
-        yield from self._rule_proposals(request)
+        found = False
+        for rule in self.rules:
+            if self._matches(rule, request):
+                found = True
+                reason = f"the rule {rule.name!r} matches"
+                yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
+        if not found:
+            yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
         yield self._recommendation(request)
         delegate = self._resolve(request.delegate)
         yield _candidate(
@@ -248,16 +255,6 @@ class Router:
             yield Candidate(policy=policy, model=model, reason=f"the text begins with @{mentioned}")
         if not found:
             yield _candidate(policy, None, "", "the message names no model")
-
-    def _rule_proposals(self, request: RouteRequest) -> Iterator[Candidate]:
-        found = False
-        for rule in self.rules:
-            if self._matches(rule, request):
-                found = True
-                reason = f"the rule {rule.name!r} matches"
-                yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
-        if not found:
-            yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
 
     def _matches(self, rule: Rule, request: RouteRequest) -> bool:
         tokens = partial(self._estimate_tokens, request, rule.model)

@@ -4,7 +4,7 @@ The adapter of Chat Completions reads what they share. A reply as `model_dump` w
 ``response`` next to the ``messages`` that it answers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -143,23 +143,20 @@ def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
     """
     data = parse(document, format_name=LIBRARY)
     if isinstance(data, dict) and "role" not in data:
-        return _read_object(data, model)
+        named = data.get("model")
+        model = model or (named if isinstance(named, str) else None)
+        read: list[Message] = []
+        if "messages" in data:
+            read = _read_list(data["messages"], "$.messages", model)
+        answer = data.get("response") if "messages" in data else data
+        if isinstance(answer, dict):
+            at = "$.response" if "messages" in data else "$"
+            return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
+        if not read and "messages" not in data:
+            reason = "a history of LiteLLM must be a list of messages, or an object with messages or a response"
+            raise FormatError(reason)
+        return read
     return _read_list(data, "$", model)
-
-
-def _read_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
-    named = data.get("model")
-    model = model or (named if isinstance(named, str) else None)
-    read: list[Message] = []
-    if "messages" in data:
-        read = _read_list(data["messages"], "$.messages", model)
-    answer = data.get("response") if "messages" in data else data
-    if isinstance(answer, dict):
-        at = "$.response" if "messages" in data else "$"
-        return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
-    if not read and "messages" not in data:
-        raise FormatError("a history of LiteLLM must be a list of messages, or an object with messages or a response")
-    return read
 
 
 def _read_list(data: Any, at: str, model: str | None) -> list[Message]:

@@ -71,23 +71,19 @@ def _lists(data: Any, path: str) -> Iterator[tuple[str, Any, str]]:
 def _read(messages: Any, path: str) -> list[Message]:
     turns = Turns()
     for message in iter_fields(messages, FORMAT, path):
-        _message(message, turns)
+        role = message.role(_ROLES)
+        extra = message.object("additional_kwargs")
+        turns.start(role, has_results=role is Role.TOOL)
+        signatures = extra.take("thinking_signature") if extra is not None else None
+        blocks = _join_citations([block for part in message.objects("blocks") for block in _block(part, turns)])
+        if isinstance(content := message.take("content"), str):  # before blocks
+            blocks += text_blocks(content)
+        if signatures is not None and blocks and isinstance(blocks[0], ThinkingBlock) and blocks[0].signature is None:
+            blocks[0] = blocks[0].model_copy(update={"signature": to_text(signatures)})
+        if extra is not None:
+            blocks = _with_extra(role, blocks, extra, turns)
+        turns.add(role, blocks, message.path)
     return turns.messages
-
-
-def _message(message: Fields, turns: Turns) -> None:
-    role = message.role(_ROLES)
-    extra = message.object("additional_kwargs")
-    turns.start(role, has_results=role is Role.TOOL)
-    signatures = extra.take("thinking_signature") if extra is not None else None
-    blocks = _join_citations([block for part in message.objects("blocks") for block in _block(part, turns)])
-    if isinstance(content := message.take("content"), str):  # before blocks
-        blocks += text_blocks(content)
-    if signatures is not None and blocks and isinstance(blocks[0], ThinkingBlock) and blocks[0].signature is None:
-        blocks[0] = blocks[0].model_copy(update={"signature": to_text(signatures)})
-    if extra is not None:
-        blocks = _with_extra(role, blocks, extra, turns)
-    turns.add(role, blocks, message.path)
 
 
 def _with_extra(role: Role, blocks: list[ContentBlock], extra: Fields, turns: Turns) -> list[ContentBlock]:

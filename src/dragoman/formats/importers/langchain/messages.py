@@ -89,7 +89,13 @@ def from_langchain(document: Any) -> list[Message]:
         where = at + path.removeprefix("$")
         fields, inner = fields_of(native, where)
         message = read_model(LangChainMessage, fields, inner, LIBRARY)
-        _report_unknown(message, inner)
+        # What a program or a provider stored next to the fields of all messages has no place.
+        for place, known in (("additional_kwargs", _KNOWN_KWARGS), ("response_metadata", _KNOWN_METADATA)):
+            for name, value in getattr(message, place).items():
+                if name not in known and not is_empty(value):
+                    source_losses().add_field(f"{inner}.{place}", name, LIBRARY)
+        if message.name and message.type not in ("tool", "function"):
+            source_losses().add(f"{inner}.name", "a message has no name of its speaker: left out")
         if message.type == "remove":
             read = [] if message.id == _REMOVE_ALL else [group for group in read if group[0] != message.id]
             continue
@@ -212,16 +218,6 @@ def _call_signatures(message: LangChainMessage, blocks: list[ContentBlock]) -> d
     positions = [index for index, block in enumerate(blocks) if isinstance(block, ToolUseBlock)]
     calls = zip(positions, [call.id for call in message.tool_calls], strict=False)
     return {index: signed[call] for index, call in calls if isinstance(signed.get(call), str)}
-
-
-def _report_unknown(message: LangChainMessage, path: str) -> None:
-    """Report what a program or a provider's package stored next to the fields of all messages."""
-    for place, known in (("additional_kwargs", _KNOWN_KWARGS), ("response_metadata", _KNOWN_METADATA)):
-        for name, value in getattr(message, place).items():
-            if name not in known and not is_empty(value):
-                source_losses().add_field(f"{path}.{place}", name, LIBRARY)
-    if message.name and message.type not in ("tool", "function"):
-        source_losses().add(f"{path}.name", "a message has no name of its speaker: left out")
 
 
 def _model_fields(message: LangChainMessage) -> dict[str, Any]:
