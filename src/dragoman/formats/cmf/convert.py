@@ -172,26 +172,18 @@ class _Writer:
             read = None if part is None else cmf_slots.as_json(block_of(PART.validate_python(part), str, str))
             parts += part is not None
             noted.append(cmf_slots.note_block(place, cmf_slots.as_json(block), read))
-            self._report_losses(message, index, noted[-1])
+            if "part" not in noted[-1]:
+                self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
+            elif "more" in noted[-1]:
+                what = ", ".join(sorted(noted[-1]["more"]))
+                reason = f"CMF has no form for all of this {block.type} block ({what}): kept in custom"
+                self._losses.add(message, index, reason, severity=Severity.INFO)
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
                 self._losses.add(
                     message, index, "the result answers no call, so its tool has no name",
                     kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
                 )  # fmt: skip
         return noted if noted != [{"part": index} for index in range(len(content))] else None
-
-    def _report_losses(self, message: Message, index: int, noted: Fields) -> None:
-        block = message.content[index]
-        if "part" not in noted:
-            self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
-        elif "more" in noted:
-            what = ", ".join(sorted(noted["more"]))
-            self._losses.add(
-                message,
-                index,
-                f"CMF has no form for all of this {block.type} block ({what}): kept in custom",
-                severity=Severity.INFO,
-            )  # fmt: skip
 
 
 def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:

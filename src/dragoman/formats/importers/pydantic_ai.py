@@ -62,7 +62,11 @@ def from_pydantic_ai(document: Any) -> list[Message]:
             message = theirs.MESSAGE.validate_python(native)
         source_losses().add_extra(message, path, LIBRARY)
         paths.append(path)
-        parts = list(_parts(message.parts, f"{path}.parts"))
+        parts: list[tuple[ImportedModel | None, dict[str, Any]]] = []
+        for index, part in enumerate(message.parts):
+            kind = part.get("part_kind")
+            known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
+            parts.append((read_model(known, part, f"{path}.parts[{index}]", LIBRARY) if known else None, part))
         if isinstance(message, theirs.ModelResponse):
             ids.start_turn(Role.ASSISTANT, has_results=False)
             with validating(native, path):
@@ -73,13 +77,6 @@ def from_pydantic_ai(document: Any) -> list[Message]:
             instructions = message.instructions or instructions
             read.append(_request(message, parts, changed, ids, path))
     return put_results_first([message for group in pair_groups(read, paths) for message in group])
-
-
-def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[ImportedModel | None, dict[str, Any]]]:
-    for index, native in enumerate(natives):
-        kind = native.get("part_kind")
-        known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
-        yield read_model(known, native, f"{path}[{index}]", LIBRARY) if known else None, native
 
 
 def _request(

@@ -145,13 +145,12 @@ def _branch(entries: list[_Entry]) -> list[_Entry]:
             index = positions[current.uuid] - 1
             before = entries[index] if index >= 0 and entries[index].uuid not in chain else None
         current = before
-    skipped = len(by_id) - len(chain)
-    if skipped and not _same_replies(entries, chain):
-        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
-    kept = set(chain)
+    # A reply has a line for each block: all lines with an id of the branch are its own.
     ids = {entry.message_id for entry in chain.values() if entry.message_id}
-    return [entry for entry in entries if entry.uuid in kept or (entry.message_id and entry.message_id in ids)
-            or _answers(entry, chain)]  # fmt: skip
+    kept = [entry for entry in entries if entry.uuid in chain or entry.message_id in ids or _answers(entry, chain)]
+    if len(by_id) > len(chain) and len(kept) < len(entries):
+        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
+    return kept
 
 
 def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
@@ -162,11 +161,6 @@ def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
         and chain[entry.parent].role == "assistant"
         and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in entry.content)
     )
-
-
-def _same_replies(entries: list[_Entry], chain: dict[str | None, _Entry]) -> bool:
-    ids = {entry.message_id for entry in chain.values() if entry.message_id}
-    return all(entry.uuid in chain or entry.message_id in ids or _answers(entry, chain) for entry in entries)
 
 
 def _read(entries: list[_Entry]) -> list[Message]:

@@ -146,19 +146,17 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
         source_losses().add(f"{path}['{OUTPUT}']", reason, kind=LossKind.EMPTY_MESSAGE)
     last = [(*each, True) for each in outputs[:1]]
     for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
-        _message(Fields(native, at, FORMAT), turns, named, _usage(record) if is_reply else None)
+        message = Fields(native, at, FORMAT)
+        role = message.role(ROLES)
+        stop = _STOP_REASONS.get(message.text("finish_reason") or "")
+        parts = message.objects("parts")
+        turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
+        blocks = [block for part in parts for block in _part(part, turns)]
+        usage = _usage(record) if is_reply else None
+        metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)}
+        turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
+        message.close()
     return turns.messages
-
-
-def _message(message: Fields, turns: Turns, named: dict[str, Any], usage: Usage | None) -> None:
-    role = message.role(ROLES)
-    stop = _STOP_REASONS.get(message.text("finish_reason") or "")
-    parts = message.objects("parts")
-    turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
-    blocks = [block for part in parts for block in _part(part, turns)]
-    metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)} if role is Role.ASSISTANT else None
-    turns.add(role, blocks, message.path, metadata=metadata)
-    message.close()
 
 
 def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
