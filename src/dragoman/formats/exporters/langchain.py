@@ -30,7 +30,7 @@ from dragoman.formats.exporters.shared import (
     block_signature,
     media_type_of,
     plain_content,
-    result_texts,
+    result_content,
     split_results,
 )
 from dragoman.formats.results import Conversion
@@ -79,11 +79,9 @@ class _Writer(LibraryWriter):
         return entries
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        content = result_texts(block)
-        parts = [item for part in block.content for item in self._part(message, index, part)] if content is None else []
         return _entry(
             "tool",
-            content=parts if content is None else content,
+            content=result_content(block, lambda part: self._part(message, index, part)),
             tool_call_id=block.tool_use_id,
             name=self.names.get(block.tool_use_id),
             status="error" if block.is_error else "success",

@@ -26,7 +26,7 @@ from dragoman.formats.exporters.shared import (
     data_url,
     media_type_of,
     plain_content,
-    result_texts,
+    result_content,
     split_results,
 )
 from dragoman.formats.results import Conversion
@@ -59,14 +59,9 @@ class _Writer(LibraryWriter):
         return [*entries, *([{"role": role, "content": plain_content(parts)}] if parts else [])]
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        content = result_texts(block)
         self.leave_out_error(message, index, block)
-        parts = [item for part in block.content for item in self._part(message, index, part)] if content is None else []
-        entry: Entry = {
-            "role": "tool",
-            "tool_call_id": block.tool_use_id,
-            "content": parts if content is None else content,
-        }
+        content = result_content(block, lambda part: self._part(message, index, part))
+        entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
         name = self.names.get(block.tool_use_id)
         return entry | ({"name": name} if name else {})
 

@@ -28,7 +28,7 @@ from dragoman.formats.exporters.shared import (
     block_signature,
     groups_of,
     media_type_of,
-    result_texts,
+    result_content,
 )
 from dragoman.formats.importers.blocks import library_provider
 from dragoman.formats.results import Conversion
@@ -86,12 +86,10 @@ class _Writer(LibraryWriter):
         return parts
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        content: str | list[str | Entry] | None = result_texts(block)
-        if content is None:
-            content = [item for part in block.content for item in self._content(message, index, part)]
-            if all(isinstance(item, str) for item in content):
-                reason = "several texts of a result are a list, which is read again as one text of JSON"
-                self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        content = result_content(block, lambda part: self._content(message, index, part))
+        if not isinstance(content, str) and all(isinstance(item, str) for item in content):
+            reason = "several texts of a result are a list, which is read again as one text of JSON"
+            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
         return {
             "part_kind": "tool-return",
             "tool_name": self.names.get(block.tool_use_id, "unknown"),

@@ -1,8 +1,8 @@
 """What the writers for other libraries share: losses, models, media and native blocks."""
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
@@ -31,6 +31,7 @@ from dragoman.formats.tool_calls import tool_names_by_id
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Entry = dict[str, Any]
+Item = TypeVar("Item")
 
 ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
 
@@ -203,6 +204,12 @@ def result_texts(block: ToolResultBlock) -> str | None:
     if not all(isinstance(part, TextBlock) and not part.citations for part in block.content) or len(block.content) > 1:
         return None
     return "".join(part.text for part in block.content if isinstance(part, TextBlock))
+
+
+def result_content(block: ToolResultBlock, write: Callable[[ContentBlock], list[Item]]) -> str | list[Item]:
+    """Return a result as one text, or as what ``write`` makes of its parts."""
+    text = result_texts(block)
+    return [item for part in block.content for item in write(part)] if text is None else text
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
