@@ -14,9 +14,9 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.message import read_message, write_message
 from dragoman.canonical.message_view.parts import UnknownPartError
 from dragoman.canonical.rules import check
-from dragoman.events import history_to_umf
 from dragoman.events.catalogue import LlmCallCompleted
-from dragoman.events.message_content import format_messages, format_reply
+from dragoman.events.conventions import format_messages, format_reply
+from dragoman.formats import history_to_umf
 from dragoman.formats.registry import FORMATS
 from dragoman.pricing.cost_lines import cost_line
 from dragoman.session.cost import total_cost, total_usage

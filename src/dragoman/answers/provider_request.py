@@ -28,6 +28,7 @@ from dragoman.limits.usage import MaxUsage, MeasureUsage
 from dragoman.runtime.config import ClientConfig
 from dragoman.runtime.transports import Transports
 from dragoman.transport import AsyncTransport
+from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState
 
 Encode = Callable[[RequestContext], WireRequest]
@@ -183,64 +184,67 @@ class ProviderRequest:
                 reader = self._new_reader(context, retries, joins_text=not (effect.stages or self._skims))
                 begun = False
                 try:
-                    async with aclosing(self._read_stream(effect, context, reader, retries)) as arriving:
-                        async for events in arriving:
-                            if isinstance(reader.outcome, Replied):
-                                self._note(reader.outcome)
-                                # Settled before its last bytes leave: their reader may go away with them.
-                                await _send_outcome(work, reader.outcome)
-                                self.complete = True
-                                yield [*events, MessageComplete(reader.outcome.message)]
-                                continue
-                            if events and not begun:
-                                begun, self._encode = True, _encode_again  # it may be long, and is not sent again
-                            if begun and not _refuses_key(reader.outcome):
-                                yield events
-                            del events
+                    transport = self._transports.get(self._adapter)
+                    sending = transport.stream(
+                        self._adapter,
+                        self._encode_attempt(context),
+                        **self._transports.arguments(self._adapter, retries),
+                    )
+                    async with sending as response:
+                        await self._begin(reader, response, effect.observers)
+                        async with aclosing(
+                            decode_batches_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
+                        ) as batches:
+                            async for arrived in batches:
+                                reader.receive(arrived)
+                                stages = effect.stages
+                                events = await _filter(stages, arrived, reader) if stages else reader.feed(arrived)
+                                if isinstance(reader.outcome, Replied):
+                                    self._note(reader.outcome)
+                                    # Settled before its last bytes leave: their reader may go away with them.
+                                    await _send_outcome(work, reader.outcome)
+                                    self.complete = True
+                                    yield [*events, MessageComplete(reader.outcome.message)]
+                                    break
+                                begun = begun or bool(events)
+                                # The request may be long, and is not sent again.
+                                self._encode = _encode_again if begun else self._encode
+                                if begun and not _refuses_key(reader.outcome):
+                                    yield events
+                                if reader.outcome is not None:
+                                    break
+                                del arrived, events
                 except (GeneratorExit, asyncio.CancelledError):
-                    await self._leave(work, reader)
+                    await self._settle_left(work, reader)
                     raise
                 except Exception as error:
                     if reader.outcome is None:
                         reader.fail(error)
-                if self.complete:  # the connection may have broken behind the reply
-                    return
+                if self.complete:
+                    return  # even if the connection broke behind the reply
                 outcome = reader.outcome or Failed(ConfigurationError("a stage removed the end of the reply"))
                 self._note(outcome)
                 effect = await _send_outcome(work, outcome)
 
-    async def _leave(self, work: AsyncGenerator[_Stream, Any], reader: ReplyReader) -> None:
-        """Settle an attempt whose caller has left."""
+    async def _begin(self, reader: ReplyReader, response: AsyncStreamedReply, observers: Sequence[Observe]) -> None:
+        """Read the head of a streamed reply, and show its headers to those who let the request start."""
+        self.headers = response.headers
+        reader.response = response
+        for observe in observers:
+            await observe(response.headers).work_async()
+        if self._passes:
+            reader.decoder.listener = self._received.append
+        if self._skims:
+            reader.decoder.skim()
+
+    async def _settle_left(self, work: AsyncGenerator["_Stream", Any], reader: ReplyReader) -> None:
+        """Settle a reply that nobody waits for any more."""
         if isinstance(reader.outcome, Replied):
-            return  # it is settled
+            return
         left = reader.outcome or reader.abandon()  # it may have broken in the bytes that nobody takes
         self._note(left)
         with suppress(DragomanError):
             await _send_outcome(work, left)
-
-    async def _read_stream(
-        self, effect: _Stream, context: RequestContext, reader: ReplyReader, retries: RetryState
-    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Send one attempt, and yield what may be passed on of its reply, until the reader has an outcome."""
-        transport = self._transports.get(self._adapter)
-        arguments = self._transports.arguments(self._adapter, retries)
-        async with transport.stream(self._adapter, self._encode_attempt(context), **arguments) as response:
-            self.headers = response.headers
-            reader.response = response
-            for observe in effect.observers:
-                await observe(response.headers).work_async()
-            if self._passes:
-                reader.decoder.listener = self._received.append
-            if self._skims:
-                reader.decoder.skim()
-            decoded = decode_batches_async(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
-            async with aclosing(decoded) as batches:
-                async for arrived in batches:
-                    reader.receive(arrived)
-                    yield await _filter(effect.stages, arrived, reader) if effect.stages else reader.feed(arrived)
-                    if reader.outcome is not None:
-                        break
-                    del arrived  # a stream that pauses holds none
 
     def _exchange(
         self, retries: RetryState, observers: tuple[Observe, ...], stages: tuple[Stage, ...]

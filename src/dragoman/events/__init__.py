@@ -50,7 +50,6 @@ from dragoman.events.catalogue import (
 from dragoman.events.event import Actor, Event, Payload, Sensitivity, UnknownPayload, read_event
 from dragoman.events.json_lines import JsonLines, read_json_lines
 from dragoman.events.subscription import Subscription
-from dragoman.events.umf import history_to_umf, signal_to_umf
 
 if TYPE_CHECKING:
     from dragoman.events.telemetry import Telemetry
@@ -102,10 +101,8 @@ __all__ = [
     "TurnStarted",
     "UnknownPayload",
     "UsageUpdate",
-    "history_to_umf",
     "read_event",
     "read_json_lines",
-    "signal_to_umf",
 ]
 
 

@@ -45,7 +45,15 @@ class EventBus:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = new_ulid,
     ) -> None:
-        self.types = CATALOGUE | _index_types(payload_types)
+        domains = {kind.partition(".")[0] for kind in CATALOGUE}
+        found: dict[str, type[Payload]] = {}
+        for payload in payload_types:
+            if payload.type.partition(".")[0] in domains:
+                raise EventError(f"{payload.type} is in a domain of the catalogue: use your own domain")
+            if payload.type in found:
+                raise EventError(f"{payload.type} is declared twice")
+            found[payload.type] = payload
+        self.types = CATALOGUE | found
         """The payload classes that the bus accepts, by the type of their events."""
         self._strict = strict
         self._capacity = capacity
@@ -227,15 +235,3 @@ class EventBus:
         self._lock = threading.Lock()
         for subscription in self._subscriptions:
             subscription.after_fork()
-
-
-def _index_types(payloads: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
-    domains = {kind.partition(".")[0] for kind in CATALOGUE}
-    found: dict[str, type[Payload]] = {}
-    for payload in payloads:
-        if payload.type.partition(".")[0] in domains:
-            raise EventError(f"{payload.type} is in a domain of the catalogue: use your own domain")
-        if payload.type in found:
-            raise EventError(f"{payload.type} is declared twice")
-        found[payload.type] = payload
-    return found

@@ -1,15 +1,20 @@
-"""Attribute names and values of OpenTelemetry's semantic conventions for generative AI, as far as sessions use them.
+"""Attribute names, values and messages of OpenTelemetry's semantic conventions for generative AI, as far as sessions
+use them.
 
 https://opentelemetry.io/docs/specs/semconv/gen-ai/ (semantic conventions 1.41, all of them in development). Our own
-attributes begin with ``dragoman.``.
+attributes begin with ``dragoman.``. Images, audio, video and documents in messages are named without their bytes, which
+do not belong in a trace.
 """
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import adapter_class
-from dragoman.canonical.message import StopReason
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.events.catalogue import LlmCallCompleted
 
 OPERATION, PROVIDER = "gen_ai.operation.name", "gen_ai.provider.name"
@@ -100,3 +105,53 @@ def reply_attributes(payload: LlmCallCompleted) -> dict[str, Any]:
         "dragoman.cost.pricing_version": payload.pricing_version,
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def format_messages(history: Iterable[Message]) -> str:
+    """Return the messages as JSON."""
+    return _json([_message_fields(message) for message in history])
+
+
+def format_reply(message: Message) -> str:
+    """Return a list with one message and its finish reason, as JSON."""
+    reason = message.stop_reason
+    return _json([_message_fields(message) | ({} if reason is None else {"finish_reason": finish_reason(reason)})])
+
+
+def format_arguments(call: ToolUseBlock) -> str:
+    return _json(call.input) if call.raw_input is None else call.raw_input
+
+
+def format_result(answer: ToolResultBlock) -> str:
+    return _json(_response(answer))
+
+
+def _message_fields(message: Message) -> dict[str, Any]:
+    role = Role.SYSTEM if message.role is Role.DEVELOPER else message.role
+    return {"role": str(role), "parts": [_part(block) for block in message.content]}
+
+
+def _part(block: ContentBlock) -> dict[str, Any]:
+    match block:
+        case TextBlock(text=text):
+            return {"type": "text", "content": text}
+        case ThinkingBlock(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolUseBlock(id=call_id, name=name):
+            arguments = block.input if block.raw_input is None else block.raw_input
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+        case ToolResultBlock(tool_use_id=call_id):
+            return {"type": "tool_call_response", "id": call_id, "response": _response(block)}
+        case _:
+            return {"type": block.type}
+
+
+def _response(answer: ToolResultBlock) -> Any:
+    """Return the text of a result that is one text, otherwise its parts."""
+    if all(isinstance(part, TextBlock) for part in answer.content):
+        return "".join(part.text for part in answer.content if isinstance(part, TextBlock))
+    return [_part(part) for part in answer.content]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=dict)

@@ -90,7 +90,10 @@ class Subscription:
             if len(self._queue) >= self._capacity:
                 return False
             if self._on_emit is not None:
-                self._call_on_emit(self._on_emit, event, attachment)
+                try:
+                    self._on_emit(event, attachment)
+                except Exception as error:
+                    self._log_failure(event, error)
             self._queue.append(event)
             if self._loop is None:
                 if not self._started:
@@ -187,12 +190,6 @@ class Subscription:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
         except (Exception, SystemExit) as error:
-            self._log_failure(event, error)
-
-    def _call_on_emit(self, on_emit: Callable[[Event, object], None], event: Event, attachment: object) -> None:
-        try:
-            on_emit(event, attachment)
-        except Exception as error:
             self._log_failure(event, error)
 
     def _log_failure(self, event: Event, error: BaseException) -> None:

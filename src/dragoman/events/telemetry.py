@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.events import conventions, message_content
+from dragoman.events import conventions
 from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
@@ -143,9 +143,7 @@ class Telemetry:
             case ToolCompleted() | ToolFailed():
                 self._end_tool(self._turn(event), payload, attachment, at)
             case TurnCompleted() | TurnCancelled():
-                turn = self._turns.pop((event.session_id, event.turn_id), None)
-                if turn is not None:
-                    self._finish(turn, payload, at)
+                self._finish(event, payload, at)
             case PolicyDenied():
                 self._turn(event).error = "policy_denied"
             case _:
@@ -192,7 +190,7 @@ class Telemetry:
         if payload.estimated_input_tokens is not None:
             extra["dragoman.estimated_input_tokens"] = payload.estimated_input_tokens
         if history is not None:
-            extra[conventions.INPUT_MESSAGES] = message_content.format_messages(history)
+            extra[conventions.INPUT_MESSAGES] = conventions.format_messages(history)
         span = self._tracer.start_span(name, turn.context, kind, attributes=attributes | extra, start_time=at)
         turn.call = _Call(span, event.timestamp, attributes)
 
@@ -202,7 +200,7 @@ class Telemetry:
             return
         call.span.set_attributes(conventions.reply_attributes(payload))
         if reply is not None:
-            call.span.set_attribute(conventions.OUTPUT_MESSAGES, message_content.format_reply(reply))
+            call.span.set_attribute(conventions.OUTPUT_MESSAGES, conventions.format_reply(reply))
         call.span.end(at)
         attributes = call.attributes | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
         self._measure(turn, call, attributes, event, payload.latency_ms)
@@ -235,7 +233,7 @@ class Telemetry:
             conventions.CONVERSATION: event.session_id,
         }
         if call is not None:
-            attributes[conventions.TOOL_ARGUMENTS] = message_content.format_arguments(call)
+            attributes[conventions.TOOL_ARGUMENTS] = conventions.format_arguments(call)
         name = f"execute_tool {payload.tool_name}"
         span = self._tracer.start_span(name, turn.context, SpanKind.INTERNAL, attributes=attributes, start_time=at)
         turn.tools[payload.tool_use_id] = span
@@ -245,12 +243,15 @@ class Telemetry:
         if span is None:
             return
         if answer is not None:
-            span.set_attribute(conventions.TOOL_RESULT, message_content.format_result(answer))
+            span.set_attribute(conventions.TOOL_RESULT, conventions.format_result(answer))
         if isinstance(payload, ToolFailed):
             _set_error(span, payload.error_class, payload.error_message)
         span.end(at)
 
-    def _finish(self, turn: _Turn, payload: TurnCompleted | TurnCancelled, at: int) -> None:
+    def _finish(self, event: Event, payload: TurnCompleted | TurnCancelled, at: int) -> None:
+        turn = self._turns.pop((event.session_id, event.turn_id), None)
+        if turn is None:
+            return
         error = None
         if isinstance(payload, TurnCancelled):
             error = "cancelled"

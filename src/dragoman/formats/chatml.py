@@ -2,39 +2,133 @@
 
 Calls are not written, and a result has its tool's name but no id. ChatML has no escape: a marker inside a text would
 forge a turn, so the marker is broken up, which is reported as a loss.
+
+Read are also thinking, calls and results inside the texts, as the templates of Hermes and Qwen write them. A call is
+JSON with ``name`` and ``arguments`` between ``<tool_call>`` marks; that of Qwen3-Coder is a ``<function=>`` with a
+``<parameter=>`` for each argument. A result is a text between ``<tool_response>`` marks in a turn of the user. The
+definitions of the tools are a section of the system's text.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
-from dragoman.formats.document import decode_text, kind_of
+from dragoman.formats.document import decode_text, kind_of, parse_or_none
 from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import text_blocks
 from dragoman.formats.labels import report_labels
-from dragoman.formats.reading.chat_markup import add_turn
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import tool_names_by_id
 from dragoman.formats.umf.blocks import result_text
 
+_TOOLS = re.compile(r"\n*# Tools\n\nYou may call one or more functions.*\Z", re.DOTALL)
+_DEFAULTS = ("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",)
+"""The instructions that Qwen's template writes if there are none, and would write again."""
+_THINK, _THOUGHT = "<think>\n", "\n</think>"
+_CALL, _CALLED = "<tool_call>", "</tool_call>"
+_FUNCTION = re.compile(r"\s*<function=([^>\n]+)>\s*(.*?)</function>\s*", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+_RESPONSE, _ANSWERED = "<tool_response>", "</tool_response>"
 FORMAT = "chatml"
 START = "<|im_start|>"
 END = "<|im_end|>"
-
 _MARKER = re.compile(r"<\|(im_start|im_end)\|>")
 _HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
 _TURN_END = re.compile(r"<\|im_end\|>(?:\n*(?=<\|im_start\|>)|\Z)")
 """The end of a turn is followed by another turn, or by nothing: elsewhere the marker is a text that somebody wrote."""
 _FIRST_LINE = re.compile(r"[^\n]*\n")
 _UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
+
+
+def add_turn(turns: Turns, role: Role, name: str | None, text: str, path: str) -> None:
+    """Add what one turn says to the messages: one message, or one for each result in it."""
+    match role:
+        case Role.SYSTEM:
+            kept, count = _TOOLS.subn("", text)
+            if count:
+                reason = "a history holds no definitions of tools: left out"
+                source_losses().add(path, reason, kind=LossKind.TOOLS)
+            if kept in _DEFAULTS:
+                reason = "the template itself wrote these instructions, because there were none: left out"
+                source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                return
+            if kept or not count:
+                turns.add(role, text_blocks(kept), path)
+        case Role.ASSISTANT:
+            turns.start(role)
+            turns.add(role, _reply(turns, text), path)
+        case Role.TOOL:
+            turns.start(role)
+            turns.add(role, [turns.result(None, name, text_blocks(text))], path)
+        case _:
+            answers = split_marks(text, _RESPONSE, _ANSWERED)
+            has_results = any(is_marked for is_marked, _ in answers)
+            turns.start(role, has_results=has_results)
+            for is_marked, piece in answers:
+                if is_marked:  # the marks stand on lines of their own
+                    content = text_blocks(piece.removeprefix("\n").removesuffix("\n"))
+                    turns.add(Role.TOOL, [turns.result(None, None, content)], path)
+                elif not has_results or piece.strip():
+                    turns.add(role, text_blocks(piece), path)
+
+
+def _reply(turns: Turns, text: str) -> list[ContentBlock]:
+    blocks: list[ContentBlock] = []
+    if text.startswith(_THINK) and (end := text.find(_THOUGHT)) >= 0:
+        thought = text[len(_THINK) : end].strip("\n")
+        blocks += [ThinkingBlock(text=thought)] if thought else []
+        text = text[end + len(_THOUGHT) :].lstrip("\n")
+    pieces = split_marks(text, _CALL, _CALLED)
+    for number, (is_marked, piece) in enumerate(pieces):
+        call = _read_call(piece) if is_marked else None
+        if call is not None:
+            blocks.append(turns.call(None, call["name"], call.get("arguments", call.get("parameters"))))
+            continue
+        plain = f"{_CALL}{piece}{_CALLED}" if is_marked else piece
+        is_followed = number + 1 < len(pieces)
+        plain = plain.removesuffix("\n") if is_followed and not is_marked else plain
+        if plain.strip() or (plain and len(pieces) == 1):
+            blocks.append(TextBlock(text=plain))
+    return blocks
+
+
+def _read_call(text: str) -> dict[str, Any] | None:
+    """Return a call; None if the text between the marks is none."""
+    if (function := _FUNCTION.fullmatch(text)) is not None:
+        name, arguments = function.groups()
+        if _PARAMETER.sub("", arguments):
+            return None
+        return {"name": name, "arguments": {key: _argument(value) for key, value in _PARAMETER.findall(arguments)}}
+    call = parse_or_none(text.strip(), format_name="chatml")
+    return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
+
+
+def _argument(text: str) -> Any:
+    """Return the value of a parameter: the template writes objects and lists as JSON, and all else as a text."""
+    value = parse_or_none(text, format_name="chatml") if text.startswith(("{", "[")) else None
+    return text if value is None else value
+
+
+def split_marks(text: str, start: str, end: str) -> list[tuple[bool, str]]:
+    """Return the pieces of a text in order, and whether each stood between the marks."""
+    pieces: list[tuple[bool, str]] = []
+    position = 0
+    while (begin := text.find(start, position)) >= 0 and (close := text.find(end, begin)) >= 0:
+        pieces += [(False, text[position:begin])] if begin > position else []
+        pieces.append((True, text[begin + len(start) : close]))
+        position = close + len(end)
+    return [*pieces, *([(False, text[position:])] if position < len(text) or not pieces else [])]
 
 
 def to_chatml(messages: Sequence[Message]) -> Conversion[str]:

@@ -11,24 +11,28 @@ from typing import Any
 from dragoman.formats.chatml import START
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.agents.a2a_wire import is_task
+from dragoman.formats.importers.agents.a2a import is_task
 from dragoman.formats.importers.langchain.langgraph import is_checkpoint
-from dragoman.formats.importers.llm.markdown import is_report
-from dragoman.formats.importers.templates import START as HARMONY_START
-from dragoman.formats.importers.templates import template_of
+from dragoman.formats.importers.llm.documents import is_report
+from dragoman.formats.importers.templates.harmony import START as HARMONY_START
+from dragoman.formats.importers.templates.texts import template_of
 from dragoman.formats.own_messages import SESSION
 from dragoman.formats.reading.entry_marks import (
     ENTRY_MARKS,
+    Entry,
     chat_objection,
+    has_gen_ai_attributes,
     is_anthropic_batch_row,
     is_chatgpt,
     is_finetuning_row,
+    is_google_adk,
+    is_mcp_result,
     is_openai_batch_row,
+    is_openinference,
     is_row,
     is_without_ids,
+    parts_of,
 )
-from dragoman.formats.reading.framework_marks import is_google_adk, is_mcp_result, is_openinference
-from dragoman.formats.reading.marks import Entry, parts_of
 from dragoman.formats.reading.spans import iter_spans
 
 SQLITE = b"SQLite format 3\0"
@@ -69,34 +73,23 @@ def identify(data: Any, others: Mapping[str, Recogniser] | None = None) -> Detec
     ``others`` are the recognisers of formats from other packages. If several of them accept the document, or one of
     them and one of ours, the format is unknown.
     """
-    if isinstance(data, (bytes, bytearray)):
-        if bytes(data[: len(SQLITE)]) == SQLITE:
-            return Detection(next((name for table, name in _SQLITE_TABLES if table in data), "llm"))
-        if is_checkpoint(bytes(data[:_HEAD])):
-            return Detection("langgraph")
-        if bytes(data[: len(PARQUET)]) == PARQUET:
-            return Detection("hf")
-    if isinstance(data, (str, bytes, bytearray)):
-        head = data[:_HEAD]
-        text = head if isinstance(head, str) else bytes(head).decode(errors="replace")
-        start = text.removeprefix("---").lstrip()
-        if start.startswith(START):
-            return Detection("chatml")
-        if start.startswith(HARMONY_START):
-            return Detection("harmony")
-        if is_report(start):
-            return Detection("llm-json")
-        if template_of(start) is not None:
-            return Detection("chat-template")
-        if start.startswith(("interactions:", "http_interactions:")):
-            return Detection("vcr")
+    known = _identify_binary(data) if isinstance(data, (bytes, bytearray)) else None
+    if known is None and isinstance(data, (str, bytes, bytearray)):
+        known = _identify_text(data[:_HEAD])
+    if known is not None:
+        return Detection(known)
     try:
         document = parse_json_or_lines(data, format_name="JSON")
     except FormatError as error:
         if isinstance(data, (bytes, bytearray)) and is_task(bytes(data)):
             return Detection("a2a")
         return Detection(None, None, f"this is neither JSON nor JSON lines: {error.reason}")
-    found = _identify_document(document)
+    if isinstance(document, Mapping):
+        found = _identify_object(document)
+    elif isinstance(document, (list, tuple)):
+        found = _identify_list(document)
+    else:
+        found = Detection(None, None, "the document is neither an object nor a list")
     named = [name for name, recognises in (others or {}).items() if recognises(document)]
     if len(named) == 1 and found.format in (None, *named):
         return Detection(named[0])
@@ -104,6 +97,28 @@ def identify(data: Any, others: Mapping[str, Recogniser] | None = None) -> Detec
         fits = [*named, *([found.format] if found.format else [])]
         return Detection(None, fits[0], f"it fits several formats: {', '.join(fits)}")
     return found
+
+
+def _identify_binary(data: bytes | bytearray) -> str | None:
+    if data.startswith(SQLITE):
+        return next((name for table, name in _SQLITE_TABLES if table in data), "llm")
+    if is_checkpoint(bytes(data[:_HEAD])):
+        return "langgraph"
+    return "hf" if data.startswith(PARQUET) else None
+
+
+def _identify_text(head: str | bytes | bytearray) -> str | None:
+    """Return the format of a text that is not JSON, by its beginning."""
+    text = head if isinstance(head, str) else bytes(head).decode(errors="replace")
+    text = text.removeprefix("---").lstrip()
+    marks: tuple[tuple[str, bool], ...] = (
+        ("chatml", text.startswith(START)),
+        ("harmony", text.startswith(HARMONY_START)),
+        ("llm-json", is_report(text)),
+        ("chat-template", template_of(text) is not None),
+        ("vcr", text.startswith(("interactions:", "http_interactions:"))),
+    )
+    return next((name for name, is_marked in marks if is_marked), None)
 
 
 def is_conversation(document: Any) -> bool:
@@ -120,14 +135,6 @@ def is_conversation(document: Any) -> bool:
 
 _STEPS = ("otel", "openinference", "message-body")
 """Formats whose object is a step of a conversation, or one message."""
-
-
-def _identify_document(document: Any) -> Detection:
-    if isinstance(document, Mapping):
-        return _identify_object(document)
-    if isinstance(document, (list, tuple)):
-        return _identify_list(document)
-    return Detection(None, None, "the document is neither an object nor a list")
 
 
 def _identify_object(document: Entry) -> Detection:
@@ -201,22 +208,7 @@ def _is_trace(document: Entry) -> bool:
         return True
     spans = document.get("spans")
     records = [document, *(spans if isinstance(spans, list) else ())]
-    return any(
-        isinstance(record, Mapping) and "attributes" in record and isinstance(record["attributes"], Mapping)
-        and any(str(name).startswith("gen_ai.") for name in record["attributes"])
-        for record in records[:_MAX_ENTRIES]
-    )  # fmt: skip
-
-
-def _is_task(document: Entry) -> bool:
-    return "status" in document and ("history" in document or "artifacts" in document) and (
-        "contextId" in document or "context_id" in document or document.get("kind") == "task"
-    )  # fmt: skip
-
-
-def _is_batch_pair(document: Entry) -> bool:
-    rows = document.get("input"), document.get("output")
-    return all(isinstance(row, Mapping) and is_openai_batch_row(row) for row in rows)
+    return any(isinstance(record, Mapping) and has_gen_ai_attributes(record) for record in records[:_MAX_ENTRIES])
 
 
 def _is_llm_response(document: Entry) -> bool:
@@ -237,10 +229,6 @@ def _is_autogen_state(document: Entry) -> bool:
     return is_team or (isinstance(context, Mapping) and isinstance(context.get("messages"), list))
 
 
-def _is_llama_index_store(document: Entry) -> bool:
-    return document.get("class_name") == "SimpleChatStore" or ("chat_store" in document and "token_limit" in document)
-
-
 def _is_adk_session(document: Entry) -> bool:
     events = document.get("events")
     named = "appName" in document or "app_name" in document
@@ -259,14 +247,27 @@ _OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
     ("openinference", _is_openinference),
     ("otel", _is_trace),
     ("autogen", _is_autogen_state),
-    ("llama-index", _is_llama_index_store),
+    (
+        "llama-index",
+        lambda document: document.get("class_name") == "SimpleChatStore"
+        or ("chat_store" in document and "token_limit" in document),
+    ),
     ("google-adk", _is_adk_session),
     ("langgraph", lambda document: isinstance(document.get("channel_values"), Mapping)),
     ("mcp", _is_mcp_frame),
     ("mcp", is_mcp_result),
-    ("a2a", _is_task),
+    (
+        "a2a",
+        lambda document: "status" in document and ("history" in document or "artifacts" in document)
+        and ("contextId" in document or "context_id" in document or document.get("kind") == "task"),
+    ),
     ("llm-json", _is_llm_response),
-    ("openai-batch", _is_batch_pair),
+    (
+        "openai-batch",
+        lambda document: all(
+            isinstance(row := document.get(name), Mapping) and is_openai_batch_row(row) for name in ("input", "output")
+        ),
+    ),
     ("openai-batch", is_openai_batch_row),
     ("anthropic-batch", is_anthropic_batch_row),
     ("anthropic-batch", _is_exchange),

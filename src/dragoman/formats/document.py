@@ -38,6 +38,14 @@ def parse(data: Any, *, format_name: str) -> Any:
         raise FormatError(_shorten(f"this is not valid JSON: {error}")) from None
 
 
+def parse_or_none(data: Any, *, format_name: str) -> Any:
+    """As `parse`; None if the text is not JSON."""
+    try:
+        return parse(data, format_name=format_name)
+    except FormatError:
+        return None
+
+
 def read_document(path: Path) -> bytes:
     """Return the content of a file. Raises FormatError, without reading it, if no document can be so long; OSError."""
     if path.stat().st_size > MAX_TEXT_BYTES:
@@ -68,7 +76,8 @@ def parse_json_or_lines(data: Any, *, format_name: str) -> Any:
         return data
     data = decode_text(data)
     lines = [line for line in data.split("\n") if line.strip()]
-    if len(lines) < 2 or not _is_line_of_json(lines[0]):
+    starts = lines[0].lstrip() if len(lines) > 1 else ""
+    if not starts.startswith("{") or parse_or_none(starts, format_name=format_name) is None:
         return parse(data, format_name=format_name)
     read = []
     for number, line in enumerate(lines):
@@ -77,16 +86,6 @@ def parse_json_or_lines(data: Any, *, format_name: str) -> Any:
         except FormatError as error:
             raise FormatError(error.reason, path=f"$[{number}]") from None
     return read
-
-
-def _is_line_of_json(line: str) -> bool:
-    if not line.lstrip().startswith("{"):
-        return False
-    try:
-        from_json(line.encode(), allow_inf_nan=False)
-    except ValueError:
-        return False
-    return True
 
 
 def copy_json_at(value: Any, path: str = "$") -> Any:

@@ -13,8 +13,8 @@ from pydantic_core import from_json, to_json
 from dragoman.adapter.losses import Loss, LossKind, log_losses
 from dragoman.canonical.extensions.message_labels import labels_of_messages, with_message_labels
 from dragoman.canonical.message import Message
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.errors import FormatError
+from dragoman.formats.results import Conversion
 
 Data = TypeVar("Data")
 

@@ -1,7 +1,6 @@
 """Message lists as users of the providers' own clients store them, read and written by the adapters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,12 +17,12 @@ from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, Tool
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_fields import share_field_names
-from dragoman.formats.conversion import Conversion, Pieces, as_history
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import native_paths, pair_repeated
+from dragoman.formats.results import Conversion, Pieces, as_history
 
 Native = list[Any] | dict[str, Any]
 """The list of messages; or an object with the list and the instructions, if that wire has a separate field for them."""
@@ -32,32 +31,23 @@ _UNNAMED = "unnamed"
 _TRAILING_TEXT = "dragoman: this turn stands behind the history and is no part of it"
 
 
-@dataclass(frozen=True, slots=True)
-class _HistoryFields:
-    """The request field with the list, and the fields with instructions."""
-
-    messages: str
-    instructions: tuple[str, ...]
-
-
-def _history_fields(provider: str) -> _HistoryFields:
-    adapter = adapter_class(provider)
-    return _HistoryFields(adapter.history_field, adapter.instruction_fields)
-
-
 def from_native(provider: str, data: Any, *, model: str | None = None) -> list[Message]:
     """Read a list in the provider's format, an object (such as a request) that holds the list, or one reply.
 
     ``model`` is the model of the assistant's messages, if the data does not name it; the default is a model
     ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
     """
-    fields = _history_fields(provider)
+    kind = adapter_class(provider)
     is_text = isinstance(data, (str, bytes, bytearray))
     data = parse(data, format_name=provider)
-    if isinstance(data, Mapping) and fields.messages not in data and _is_reply(data):
+    if (  # a reply alone: each wire has a field of its own for it
+        isinstance(data, Mapping)
+        and kind.history_field not in data
+        and (data.get("type") == "message" or any(isinstance(data.get(name), list) for name in _REPLY_FIELDS))
+    ):
         return [read_reply(provider, data, model=model)]
-    body = _body(data, fields, provider, owned=is_text)
-    _report_unread(body, fields, adapter_class(provider).history_entry_fields)
+    body = _body(data, kind, provider, owned=is_text)
+    _report_unread(body, kind)
     named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
     adapter = _adapter(provider, named)
 
@@ -65,16 +55,14 @@ def from_native(provider: str, data: Any, *, model: str | None = None) -> list[M
         return adapter.from_wire_request(part, RequestContext(model=str(adapter.model_id)))[0]
 
     try:
-        messages = _pair_repeated(read(body), body.get(fields.messages), f"$.{fields.messages}")
+        messages = read(body)
+        noted = (native_tool_ids(message) for message in messages if message.tool_uses)
+        native_ids = {ours: theirs for ids in noted for ours, theirs in ids.items()}
+        paths = native_paths(messages, body.get(kind.history_field), f"$.{kind.history_field}")
+        messages = pair_repeated(messages, paths, native_ids)
         return messages if named else _relabel_model(messages, str(adapter.model_id), f"{provider}:{_UNNAMED}")
     except RequestError as error:
-        raise FormatError(str(error)[:300], path=_find_fault(body, fields, read)) from error
-
-
-def _pair_repeated(messages: list[Message], entries: Any, path: str) -> list[Message]:
-    noted = (native_tool_ids(message) for message in messages if message.tool_uses)
-    native_ids = {ours: theirs for ids in noted for ours, theirs in ids.items()}
-    return pair_repeated(messages, native_paths(messages, entries, path), native_ids)
+        raise FormatError(str(error)[:300], path=_find_fault(body, kind, read)) from error
 
 
 def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None = None) -> Message:
@@ -89,29 +77,24 @@ def read_reply(provider: str, body: Any, path: str = "$", *, model: str | None =
         raise FormatError(str(error)[:300], path=path) from None
 
 
-def _is_reply(data: Mapping[str, Any]) -> bool:
-    """Whether an object is the reply of a provider: each wire has a field of its own for it."""
-    return data.get("type") == "message" or any(isinstance(data.get(name), list) for name in _REPLY_FIELDS)
-
-
 _REPLY_FIELDS = ("choices", "candidates", "output")
 
 
-def _report_unread(body: Mapping[str, Any], fields: _HistoryFields, known: frozenset[str] | None) -> None:
+def _report_unread(body: Mapping[str, Any], kind: type[Adapter]) -> None:
     """Report the options and tools of a request, and the fields that the adapter does not keep."""
-    losses = source_losses()
+    losses, known = source_losses(), kind.history_entry_fields
     for name, value in body.items():
-        if name not in (fields.messages, "model", *fields.instructions) and not is_empty(value):
+        if name not in (kind.history_field, "model", *kind.instruction_fields) and not is_empty(value):
             if name in ("tools", "functions"):
                 losses.add(f"$.{name}", "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
             else:
                 reason = f"a history has no options of a request: {name[:80]!r} is left out"
                 losses.add(f"$.{name}", reason, kind=LossKind.OPTION, severity=Severity.INFO)
-    entries = body.get(fields.messages)
+    entries = body.get(kind.history_field)
     for index, entry in enumerate(entries if known is not None and isinstance(entries, list) else ()):
         for name in sorted(entry.keys() - (known or frozenset())):
             if not is_empty(entry[name]):
-                losses.add_field(f"$.{fields.messages}[{index}]", name, "the list")
+                losses.add_field(f"$.{kind.history_field}[{index}]", name, "the list")
 
 
 def to_native(provider: str, messages: Sequence[Message], *, model: str | None = None) -> Conversion[Native]:
@@ -136,7 +119,7 @@ def to_native_pieces(provider: str, messages: Sequence[Message], *, model: str |
 
 
 def _write(provider: str, messages: list[Message], model: str | None) -> Conversion[Pieces]:
-    fields = _history_fields(provider)
+    kind = adapter_class(provider)
     adapter = _adapter(provider, model or _speaker(provider, messages))
     history = _relabel_model(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:
@@ -150,11 +133,11 @@ def _write(provider: str, messages: list[Message], model: str | None) -> Convers
         earlier = _write(provider, history[:-1], model)
         return Conversion(earlier.data, (*earlier.losses, *last))
     body, chunks = _cut_out(wire.body, context.encode_cache.latest_chunks())
-    entries = _drop_trailing(body.get(fields.messages), trailing)
+    entries = _drop_trailing(body.get(kind.history_field), trailing)
     trailing_ids = {message.id for message in trailing}
     losses = tuple(loss for loss in wire.losses if loss.message_id not in trailing_ids)
-    instructions = {name: body[name] for name in fields.instructions if body.get(name)}
-    return Conversion(Pieces(_iter_pieces(entries, chunks), instructions, fields.messages), losses)
+    instructions = {name: body[name] for name in kind.instruction_fields if body.get(name)}
+    return Conversion(Pieces(_iter_pieces(entries, chunks), instructions, kind.history_field), losses)
 
 
 def _cut_out(body: bytes, chunks: Sequence[bytes]) -> tuple[dict[str, Any], Sequence[bytes]]:
@@ -231,25 +214,25 @@ def _relabel_model(messages: list[Message], model: str, other: str) -> list[Mess
     return messages
 
 
-def _body(data: Any, fields: _HistoryFields, provider: str, *, owned: bool) -> dict[str, Any]:
+def _body(data: Any, kind: type[Adapter], provider: str, *, owned: bool) -> dict[str, Any]:
     """Return the data as a request, with each entry of its list checked, so that a fault has a path.
 
     ``owned``: nothing else uses the data, so its list may change.
     """
     if isinstance(data, (list, tuple)):
-        return {fields.messages: _copy_entries(data, "$", owned=owned)}
+        return {kind.history_field: _copy_entries(data, "$", owned=owned)}
     if not isinstance(data, Mapping):
         raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(data)}")
-    if fields.messages not in data:
-        raise FormatError(f"{fields.messages} is missing in a history of {provider}")
-    path = f"$.{fields.messages}"
-    entries = data[fields.messages]
-    rest = copy_json_at({name: value for name, value in data.items() if name != fields.messages})
+    if kind.history_field not in data:
+        raise FormatError(f"{kind.history_field} is missing in a history of {provider}")
+    path = f"$.{kind.history_field}"
+    entries = data[kind.history_field]
+    rest = copy_json_at({name: value for name, value in data.items() if name != kind.history_field})
     if not isinstance(entries, (list, tuple)):
-        if isinstance(entries, str) and fields.messages == "input":
-            return {**rest, fields.messages: copy_json_at(entries, path)}
+        if isinstance(entries, str) and kind.history_field == "input":
+            return {**rest, kind.history_field: copy_json_at(entries, path)}
         raise FormatError(f"a history of {provider} must be a list of messages, not {kind_of(entries)}", path=path)
-    return {**rest, fields.messages: _copy_entries(entries, path, owned=owned)}
+    return {**rest, kind.history_field: _copy_entries(entries, path, owned=owned)}
 
 
 def _copy_entries(items: Sequence[Any], path: str, *, owned: bool) -> list[Any]:
@@ -262,14 +245,14 @@ def _copy_entries(items: Sequence[Any], path: str, *, owned: bool) -> list[Any]:
     return entries
 
 
-def _find_fault(body: dict[str, Any], fields: _HistoryFields, read: Callable[[Mapping[str, Any]], object]) -> str:
+def _find_fault(body: dict[str, Any], kind: type[Adapter], read: Callable[[Mapping[str, Any]], object]) -> str:
     """Return the path to the first entry that cannot be read: every longer prefix of the list contains it too."""
-    entries = body[fields.messages]
-    path = f"$.{fields.messages}"
+    entries = body[kind.history_field]
+    path = f"$.{kind.history_field}"
 
     def is_read(count: int) -> bool:
         try:
-            read({**body, fields.messages: entries[:count]})
+            read({**body, kind.history_field: entries[:count]})
         except RequestError:
             return False
         return True

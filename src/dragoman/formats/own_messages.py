@@ -5,9 +5,9 @@ from typing import Any
 
 from dragoman.canonical.extensions.message_labels import label_messages
 from dragoman.canonical.message import Message, read_message
-from dragoman.formats.conversion import Conversion, as_history
 from dragoman.formats.document import iter_entries, parse_json_or_lines, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.results import Conversion, as_history
 
 FORMAT = "messages"
 SESSION = "dragoman_session"

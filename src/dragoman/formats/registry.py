@@ -12,61 +12,52 @@ from pydantic_core import to_json
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import providers
 from dragoman.canonical.message import Message
-from dragoman.formats.acp.convert import from_acp, to_acp
+from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.convert import from_cmf, to_cmf
-from dragoman.formats.conversion import Conversion, Pieces
 from dragoman.formats.detect import PARQUET, SQLITE, Detection, Recogniser, identify
 from dragoman.formats.document import decode_text, read_document
 from dragoman.formats.errors import FormatError
-from dragoman.formats.exporters import (
-    to_hugging_face,
-    to_langchain,
-    to_litellm,
-    to_llm_log,
-    to_openai_finetuning,
-    to_pydantic_ai,
-    to_vercel_ui,
-)
-from dragoman.formats.importers import (
-    Conversation,
-    from_a2a,
+from dragoman.formats.exporters.datasets import to_hugging_face, to_openai_finetuning
+from dragoman.formats.exporters.langchain import to_langchain
+from dragoman.formats.exporters.litellm import to_litellm
+from dragoman.formats.exporters.llm_log import to_llm_log
+from dragoman.formats.exporters.pydantic_ai import to_pydantic_ai
+from dragoman.formats.exporters.vercel_ui import to_vercel_ui
+from dragoman.formats.importers.agents.a2a import from_a2a
+from dragoman.formats.importers.agents.chatgpt import from_chatgpt
+from dragoman.formats.importers.agents.claude_code import from_claude_code
+from dragoman.formats.importers.agents.codex import from_codex
+from dragoman.formats.importers.agents.openinference import from_openinference
+from dragoman.formats.importers.agents.otel import from_otel
+from dragoman.formats.importers.cassette import from_cassette
+from dragoman.formats.importers.datasets.hugging_face import from_hugging_face, from_hugging_face_file
+from dragoman.formats.importers.datasets.provider_files import (
     from_anthropic_batch,
-    from_cassette,
-    from_chatgpt,
-    from_claude_code,
-    from_codex,
-    from_hugging_face,
-    from_langchain,
-    from_litellm,
-    from_llm_json,
-    from_llm_logs,
     from_openai_batch,
     from_openai_finetuning,
-    from_otel,
-    from_pydantic_ai,
-    from_vercel_model,
-    from_vercel_ui,
 )
-from dragoman.formats.importers.agents import from_openinference
-from dragoman.formats.importers.datasets import from_hugging_face_file
-from dragoman.formats.importers.frameworks import (
-    from_autogen,
-    from_google_adk,
-    from_google_adk_file,
-    from_haystack,
-    from_llama_index,
-    from_mcp,
-)
+from dragoman.formats.importers.frameworks.autogen import from_autogen
+from dragoman.formats.importers.frameworks.google_adk import from_google_adk, from_google_adk_file
+from dragoman.formats.importers.frameworks.haystack import from_haystack
+from dragoman.formats.importers.frameworks.llama_index import from_llama_index
+from dragoman.formats.importers.frameworks.mcp import from_mcp
 from dragoman.formats.importers.langchain.langgraph import from_langgraph, from_langgraph_file
 from dragoman.formats.importers.langchain.langsmith import from_langsmith
-from dragoman.formats.importers.templates import from_chat_template, from_harmony
+from dragoman.formats.importers.langchain.messages import from_langchain
+from dragoman.formats.importers.litellm import from_litellm
+from dragoman.formats.importers.llm.documents import from_llm_json
+from dragoman.formats.importers.llm.logs import from_llm_logs
+from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
+from dragoman.formats.importers.templates.harmony import from_harmony
+from dragoman.formats.importers.templates.texts import from_chat_template
+from dragoman.formats.importers.vercel.messages import from_vercel_model, from_vercel_ui
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.native import from_native, to_native, to_native_pieces
 from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.reading.losses import collect_losses
-from dragoman.formats.reading.read_result import ReadResult
+from dragoman.formats.results import Conversation, Conversion, Pieces, ReadResult
 from dragoman.formats.umf.convert import from_umf, to_umf, to_umf_pieces
 from dragoman.formats.umf.events import from_umf_events
 
@@ -107,67 +98,63 @@ def _write_body(history: Sequence[Message], model: str | None) -> Conversion[Any
     return Conversion(written.data.as_json(), written.losses, written.labels)
 
 
-def _build_formats() -> dict[str, Format]:
-    found = (
-        Format("messages", "Dragoman's own messages", lambda data, _: from_messages(data),
-              lambda history, _: to_messages(history)),
-        Format("session", "a session of Dragoman, as Session.dump writes it", lambda data, _: from_messages(data)),
-        Format("cmf", "CMF 2.0, with its extensions", lambda data, _: from_cmf(data),
-              lambda history, _: to_cmf(history)),
-        Format("umf", "UMF", lambda data, _: from_umf(data), lambda history, _: to_umf(history)),
-        Format("umf-events", "UMF's event log", lambda data, _: from_umf_events(data), suffix=".jsonl"),
-        Format("chatml", "ChatML as one text", lambda data, _: from_chatml(decode_text(data)),
-              lambda history, _: to_chatml(history), suffix=".chatml"),
-        Format("acp", "messages of ACP, in its final version", lambda data, _: from_acp(data),
-              lambda history, _: to_acp(history)),
-        Format("message-body", "ACP's message body: one message", lambda data, _: [from_message_body(data)],
-        _write_body),
-        Format("pydantic-ai", "pydantic-ai's message history", lambda data, _: from_pydantic_ai(data),
-        lambda history, _: to_pydantic_ai(history)),
-        Format("langchain", "dumps of LangChain's messages", lambda data, _: from_langchain(data),
-        lambda history, _: to_langchain(history)),
-        Format("langchain-dumpd", "LangChain's messages as its dumpd writes them", lambda data, _: from_langchain(data),
-        lambda history, _: to_langchain(history, form="dumpd")),
-        Format("litellm", "LiteLLM's message lists and replies", lambda data, model: from_litellm(data, model=model),
-        lambda history, _: to_litellm(history)),
-        Format("llm", "the log of simonw/llm, a SQLite file", read_many=from_llm_logs,
-        write=lambda history, _: to_llm_log(history), suffix=".db"),
-        Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
-        Format("vercel-ui", "UIMessage of the Vercel AI SDK", lambda data, _: from_vercel_ui(data),
-        lambda history, _: to_vercel_ui(history)),
-        Format("vercel-model", "ModelMessage of the Vercel AI SDK", lambda data, _: from_vercel_model(data)),
-        Format("openai-finetuning", "OpenAI's rows for fine-tuning", read_all=from_openai_finetuning,
-        write=lambda history, _: to_openai_finetuning(history), suffix=".jsonl"),
-        Format("openai-batch", "OpenAI's batches: requests and replies", read_all=from_openai_batch, suffix=".jsonl"),
-        Format("anthropic-batch", "Anthropic's batches: requests and replies", read_all=from_anthropic_batch,
-        suffix=".jsonl"),
-        Format("hf", "chat data sets of Hugging Face: a conversation a row", read_all=from_hugging_face,
-        read_many=from_hugging_face_file, file_mark=PARQUET, write=lambda history, _: to_hugging_face(history),
-        suffix=".jsonl"),
-        Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
-        Format("codex", "logs of the Codex CLI", lambda data, _: from_codex(data), suffix=".jsonl"),
-        Format("chatgpt", "the export of ChatGPT", read_all=from_chatgpt),
-        Format("otel", "traces with OpenTelemetry's gen_ai messages", read_all=from_otel),
-        Format("a2a", "messages and tasks of A2A", lambda data, _: from_a2a(data)),
-        Format("openinference", "spans with OpenInference's conventions", read_all=from_openinference),
-        Format("langgraph", "checkpoints of LangGraph", read_all=from_langgraph,
-        read_many=from_langgraph_file, file_mark=SQLITE),
-        Format("langsmith", "runs of LangSmith", read_all=from_langsmith, suffix=".jsonl"),
-        Format("llama-index", "messages, stores and memories of LlamaIndex", read_all=from_llama_index),
-        Format("haystack", "Haystack's messages", lambda data, _: from_haystack(data)),
-        Format("autogen", "AutoGen's messages and states", read_all=from_autogen),
-        Format("google-adk", "sessions and events of Google's ADK", read_all=from_google_adk,
-        read_many=from_google_adk_file, file_mark=SQLITE),
-        Format("mcp", "messages and results of MCP", lambda data, _: from_mcp(data)),
-        Format("harmony", "OpenAI's Harmony, as JSON or as text", lambda data, _: from_harmony(data)),
-        Format("chat-template", "texts of chat templates other than ChatML and Harmony",
-        lambda data, _: from_chat_template(data), suffix=".txt"),
-        Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(read_document(path))),
-    )  # fmt: skip
-    return {entry.name: entry for entry in found}
+def _reads(read: Callable[[Any], list[Message]]) -> Reader:
+    return lambda data, _: read(data)
 
 
-FORMATS = _build_formats()
+def _writes(write: Callable[[Sequence[Message]], Conversion[Any]]) -> Writer:
+    return lambda history, _: write(history)
+
+
+FORMATS: dict[str, Format] = {entry.name: entry for entry in (
+    Format("messages", "Dragoman's own messages", _reads(from_messages), _writes(to_messages)),
+    Format("session", "a session of Dragoman, as Session.dump writes it", _reads(from_messages)),
+    Format("cmf", "CMF 2.0, with its extensions", _reads(from_cmf), _writes(to_cmf)),
+    Format("umf", "UMF", _reads(from_umf), _writes(to_umf)),
+    Format("umf-events", "UMF's event log", _reads(from_umf_events), suffix=".jsonl"),
+    Format("chatml", "ChatML as one text",
+           lambda data, _: from_chatml(decode_text(data)), _writes(to_chatml), suffix=".chatml"),
+    Format("acp", "messages of ACP, in its final version", _reads(from_acp), _writes(to_acp)),
+    Format("message-body", "ACP's message body: one message", lambda data, _: [from_message_body(data)], _write_body),
+    Format("pydantic-ai", "pydantic-ai's message history", _reads(from_pydantic_ai), _writes(to_pydantic_ai)),
+    Format("langchain", "dumps of LangChain's messages", _reads(from_langchain), _writes(to_langchain)),
+    Format("langchain-dumpd", "LangChain's messages as its dumpd writes them",
+           _reads(from_langchain), lambda history, _: to_langchain(history, form="dumpd")),
+    Format("litellm", "LiteLLM's message lists and replies",
+           lambda data, model: from_litellm(data, model=model), _writes(to_litellm)),
+    Format("llm", "the log of simonw/llm, a SQLite file",
+           read_many=from_llm_logs, write=_writes(to_llm_log), suffix=".db"),
+    Format("llm-json", "responses and logs of simonw/llm as JSON", read_all=from_llm_json),
+    Format("vercel-ui", "UIMessage of the Vercel AI SDK", _reads(from_vercel_ui), _writes(to_vercel_ui)),
+    Format("vercel-model", "ModelMessage of the Vercel AI SDK", _reads(from_vercel_model)),
+    Format("openai-finetuning", "OpenAI's rows for fine-tuning",
+           read_all=from_openai_finetuning, write=_writes(to_openai_finetuning), suffix=".jsonl"),
+    Format("openai-batch", "OpenAI's batches: requests and replies", read_all=from_openai_batch, suffix=".jsonl"),
+    Format("anthropic-batch", "Anthropic's batches: requests and replies",
+           read_all=from_anthropic_batch, suffix=".jsonl"),
+    Format("hf", "chat data sets of Hugging Face: a conversation a row",
+           read_all=from_hugging_face, read_many=from_hugging_face_file, file_mark=PARQUET,
+           write=_writes(to_hugging_face), suffix=".jsonl"),
+    Format("claude-code", "logs of Claude Code", read_all=from_claude_code, suffix=".jsonl"),
+    Format("codex", "logs of the Codex CLI", _reads(from_codex), suffix=".jsonl"),
+    Format("chatgpt", "the export of ChatGPT", read_all=from_chatgpt),
+    Format("otel", "traces with OpenTelemetry's gen_ai messages", read_all=from_otel),
+    Format("a2a", "messages and tasks of A2A", _reads(from_a2a)),
+    Format("openinference", "spans with OpenInference's conventions", read_all=from_openinference),
+    Format("langgraph", "checkpoints of LangGraph",
+           read_all=from_langgraph, read_many=from_langgraph_file, file_mark=SQLITE),
+    Format("langsmith", "runs of LangSmith", read_all=from_langsmith, suffix=".jsonl"),
+    Format("llama-index", "messages, stores and memories of LlamaIndex", read_all=from_llama_index),
+    Format("haystack", "Haystack's messages", _reads(from_haystack)),
+    Format("autogen", "AutoGen's messages and states", read_all=from_autogen),
+    Format("google-adk", "sessions and events of Google's ADK",
+           read_all=from_google_adk, read_many=from_google_adk_file, file_mark=SQLITE),
+    Format("mcp", "messages and results of MCP", _reads(from_mcp)),
+    Format("harmony", "OpenAI's Harmony, as JSON or as text", _reads(from_harmony)),
+    Format("chat-template", "texts of chat templates other than ChatML and Harmony",
+           _reads(from_chat_template), suffix=".txt"),
+    Format("vcr", "vcrpy's cassettes", read_many=lambda path: from_cassette(read_document(path))),
+)}  # fmt: skip
 """Formats with a name of their own. The lists of a provider's clients have the provider's name: see `get_format`."""
 
 

@@ -7,7 +7,7 @@ still matches, and writes the messages again if not. Every message keeps the doc
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -32,6 +32,21 @@ def attach_ids(message: Message, format_name: str, tool_ids: Mapping[str, str]) 
     return add_note(message, format_name, {"tool_ids": dict(tool_ids)}) if tool_ids else message
 
 
+def keep_entry(
+    messages: list[Message],
+    format_name: str,
+    native: Mapping[str, Any],
+    native_ids: Mapping[str, str],
+    write: Callable[[Message], list[dict[str, Any]]],
+) -> list[Message]:
+    """Return the messages of one entry, which keep the entry and its ids. A single message that ``write`` turns into
+    the same entry again keeps nothing.
+    """
+    if len(messages) == 1 and not native_ids and write(messages[0]) == [native]:
+        return messages
+    return attach([attach_ids(message, format_name, native_ids) for message in messages], format_name, native)
+
+
 def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[dict[str, Any], int] | None:
     """Return the entry of the messages from ``start`` on, and how many they are; None if no entry matches."""
     found = noted_entry(messages[start], format_name)
@@ -41,6 +56,17 @@ def recover(messages: Sequence[Message], start: int, format_name: str) -> tuple[
     if len(group) != found[1] or _digest(group) != read_note(messages[start], format_name).get("digest"):
         return None
     return found
+
+
+def iter_entries(messages: Sequence[Message], format_name: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Yield the position of each entry's first message, how many messages it became, and the entry as it was read; None
+    for a message that has to be written.
+    """
+    index = 0
+    while index < len(messages):
+        native, count = recover(messages, index, format_name) or (None, 1)
+        yield index, count, native
+        index += count
 
 
 def noted_entry(message: Message, format_name: str) -> tuple[dict[str, Any], int] | None:

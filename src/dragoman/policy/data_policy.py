@@ -13,7 +13,7 @@ from dragoman.canonical.message_view.uris import AmbiguousUriError
 from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Violation
-from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
+from dragoman.policy.texts import drop_unknown_parts, find_unknown_kind
 
 _WITHOUT_ENTITY = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock})
 """Blocks that are not data of an entity: most messages have no others."""

@@ -22,7 +22,7 @@ from dragoman.policy.plugin import Hook, Mode, Plugin, PluginDeclaration
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import LazyExtensions, StepSource
 from dragoman.policy.step_run import POST_HOOKS, HookPlugins, StepRules, StepRun
-from dragoman.policy.unknown_parts import find_unknown_kind
+from dragoman.policy.texts import find_unknown_kind
 
 MAX_LABEL_ROUNDS = 16
 """How often the plugins of a request are run while they add labels."""
@@ -138,7 +138,11 @@ class Pipeline:
         type, because what cannot be judged must not pass. Source: docs/reference/policy.md#hooks.
         """
         step_hook = Hook.parse(hook)
-        _check_types(message, extensions)
+        if not isinstance(message, Message):
+            raise TypeError(f"expected a Message, not a {type(message).__name__}")
+        if not (extensions is None or isinstance(extensions, Extensions)):
+            type_name = type(extensions).__name__
+            raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")
         step_run = start_step(self, step_hook, message, extensions, calls or {}, partial, already_seen)
         yield from step_run.steps()
         changed = step_run.changed_extensions
@@ -192,11 +196,3 @@ def start_step(
         step_run.add_data_labels()
     step_run.run_inline()
     return step_run
-
-
-def _check_types(message: object, extensions: object) -> None:
-    if not isinstance(message, Message):
-        raise TypeError(f"expected a Message, not a {type(message).__name__}")
-    if not (extensions is None or isinstance(extensions, Extensions)):
-        type_name = type(extensions).__name__
-        raise TypeError(f"extensions must be Extensions, not a {type_name}: Extensions.model_validate reads a dict")

@@ -4,14 +4,19 @@ Nothing that a plugin reaches through public names, copies or pickles is shared 
 plugin. A plugin is trusted code in this process: this prevents mistakes, not malice.
 
 Copies and views are made when a plugin first reads them: most plugins read little of a step.
+
+Plugins that come with the library look at a step with `iter_views_deep`, and compile what they are given with
+`compile_globs`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.slots import BaseExtensions
 from dragoman.canonical.frozen import FrozenDict
+from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.message import Message
 from dragoman.canonical.message_view.context import ViewSource
 from dragoman.canonical.message_view.parts import CalledTool
@@ -211,4 +216,24 @@ def _restore_step(
     calls: Mapping[str, CalledTool],
     partial: bool,
 ) -> Step:
+    """Return an unpickled step."""
     return Step(hook, message, extensions, capabilities, calls=calls, partial=partial)
+
+
+def iter_views_deep(step: Step) -> Iterator[MessageView]:
+    """Yield a view of each part, followed by those of the parts inside it, at any depth. Raises UnknownPartError."""
+    return _with_inner(step.views())
+
+
+def _with_inner(views: Iterable[MessageView]) -> Iterator[MessageView]:
+    for view in views:
+        yield view
+        yield from _with_inner(view.inner_views())
+
+
+def compile_globs(patterns: Iterable[str]) -> tuple[Glob, ...]:
+    """Return the compiled patterns. Raises ConfigurationError for one that is too long."""
+    try:
+        return tuple(glob(pattern) for pattern in patterns)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None

@@ -22,7 +22,7 @@ from dragoman.policy.plugin import Hook, Mode, OnError, PluginDeclaration, Plugi
 from dragoman.policy.plugin_calls import PluginCall, call, call_all, start_all
 from dragoman.policy.slots import Tier
 from dragoman.policy.step import Step, StepSource, new_step
-from dragoman.policy.unknown_parts import drop_unknown_parts
+from dragoman.policy.texts import drop_unknown_parts
 
 logger = get_logger("dragoman.policy")
 
@@ -132,7 +132,11 @@ class StepRun:
         self._next = position
         if position == len(ordered):
             if self._last_change and not self._is_repeated:
-                self._repeat()
+                # The plugins that may deny judge what later plugins made of the message.
+                judges = self._ordered[: self._last_change]
+                self._ordered = tuple(each for each in judges if each[0].mode is Mode.SEQUENTIAL)
+                self._next, self._is_repeated = 0, True
+                self.run_inline()
                 return
             self.is_done = not self._plugins.beside
 
@@ -142,13 +146,6 @@ class StepRun:
         if self.source.message is not before:
             self._last_change = position
             self._outputs[declared.name] = self.source.message
-
-    def _repeat(self) -> None:
-        """Let the plugins that may deny judge what later plugins made of the message."""
-        judges = self._ordered[: self._last_change]
-        self._ordered = tuple(each for each in judges if each[0].mode is Mode.SEQUENTIAL)
-        self._next, self._is_repeated = 0, True
-        self.run_inline()
 
     def steps(self) -> Work[None]:
         """Yield the calls of the plugins that have to be awaited."""

@@ -1,15 +1,23 @@
-"""Every text of a part that a model may read, also where a view's content leaves it out.
+"""The texts of a part that a model may read, and the parts that no policy can judge.
 
-docs/reference/policy.md#not-judged lists what is not here.
+docs/reference/policy.md#not-judged lists what is not here. Kinds without a view, such as those of newer versions, and
+opaque native blocks do not pass unchecked. A pipeline denies a message with such a part, or drops the part if
+``unknown`` says so.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+
+from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.kinds import kind_of
+from dragoman.canonical.message_view.parts import UnknownPartError, inner_parts
+from dragoman.policy.edit import replace_content
 
 _OPAQUE = frozenset(
     {
@@ -87,3 +95,43 @@ def _texts_of_object(fields: Mapping[str, Any], media_type: str | None) -> Itera
         if not (is_model and str(name).isidentifier()):
             yield str(name)
         yield from _texts(value, own_type if isinstance(own_type, str) else None)
+
+
+def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
+    """Return the first kind without a view, at any depth, or None."""
+    for block in content:
+        if type(block) is TextBlock:  # most are
+            continue
+        if kind_of(block) is None:
+            return str(block.type)
+        if isinstance(block, ToolResultBlock):
+            inner = find_unknown_kind(block.content)
+        elif isinstance(block, PromptResultBlock) and block.messages:
+            inner = _unknown_in_prompt(block)
+        else:
+            continue
+        if inner is not None:
+            return inner
+    return None
+
+
+def drop_unknown_parts(message: Message) -> Message:
+    """Drop the parts without a view. A prompt result with one inside is dropped whole."""
+    return replace_content(message, _known_parts(message.content))
+
+
+def _known_parts(content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+    return tuple(
+        block.model_copy(update={"content": _known_parts(block.content)})
+        if isinstance(block, ToolResultBlock)
+        else block
+        for block in content
+        if kind_of(block) is not None and not (isinstance(block, PromptResultBlock) and _unknown_in_prompt(block))
+    )
+
+
+def _unknown_in_prompt(block: PromptResultBlock) -> str | None:
+    try:
+        return find_unknown_kind([part for _, part in inner_parts(block)])
+    except UnknownPartError:
+        return "unreadable message"

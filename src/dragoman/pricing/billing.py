@@ -62,9 +62,7 @@ def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[
     buckets = quote.steps[0][1]
     if len(quote.steps) > 1:
         prompt = usage.prompt_tokens
-        for threshold, step_buckets in quote.steps:
-            if prompt > threshold:
-                buckets = step_buckets
+        buckets = [buckets, *(step_buckets for threshold, step_buckets in quote.steps if prompt > threshold)][-1]
     total, known = _ZERO, False
     unpriced: list[str] = []
     counts = usage.__dict__

@@ -37,7 +37,11 @@ class ProviderPrices:
                 surcharges += map(read_surcharge, layer.get("surcharge", ()))
                 defaults = {key: layer[key] for key in ("source", "checked") if key in layer}
                 for model in layer.get("model", ()):
-                    self._models.append((_rule(model), defaults | model))
+                    if unknown := model.keys() - _MODEL_KEYS:
+                        raise ValueError(f"{model.get('id')}: unknown: {', '.join(sorted(unknown))}")
+                    if not isinstance(model.get("id"), str) or not isinstance(model.get("match"), dict):
+                        raise ValueError(f"every model needs an id and a match: {model.get('id')!r}")
+                    self._models.append((read_rule(model["match"]), defaults | model))
         except FORMAT_ERRORS as error:
             raise ConfigurationError(f"the prices of {name}: {error!s:.400}") from None
         self.surcharges = tuple(surcharges)
@@ -85,11 +89,3 @@ class ProviderPrices:
             yield read_row(row, self._tools, **common)
         for row in raw.get("variants", ()):
             yield read_row(row, {}, **common)
-
-
-def _rule(model: Mapping[str, Any]) -> dict[str, Any]:
-    if unknown := model.keys() - _MODEL_KEYS:
-        raise ValueError(f"{model.get('id')}: unknown: {', '.join(sorted(unknown))}")
-    if not isinstance(model.get("id"), str) or not isinstance(model.get("match"), dict):
-        raise ValueError(f"every model needs an id and a match: {model.get('id')!r}")
-    return read_rule(model["match"])

@@ -14,7 +14,6 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.billing import apply_quote
-from dragoman.pricing.installed import installed_file, installed_folders
 from dragoman.pricing.match import with_dashed_date, without_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
@@ -23,6 +22,8 @@ from dragoman.pricing.table_files import (
     INDEX,
     OVERLAY,
     UPDATE,
+    installed_file,
+    installed_folders,
     list_files,
     open_folder,
     pack,

@@ -1,8 +1,14 @@
-"""The files of a price table: in a folder, or in a zip archive of one."""
+"""The files of a price table: in a folder, in a zip archive of one, or in an adapter's package.
+
+The entry-point group ``dragoman.prices`` names the package with the prices of a provider.
+"""
 
 import io
 import tomllib
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -19,6 +25,9 @@ _MAX_BYTES = 64 * 1024 * 1024
 """Uncompressed; the bundled table has less than two megabytes."""
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, so that equal tables are equal archives."""
+GROUP = "dragoman.prices"
+_BUNDLED = "bundled"
+"""The name of the table of this package, which is a function and not a folder."""
 
 
 def open_folder(path: Path) -> Traversable:
@@ -75,3 +84,27 @@ def pack(contents: Mapping[str, bytes]) -> bytes:
 
 def _unreadable(path: object, error: Exception) -> ConfigurationError:
     return ConfigurationError(f"the price table cannot be read: {path}: {error!s:.400}")
+
+
+@cache
+def installed_folders() -> dict[str, str]:
+    """Return the packages with prices by provider."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP) if entry.name != _BUNDLED}
+
+
+def installed_file(provider: str) -> Traversable | None:
+    """Return the provider's file in its package, which is named after the provider; None if no package has one.
+
+    Raises ConfigurationError if a package promises the file and does not hold it.
+    """
+    package = installed_folders().get(provider)
+    if package is None:
+        return None
+    try:
+        path = files(package).joinpath(f"{provider}.toml")
+        is_there = path.is_file()
+    except (ImportError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"the prices of {provider!r} ({package}) cannot be loaded: {error}") from error
+    if not is_there:
+        raise ConfigurationError(f"{package}, installed with the prices of {provider!r}, holds no {provider}.toml")
+    return path

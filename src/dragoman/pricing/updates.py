@@ -131,16 +131,15 @@ def outdated_rows(content: bytes) -> tuple[str, ...]:
     update, bundled = _parse(content, "the update"), PriceTable(bundled_path("pricing"))
     prices = newer_prices(update, bundled.days)
     limits = newer_limits(update, bundled.as_of)
-    used = {*row_names({**_head(update), **prices}), *row_names({**_head(update), **_as_sections(limits)})}
+    used = {
+        *row_names({**_head(update), **prices}),
+        *row_names({**_head(update), **{provider: {"limits": rows} for provider, rows in limits.items()}}),
+    }
     return tuple(name for name in row_names(update) if name not in used)
 
 
 def _head(update: dict[str, Any]) -> dict[str, Any]:
     return {"format": update["format"], "date": update["date"]}
-
-
-def _as_sections(limits: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    return {provider: {"limits": rows} for provider, rows in limits.items()}
 
 
 def _load(path: Path) -> PriceTable:

@@ -56,7 +56,14 @@ def _faults(table: PriceTable) -> Iterator[str]:
 
 def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
     for row in model.rows:
-        yield from _row_faults(row, newest)
+        if not row.source.startswith("https://"):
+            yield f"the source is not a link: {row.source!r}"
+        if row.checked > newest:
+            yield f"checked on {row.checked}, after the table's own date {newest}"
+        if row.valid_from and row.valid_until and row.valid_from >= row.valid_until:
+            yield f"ends before it begins: {_describe_row(row)}"
+        if row.free and (row.rates or row.variant):
+            yield f"free, but with rates: {_describe_row(row)}"
     for first, second in combinations(model.rows, 2):
         if _overlaps(first, second):
             yield f"two rows apply at once: {_describe_row(first)} and {_describe_row(second)}"
@@ -78,17 +85,6 @@ def _oddities(model: PricedModel) -> Iterator[str]:
             if high > low * _JUMP:
                 amounts = f"from {before.rates[rate].amount} to {after.rates[rate].amount}"
                 yield f"{rate} jumps {amounts}: {_describe_row(after)}"
-
-
-def _row_faults(row: PriceRow, newest: date) -> Iterator[str]:
-    if not row.source.startswith("https://"):
-        yield f"the source is not a link: {row.source!r}"
-    if row.checked > newest:
-        yield f"checked on {row.checked}, after the table's own date {newest}"
-    if row.valid_from and row.valid_until and row.valid_from >= row.valid_until:
-        yield f"ends before it begins: {_describe_row(row)}"
-    if row.free and (row.rates or row.variant):
-        yield f"free, but with rates: {_describe_row(row)}"
 
 
 def _row_oddities(row: PriceRow) -> Iterator[str]:

@@ -1,7 +1,14 @@
-"""Short names for models that a program adds to the bundled ones, or puts in their place."""
+"""Names of models in a program and in a text: aliases, and mentions such as ``@sonnet`` at the start of a prompt.
+
+A program adds aliases to the bundled ones, or puts them in their place. A mention chooses the model of one message, if
+the router reads mentions. It begins the text and ends at white space or with the text. An e-mail address, a handle with
+a server, or a name later in the text is ordinary text. The mention is removed before sending. ``\\@sonnet`` is literal:
+only the backslash is removed.
+"""
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError
@@ -10,6 +17,10 @@ from dragoman.canonical.ids import ModelId
 
 ALIAS = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"
 _ALIAS = re.compile(ALIAS)
+_MENTION = re.compile(rf"@([a-z][a-z0-9-]{{0,63}}:\S{{1,200}}|{ALIAS})(?=\s|\Z)")
+_GAP = re.compile(r"[^\S\n]*\n?")
+"""The white space after the mention, up to the end of its line at most, so that the indentation of the next line
+stays."""
 
 
 class Aliases:
@@ -44,3 +55,20 @@ def _model_id(name: str, model: str) -> str:
         return str(ModelId.parse(model))
     except (ValueError, AttributeError):
         raise ConfigurationError(f"the alias {name!r} stands for {model!r:.80}, which is not a model id") from None
+
+
+class Mention(NamedTuple):
+    """``name``: an alias or model id as written, None without a mention. ``rest``: the text to send."""
+
+    name: str | None
+    rest: str
+
+
+def read_mention(text: str) -> Mention:
+    if text.startswith("\\") and _MENTION.match(text, 1):
+        return Mention(None, text[1:])
+    found = _MENTION.match(text)
+    if found is None or not found[1].isprintable():
+        return Mention(None, text)
+    gap = _GAP.match(text, found.end())
+    return Mention(found[1], text[gap.end() if gap else found.end() :])

@@ -93,7 +93,9 @@ class Availability:
             if error is None:
                 self._clear(self._models, model, at)
                 self._clear(self._providers, provider, at)
-            elif isinstance(error, ProviderError) and _counts_against_provider(error):
+            elif isinstance(error, ProviderError) and (
+                error.error_class in _COUNTED_CLASSES or isinstance(error, NotFoundError)
+            ):
                 self._record_failure(model, provider, error, at)
 
     def outage(self, model: str, at: datetime) -> Outage | None:
@@ -122,7 +124,8 @@ class Availability:
     def _provider_outage_reason(self, provider: str, error: ProviderError, health: _Health, at: datetime) -> str | None:
         if error.error_class == "auth":
             return f"{type(error).__name__} on one of its models"
-        if _is_unreachable(error):
+        # With a status or the start of a stream, the provider was reached.
+        if isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError) and error.status is None:
             times = self._add_and_count(health, at, self.thresholds.unreachable, self.thresholds.unreachable_within)
             if times >= self.thresholds.unreachable:
                 return f"unreachable {times} times within {self.thresholds.unreachable_within.total_seconds():g} s"
@@ -165,15 +168,6 @@ class Availability:
 
     def _is_expired(self, health: _Health, at: datetime) -> bool:
         return at - health.last >= self.thresholds.idle
-
-
-def _counts_against_provider(error: ProviderError) -> bool:
-    return error.error_class in _COUNTED_CLASSES or isinstance(error, NotFoundError)
-
-
-def _is_unreachable(error: ProviderError) -> bool:
-    """Whether the provider sent nothing: with a status or the start of a stream it was reached."""
-    return isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError) and error.status is None
 
 
 def _log_outage(outage: Outage) -> Outage:

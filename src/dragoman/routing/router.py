@@ -31,15 +31,13 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import CostStatus, TokenUsage
-from dragoman.routing.aliases import Aliases
+from dragoman.routing.aliases import Aliases, Mention, read_mention
 from dragoman.routing.availability import Availability
 from dragoman.routing.configuration import RouterConfiguration, dump_configuration, read_mapping, read_toml
-from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
-from dragoman.routing.mention import Mention, read_mention
+from dragoman.routing.decision import Candidate, RefusalReason, RouteDecision, RoutingPolicy, Verdict, find_refusals
 from dragoman.routing.replies import ReplyFault, ReplyTest, ReplyTests
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule, named_labels
-from dragoman.routing.validation import RefusalReason, find_refusals
 
 logger = get_logger("dragoman.routing")
 
@@ -207,7 +205,9 @@ class Router:
                 winner = index
                 chain[index] = replace(link, verdict=Verdict.CHOSE)
         if winner is None:
-            raise _no_model_error(chain)
+            raise NoModelError(
+                [(link.model, str(link.policy), _reasons_against(link)) for link in chain if link.model is not None]
+            )
         model = chain[winner].model
         assert model is not None
         return RouteDecision(
@@ -222,7 +222,14 @@ class Router:
         yield from self._override_proposals(request, mentioned)
         sticky = self._resolve(request.sticky)
         yield _candidate(RoutingPolicy.MANUAL_STICKY, sticky, "the session's model", "the session has no model")
-        yield from self._rule_proposals(request)
+        found = False
+        for rule in self.rules:
+            if self._matches(rule, request):
+                found = True
+                reason = f"the rule {rule.name!r} matches"
+                yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
+        if not found:
+            yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
         yield self._recommendation(request)
         delegate = self._resolve(request.delegate)
         yield _candidate(
@@ -252,16 +259,6 @@ class Router:
             yield Candidate(policy=policy, model=model, reason=f"the text begins with @{mentioned}")
         if not found:
             yield _candidate(policy, None, "", "the message names no model")
-
-    def _rule_proposals(self, request: RouteRequest) -> Iterator[Candidate]:
-        found = False
-        for rule in self.rules:
-            if self._matches(rule, request):
-                found = True
-                reason = f"the rule {rule.name!r} matches"
-                yield Candidate(policy=RoutingPolicy.RULE, model=rule.model, reason=reason, rule_name=rule.name)
-        if not found:
-            yield _candidate(RoutingPolicy.RULE, None, "", "no rule matches")
 
     def _matches(self, rule: Rule, request: RouteRequest) -> bool:
         tokens = partial(self._estimate_tokens, request, rule.model)
@@ -362,12 +359,6 @@ def _to_record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDe
         rule_name=chosen.rule_name,
         confidence=chosen.confidence,
         alternatives_considered=tuple(others),
-    )
-
-
-def _no_model_error(chain: Sequence[Candidate]) -> NoModelError:
-    return NoModelError(
-        [(link.model, str(link.policy), _reasons_against(link)) for link in chain if link.model is not None]
     )
 
 

@@ -75,7 +75,14 @@ def run(prepared: PreparedCall, tell: Tell = _ignore) -> CallOutcome:
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
-        return _to_result(prepared.call, _call(prepared, tell), prepared.labels)
+        tool = prepared.tool
+        assert tool is not None
+        value = _read_value(tool, tool.function(*prepared.context, **prepared.arguments), tell)
+        if inspect.isawaitable(value):
+            if inspect.iscoroutine(value):
+                value.close()
+            raise TypeError("the tool must be awaited, which only an AsyncSession can do")
+        return _to_result(prepared.call, value, prepared.labels)
     except ModelRetry as retry:
         return retry
     except CallDeferred as wait:
@@ -117,12 +124,6 @@ def result_from_elsewhere(call: ToolUseBlock, value: Any, labels: set[str]) -> T
     if isinstance(value, ToolResultBlock):
         return value.model_copy(update={"tool_use_id": call.id})
     return _to_result(call, value, labels)
-
-
-def _call(prepared: PreparedCall, tell: Tell) -> Any:
-    tool = prepared.tool
-    assert tool is not None
-    return _reject_awaitable(_read_value(tool, tool.function(*prepared.context, **prepared.arguments), tell))
 
 
 def _read_value(tool: Tool, value: Any, tell: Tell) -> Any:
@@ -205,14 +206,6 @@ def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
         raise TypeError(
             f"the tool returned a value of the class {type(value).__name__}, which is neither text nor blocks nor JSON"
         ) from error
-
-
-def _reject_awaitable(value: Any) -> Any:
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        raise TypeError("the tool must be awaited, which only an AsyncSession can do")
-    return value
 
 
 def apply_decision(prepared: PreparedCall, allowed: object) -> PreparedCall:

@@ -136,7 +136,9 @@ class McpConnection:
         rendered = await self._client.get_prompt(
             name, {key: str(value) for key, value in checked_request.arguments.items()}
         )
-        messages = [_to_message(item) for item in rendered.messages]
+        messages = [
+            Message(role=Role(item.role), content=mcp_decode.blocks([item.content])) for item in rendered.messages
+        ]
         result = PromptResultBlock(
             prompt_request_id=request_id,
             prompt_name=name,
@@ -247,10 +249,6 @@ async def _page(listing: Any, cursor: str | None) -> Any:
         from mcp.types import PaginatedRequestParams  # of a ClientSession, so the package is there
 
         return await listing(params=PaginatedRequestParams(cursor=cursor))
-
-
-def _to_message(message: Any) -> Message:
-    return Message(role=Role(message.role), content=mcp_decode.blocks([message.content]))
 
 
 def _single_block(message: Message, kind: type[Any]) -> Any:

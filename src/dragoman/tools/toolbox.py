@@ -60,8 +60,15 @@ class Toolbox:
             raise ConfigurationError(f"a tool must be a function, not a mapping{foreign_value('tools', [item])}")
         if item is None:  # `tool` without a function is a decorator
             raise ConfigurationError("a tool must be a function, not None")
-        if isinstance(item, ToolDefinition) and _is_read(item):
-            self._add_read(item)
+        # An adapter read the tool from a request: another program declared it, and runs it. It goes to providers as it
+        # is, and its calls wait.
+        if isinstance(item, ToolDefinition) and is_foreign_tool(item) and getattr(item, "function", None) is None:
+            if item.name in self._definitions:
+                raise ToolSchemaError(item.name, [f"name: {item.name!r} is registered already"])
+            self._definitions[item.name] = item
+            if not isinstance(item, ServerTool) or isinstance(item, ClientTool):
+                self._tools[item.name] = Tool(item, _wait)
+                self._validators[item.name] = _ANY_INPUT
             return
         if isinstance(item, ServerTool):
             definition: ToolDefinition = item
@@ -79,15 +86,6 @@ class Toolbox:
         if added is not None:
             self._tools[added.name] = added
             self._validators[added.name] = validator
-
-    def _add_read(self, definition: ToolDefinition) -> None:
-        """Register a tool that was read from a request: it goes to providers as it is, and its calls wait."""
-        if definition.name in self._definitions:
-            raise ToolSchemaError(definition.name, [f"name: {definition.name!r} is registered already"])
-        self._definitions[definition.name] = definition
-        if not isinstance(definition, ServerTool) or isinstance(definition, ClientTool):
-            self._tools[definition.name] = Tool(definition, _wait)
-            self._validators[definition.name] = _ANY_INPUT
 
     def replace(self, tools: Iterable[AnyTool]) -> None:
         """Register these tools in place of all others. If one of them is refused, nothing changes."""
@@ -171,11 +169,6 @@ class Toolbox:
             return PreparedCall(call, refusal=mismatch, fault="validation_error")
         add_defaults(found.fields, arguments)
         return PreparedCall(call, found, arguments)
-
-
-def _is_read(definition: ToolDefinition) -> bool:
-    """Whether an adapter read the tool from a request: another program declared it, and runs it."""
-    return is_foreign_tool(definition) and getattr(definition, "function", None) is None
 
 
 class _AnyInput:

@@ -27,7 +27,7 @@ from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.target import Target
-from dragoman.events.umf import history_to_umf
+from dragoman.formats.umf.events import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body

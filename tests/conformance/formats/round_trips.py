@@ -53,7 +53,7 @@ from dragoman.formats import (
     to_umf,
 )
 from dragoman.formats.importers.blocks import read_citation
-from dragoman.formats.importers.wires import wire_at
+from dragoman.formats.importers.cassette import wire_at
 from dragoman.formats.registry import identify_format, read_file
 from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
 from tests.conformance.adapters import create_adapter, create_context

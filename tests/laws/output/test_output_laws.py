@@ -9,7 +9,7 @@ import jsonschema_rs
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.canonical.message import Message
 from dragoman.output.answer_type import AnswerType
-from dragoman.output.partial import PartialReader
+from dragoman.output.check import PartialReader
 from tests.conformance.adapters import create_adapter
 from tests.conformance.swaps.histories import TARGETS
 from tests.conformance.validators import sdk_types

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman import Session
-from dragoman.events.umf import history_to_umf
 from dragoman.formats import detect, identify, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
 from dragoman.formats.registry import FORMATS, get_format, iter_text, read_file
+from dragoman.formats.umf.events import history_to_umf
 from tests.tables import each_row
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
 from tests.unit.formats.dump_files import dumps

@@ -22,7 +22,7 @@ from dragoman.formats import (
     to_native,
     to_umf,
 )
-from dragoman.formats.conversion import Conversion
+from dragoman.formats.results import Conversion
 from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
 from dragoman.testing.strategies import conversations, histories, messages
 from tests.sampling import examples

@@ -18,8 +18,8 @@ from dragoman.routing import (
     Verdict,
     When,
 )
+from dragoman.routing.decision import find_refusals
 from dragoman.routing.events import to_event
-from dragoman.routing.validation import find_refusals
 from tests.unit.routing.models import KEYLESS, MODELS, START, find, router
 
 ORDER = list(RoutingPolicy)

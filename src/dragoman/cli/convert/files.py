@@ -21,15 +21,13 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.cli.io.console import show_line
-from dragoman.events.umf import history_to_umf
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
 from dragoman.formats.reading.lines import holds_conversations, is_line_file, read_lines
-from dragoman.formats.reading.read_result import ReadResult
 from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_text, read_file, write_pieces
+from dragoman.formats.results import Conversation, Conversion, ReadResult
 from dragoman.formats.umf.convert import to_umf_pieces
+from dragoman.formats.umf.events import history_to_umf
 from dragoman.session.storage import snapshot
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")

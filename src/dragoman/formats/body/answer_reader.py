@@ -13,13 +13,15 @@ from dragoman.formats.body.message_body import MessageBody
 from dragoman.formats.body.parts import (
     NAME_RULE,
     MessageBodyPart,
+    MessageBodySchemaPart,
+    accepts_part,
     can_start_name,
     describe_part,
+    missing_parts,
     name_fault,
     normalize_type,
     type_fault,
 )
-from dragoman.formats.body.schema_part import MessageBodySchemaPart, accepts_part, missing_parts
 from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
 
@@ -110,7 +112,14 @@ class AnswerReader:
             case TokenKind.OPENED:
                 self._stack.append(self._open(container, token.value))
             case TokenKind.CLOSED:
-                self._close(self._stack.pop())
+                what = self._stack.pop()
+                if what == "part":
+                    self._finish_part()
+                elif what == "parts":
+                    known = tuple(self._parts)
+                    self.violations += missing_parts(self._allowed, known)
+                elif what == "root" and not self._has_parts:
+                    self._add_violation("$", "a message body must have a list of parts")
             case TokenKind.KEY if container in ("root", "part"):
                 self._key = token.value
                 self._check_key(container)
@@ -214,15 +223,6 @@ class AnswerReader:
             return True
         name = self._fields["name"]
         return name is None if names is None else name is not None and names.matches(name)
-
-    def _close(self, what: str) -> None:
-        if what == "part":
-            self._finish_part()
-        elif what == "parts":
-            known = tuple(self._parts)
-            self.violations += missing_parts(self._allowed, known)
-        elif what == "root" and not self._has_parts:
-            self._add_violation("$", "a message body must have a list of parts")
 
     def _finish_part(self) -> None:
         """Validate the complete part."""

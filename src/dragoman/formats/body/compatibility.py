@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from dragoman.canonical.glob import Glob
 from dragoman.formats.body.message_body import MessageBody
-from dragoman.formats.body.parts import MessageBodyPart
+from dragoman.formats.body.parts import MessageBodyPart, MessageBodySchemaPart
 from dragoman.formats.body.schema import MessageBodySchema
-from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.errors import FormatError
 
 MAX_STEPS = 200_000
@@ -54,23 +53,19 @@ def is_compatible(producer: MessageBodySchema, consumer: MessageBodySchema) -> C
                 f"is_compatible compares two MessageBodySchema, not a {kind}: MessageBodySchema.from_json reads JSON"
             )
     try:
-        return _compare(producer, consumer)
+        for index, part in enumerate(producer.parts):
+            uncovered = _find_uncovered(part, consumer.parts)
+            if uncovered is not None:
+                reason = f"part {index} of the producer, {part}: the consumer has no place for all of it"
+                return _incompatible(producer, consumer, reason, [uncovered], ())
+        needed = [part for part in producer.parts if part.required]
+        for index, part in enumerate(consumer.parts):
+            if part.required and all(_find_uncovered(each, [part]) is not None for each in needed):
+                reason = f"part {index} of the consumer, {part}, is required, but the producer may omit it"
+                return _incompatible(producer, consumer, reason, [], [part])
+        return Compatibility(True)
     except _TooManyStepsError:
         return Compatibility(False, "the globs are too complex to compare: simplify them")
-
-
-def _compare(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
-    for index, part in enumerate(producer.parts):
-        uncovered = _find_uncovered(part, consumer.parts)
-        if uncovered is not None:
-            reason = f"part {index} of the producer, {part}: the consumer has no place for all of it"
-            return _incompatible(producer, consumer, reason, [uncovered], ())
-    needed = [part for part in producer.parts if part.required]
-    for index, part in enumerate(consumer.parts):
-        if part.required and all(_find_uncovered(each, [part]) is not None for each in needed):
-            reason = f"part {index} of the consumer, {part}, is required, but the producer may omit it"
-            return _incompatible(producer, consumer, reason, [], [part])
-    return Compatibility(True)
 
 
 def _incompatible(

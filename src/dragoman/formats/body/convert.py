@@ -1,25 +1,274 @@
 """A message as a message body, and back. A body has no role, channel or time.
 
+Parts without a name are the conversation: text, images, audio. Named parts are everything else: documents under their
+titles, tool calls and results as JSON under ``/tool_calls`` and ``/tool_results``, prompts under ``/prompts``.
 Source: docs/reference/message-body.md#conversion.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
-from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.adapter.requests.unsupported_blocks import flatten_block
+from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    PromptRequestBlock,
+    PromptResultBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.words import READING
 from dragoman.formats import verbatim
-from dragoman.formats.body.blocks import PartWriter, block_of
 from dragoman.formats.body.message_body import FORMAT, MessageBody
-from dragoman.formats.body.parts import MessageBodyPart, name_fault
+from dragoman.formats.body.parts import ANY_TYPE, MessageBodyPart, Part, is_base64, is_url, name_fault, type_fault
 from dragoman.formats.body.schema import MessageBodySchema
-from dragoman.formats.conversion import Conversion, LossCollector, as_message
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import report_labels
+from dragoman.formats.results import Conversion, LossCollector, as_message
 
+PartT = TypeVar("PartT", bound=Part)
+Fields = dict[str, Any]
+Ids = Callable[[str], str]
+
+_JSON = "application/json"
+_PLAIN = "text/plain"
+_FOLDERS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "/tool_calls/": (ToolUseBlock,),
+    "/tool_results/": (ToolResultBlock,),
+    "/prompts/": (PromptRequestBlock, PromptResultBlock),
+    "/resources/": (ResourceRefBlock,),
+}
+"""The folders of blocks that are stored as JSON."""
+_MEDIA: Mapping[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+}
+_PRESENTATION_FIELDS = frozenset({"detail", "duration_ms", "media_type", "title", "provider"})
+"""Fields whose loss does not lose content."""
 _LABEL = "a message body"
+
+
+def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlock:
+    """Return the block of a part. ``call_id`` and ``result_id`` return the ids of calls and of the calls of results."""
+    if part.name is not None and (embedded := _embedded_block(part, part.name, call_id, result_id)) is not None:
+        return embedded
+    text = _plain_text(part)
+    if text is not None:
+        return TextBlock(text=text)
+    source = _source(part)
+    kind = _MEDIA.get(part.media_type.partition("/")[0])
+    if kind is not None and source.kind != "text":
+        return kind(source=source, media_type=part.content_type)
+    return DocumentBlock(source=source, media_type=part.content_type, title=part.name)
+
+
+def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> ContentBlock | None:
+    """Return the block that a part holds as JSON, or None. The name alone does not make a part such a block."""
+    kinds = next((kinds for folder, kinds in _FOLDERS.items() if name.startswith(folder)), ())
+    if not kinds or part.media_type != _JSON or (text := part.plain_text()) is None:
+        return None
+    try:
+        value = copy_json(from_json(text, allow_inf_nan=False), MAX_DOCUMENT_DEPTH)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    if "type" not in value and len(kinds) == 1:
+        value["type"] = kinds[0].model_fields["type"].default
+    for kind in kinds:
+        if value.get("type") != kind.model_fields["type"].default:
+            continue
+        try:
+            block: Any = kind.model_validate(value, context=READING)
+        except ValidationError:
+            return None
+        if isinstance(block, ToolUseBlock):
+            return block if call_id is str else block.model_copy(update={"id": call_id(block.id)})
+        if isinstance(block, ToolResultBlock):
+            return block if result_id is str else block.model_copy(update={"tool_use_id": result_id(block.tool_use_id)})
+        found: ContentBlock = block
+        return found
+    return None
+
+
+def _plain_text(part: Part) -> str | None:
+    """Return the text of a part without a name, or None."""
+    if part.name is not None or not part.is_text or part.content_url is not None:
+        return None
+    if part.content is None:  # the metadata hold everything
+        return ""
+    try:
+        return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
+    except ValueError:
+        return None
+
+
+def _source(part: Part) -> MediaSource:
+    if part.content_url is not None:
+        return MediaSource(kind="url", data=part.content_url)
+    return MediaSource(kind="base64" if part.is_base64 else "text", data=part.content or "")
+
+
+class PartWriter(Generic[PartT]):
+    """Writes the parts of one message in one dialect.
+
+    ``build_part`` builds a part from its fields, ``is_valid_name`` says whether a text is a valid name, ``ids`` are the
+    document's own tool ids by ours.
+    """
+
+    def __init__(
+        self,
+        format_name: str,
+        build_part: Callable[[Fields], PartT],
+        is_valid_name: Callable[[str], bool],
+        ids: Mapping[str, str],
+        losses: LossCollector,
+    ) -> None:
+        self._format_name = format_name
+        self._build_part = build_part
+        self._is_valid_name = is_valid_name
+        self._ids = ids
+        self._losses = losses
+        self._taken: set[str] = set()
+
+    def part(self, message: Message, index: int) -> PartT | None:
+        """Return the part of a block. None if it has none, which is a loss."""
+        block = message.content[index]
+        candidates = [self._build_part(fields) for fields in self._candidates(block)]
+        if not candidates:
+            kind = block.source.kind if isinstance(block, MEDIA_BLOCKS) else None
+            what = f"{block.type} block" if kind is None else f"{block.type} with a {kind} source"
+            self._losses.add(message, index, f"{self._format_name} has no form for the {what}: left out")
+            return None
+        # The first that reads back unchanged is the best, or else the first that reads back as the same kind.
+        read_parts = [(part, self._read(part)) for part in candidates]
+        same = [each for each in read_parts if each[1] == self._with_native_id(block)]
+        same_type = [each for each in read_parts if each[1].type == block.type]
+        written, read = (same or same_type or read_parts)[0]
+        if written.name is not None:
+            self._taken.add(written.name)
+        self._report_losses(message, index, read)
+        return written
+
+    def _read(self, part: PartT) -> ContentBlock:
+        """Return the block that a reader would make of the part."""
+        return block_of(part)
+
+    def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
+        """Report the fields that a reader will not get back."""
+        block = self._with_native_id(message.content[index])
+        if read == block:
+            return
+        if read.type != block.type:
+            reason = f"{self._format_name} has no form for it: the {block.type} is read as a {read.type}"
+            self._losses.add(message, index, reason)
+            return
+        before, after = block.model_dump(), read.model_dump()
+        changed = sorted(_differences(before, after))
+        is_presentation = set(changed) <= _PRESENTATION_FIELDS
+        self._losses.add(
+            message, index,
+            f"{self._format_name} cannot hold all of the {block.type} block ({', '.join(changed)})",
+            severity=Severity.INFO if is_presentation else Severity.WARNING,
+        )  # fmt: skip
+
+    def _with_native_id(self, block: ContentBlock) -> ContentBlock:
+        """Return the block with the document's own id for its call."""
+        if isinstance(block, ToolUseBlock) and block.id in self._ids:
+            return block.model_copy(update={"id": self._ids[block.id]})
+        if isinstance(block, ToolResultBlock) and block.tool_use_id in self._ids:
+            return block.model_copy(update={"tool_use_id": self._ids[block.tool_use_id]})
+        return block
+
+    def _candidates(self, block: ContentBlock) -> Iterator[Fields]:
+        """Yield the ways to write a block, the best first."""
+        match block:
+            case TextBlock():
+                yield {"content_type": _PLAIN, "content": block.text}
+            case ToolUseBlock() | ToolResultBlock() | PromptRequestBlock() | PromptResultBlock() | ResourceRefBlock():
+                name = self._unique_name(next(each for each, kinds in _FOLDERS.items() if isinstance(block, kinds)))
+                implied = {"type"} if isinstance(block, (ToolUseBlock, ToolResultBlock)) else None
+                written = self._with_native_id(block).model_dump(mode="json", exclude=implied, exclude_none=True)
+                yield {"name": name, "content_type": _JSON, "content": to_json(written).decode()}
+            case ResourceBlock():
+                yield self._resource(block)
+            case ImageBlock() | AudioBlock() | VideoBlock():
+                if (content := _content(block.source)) is not None:
+                    yield {"content_type": _type(block.media_type, ANY_TYPE), **content}
+            case DocumentBlock():
+                if (content := _content(block.source)) is not None:
+                    fallback = _PLAIN if block.source.kind == "text" else ANY_TYPE
+                    fields = {"content_type": _type(block.media_type, fallback), **content}
+                    yield from ({**fields, **named} for named in self._titles(block.title))
+
+    def _resource(self, block: ResourceBlock) -> Fields:
+        fields: Fields = {"name": next((each["name"] for each in self._titles(block.name) if each), "")}
+        if block.content is not None:
+            return {**fields, "content_type": _type(block.mime_type, _PLAIN), "content": block.content}
+        kind = _type(block.mime_type, ANY_TYPE)
+        if block.blob is not None and is_base64(block.blob):
+            return {**fields, "content_type": kind, "content": block.blob, "content_encoding": "base64"}
+        if block.blob is None and is_url(block.uri):
+            return {**fields, "content_type": kind, "content_url": block.uri}
+        flat = flatten_block(block)
+        return {"content_type": _PLAIN, "content": flat.text if flat else ""}
+
+    def _titles(self, title: str | None) -> Iterator[Fields]:
+        """Yield names for a document: its title, the closest valid name, none, and a generated one."""
+        near = [title, f"/{title}"] if title is not None else []
+        yield from ({"name": name} for name in near if self._is_valid_name(name) and name not in self._taken)
+        yield {}
+        yield {"name": self._unique_name("/documents/")}
+
+    def _unique_name(self, folder: str) -> str:
+        number = 1
+        while f"{folder}{number}" in self._taken:
+            number += 1
+        return f"{folder}{number}"
+
+
+def _content(source: MediaSource) -> Fields | None:
+    """Return the fields of a source, or None if a part cannot hold it."""
+    match source.kind:
+        case "text":
+            return {"content": source.data}
+        case "base64" if is_base64(source.data):
+            return {"content": source.data, "content_encoding": "base64"}
+        case "url" if is_url(source.data):
+            return {"content_url": source.data}
+        case _:
+            return None
+
+
+def _type(media_type: str | None, fallback: str) -> str:
+    return media_type if media_type is not None and type_fault(media_type) is None else fallback
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields that differ; for a source, its own fields."""
+    for key in before:
+        if before[key] != after.get(key):
+            if key == "source" and isinstance(after.get(key), dict):
+                yield from _differences(before[key], after[key])
+            else:
+                yield key
 
 
 def to_message_body(message: Message) -> Conversion[MessageBody]:

@@ -165,7 +165,13 @@ class JsonTokenizer:
 
     def _read_string(self, text: str, position: int) -> tuple[int, Token | None]:
         if self._escape:
-            self._extend_escape(text[position])
+            character = text[position]
+            if character not in (_ESCAPES if len(self._escape) == 1 else _HEX):
+                raise BrokenJsonError("a string has an escape that JSON does not know")
+            self._escape += character
+            if len(self._escape) == (6 if self._escape[1] == "u" else 2):
+                self._buffer.append(self._escape)
+                self._escape = ""
             return position + 1, None
         plain = _PLAIN.match(text, position)
         if plain is not None and plain.end() > position:
@@ -179,15 +185,6 @@ class JsonTokenizer:
             raise BrokenJsonError("a string contains a control character")
         self._escape = "\\"
         return position + 1, None
-
-    def _extend_escape(self, character: str) -> None:
-        """Add one character to an escape."""
-        if character not in (_ESCAPES if len(self._escape) == 1 else _HEX):
-            raise BrokenJsonError("a string has an escape that JSON does not know")
-        self._escape += character
-        if len(self._escape) == (6 if self._escape[1] == "u" else 2):
-            self._buffer.append(self._escape)
-            self._escape = ""
 
     def _whole_string(self) -> Token:
         try:

@@ -1,21 +1,22 @@
-"""One part of a message body: a name, a type, and content inline or at a URL.
+"""One part of a message body: a name, a type, and content inline or at a URL; and one part that a body may have.
 
-Source: docs/reference/message-body.md#parts.
+Source: docs/reference/message-body.md#parts and .../message-body.md#schemas.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Self, TypeVar
 
-from pydantic import ConfigDict, field_validator, model_validator
+from pydantic import ConfigDict, StrictBool, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.guard import Text
-from dragoman.formats.errors import FormatError
+from dragoman.formats.errors import BodyViolation, FormatError
 
 PartT = TypeVar("PartT")
 
@@ -35,6 +36,7 @@ _CHARSETS = {
 """Python's names of the supported charsets. A document must not select any of the other codecs."""
 _MAX_SHOWN = 100
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
+ANY = "*/*"
 
 
 def name_fault(name: str) -> str | None:
@@ -188,3 +190,68 @@ class MessageBodyPart(Part):
             if not is_base64(self.content):
                 raise PydanticCustomError("base64", "the content is not valid base64")
         return self
+
+
+class MessageBodySchemaPart(FrozenModel):
+    """One kind of part that a body may or must have. ``name`` and ``content_type`` are globs: ``*`` matches anything
+    without a slash, ``**`` anything, ``{a,b}`` either.
+
+    A schema part without a name matches only parts without a name, and one with a name only named parts.
+    Types are compared without parameters and case. Raises pydantic.ValidationError.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+    name: Text | None = None
+    content_type: Text = ANY
+    required: StrictBool = False
+    """Whether a body without such a part is refused."""
+
+    @field_validator("name", "content_type")
+    @classmethod
+    def _check_glob(cls, pattern: str | None) -> str | None:
+        try:
+            glob(pattern or "", braces=True)
+        except ValueError as error:
+            raise PydanticCustomError("glob", "{fault}", {"fault": str(error)}) from None
+        return pattern
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str | None) -> str | None:
+        if name is not None and not name.startswith(("/", "*", "{")):
+            raise PydanticCustomError("name", "the pattern of a name must be an absolute path, such as /sources/*")
+        return name
+
+    @property
+    def names(self) -> Glob | None:
+        """The glob of the name; None if there must be no name."""
+        return None if self.name is None else glob(self.name, braces=True)
+
+    @property
+    def types(self) -> Glob:
+        """The glob of the type, as `normalize_type` returns it."""
+        return glob(normalize_type(self.content_type), braces=True)
+
+    def matches(self, part: MessageBodyPart) -> bool:
+        """Return whether the part has a name and a type that this accepts."""
+        names = self.names
+        if names is None or part.name is None:
+            return names is None and part.name is None and self.types.matches(part.media_type)
+        return names.matches(part.name) and self.types.matches(part.media_type)
+
+    def __str__(self) -> str:
+        return describe_part(self.name, self.content_type)
+
+
+def accepts_part(allowed: Sequence[MessageBodySchemaPart], part: MessageBodyPart) -> bool:
+    """Return True if the part matches one of the allowed ones."""
+    return any(each.matches(part) for each in allowed)
+
+
+def missing_parts(
+    allowed: Sequence[MessageBodySchemaPart], parts: Sequence[MessageBodyPart]
+) -> tuple[BodyViolation, ...]:
+    """Return a violation for each required part that none of the parts match."""
+    needed = (each for each in allowed if each.required)
+    return tuple(BodyViolation("$", f"it lacks {each}") for each in needed if not any(map(each.matches, parts)))

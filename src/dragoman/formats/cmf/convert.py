@@ -3,10 +3,15 @@
 The written form is ``[{"message": {...}, "extensions": {...}}, ...]``. A single entry can be read too, and so can bare
 messages. Content without a CMF form is stored in ``extensions.custom`` under the name of this library, so that reading
 it back is lossless. Other readers do not see it, so it is listed as a loss.
+
+CMF repeats the namespace and the name of a tool with each call and each result. A message has no field for the
+namespace, because it belongs to the tool; views get it from ``calls``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from pydantic import ValidationError
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
@@ -16,19 +21,66 @@ from dragoman.canonical.message import Message, Role, read_message
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.formats import verbatim
 from dragoman.formats.cmf import extensions as cmf_slots
-from dragoman.formats.cmf.called_tools import FORMAT, called_tools_in_cmf
+from dragoman.formats.cmf import models as cmf
 from dragoman.formats.cmf.models import PART, CmfMessage
 from dragoman.formats.cmf.parts import KNOWN, block_of, message_of, part_of
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.labels import add_labels
 from dragoman.formats.reading.pairs import report_repeated
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
+FORMAT = "cmf"
 Fields = dict[str, Any]
 ExtensionsLike = Extensions | Mapping[str, Any]
 """Extensions as a model or as JSON."""
+
+
+def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
+    """Return the tools of the calls and results in messages from `from_cmf`, by call id.
+
+    Pass them as ``calls`` to `Message.iter_views`, a `Pipeline` or `to_cmf`. Call this before you change the content of
+    messages: a changed message no longer has its document's entry.
+    """
+    history = list(messages)
+    found = called_tools(history)
+    for start, message in enumerate(history):
+        if (entry := verbatim.noted_entry(message, FORMAT)) is None:
+            continue
+        native, count = entry
+        group = history[start : start + count]
+        tools = _tools_in_entry(native.get("message", native))
+        for call_id, native_id in _call_ids(group):
+            tool = tools.get(native_id)
+            if tool is None or (call_id in found and found[call_id].name != tool.name):
+                continue
+            known = found.get(call_id)
+            found[call_id] = CalledTool(tool.name, tool.namespace or (known.namespace if known else None))
+    return found
+
+
+def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
+    """Return the tools in an entry, by its own ids; a call takes precedence over its result."""
+    try:
+        message = cmf.CmfMessage.model_validate(raw)
+    except ValidationError:
+        return {}
+    tools: dict[str, CalledTool] = {}
+    for part in message.content:
+        if isinstance(part, cmf.ToolCallContentPart):
+            tools[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
+        elif isinstance(part, cmf.ToolResultContentPart) and part.content.tool_name:
+            tools.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
+    return tools
+
+
+def _call_ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """Yield the call ids in these messages, each with the document's own."""
+    native_ids = verbatim.tool_ids(group, FORMAT)
+    for message in group:
+        for call_id in (*(use.id for use in message.tool_uses), *(part.tool_use_id for part in message.tool_results)):
+            yield call_id, native_ids.get(call_id, call_id)
 
 
 def to_cmf(
@@ -55,19 +107,15 @@ def to_cmf(
     losses = LossCollector(FORMAT)
     writer = _Writer(history, losses, {**called_tools_in_cmf(history), **(calls or {})})
     written: list[Fields] = []
-    index = 0
-    while index < len(history):
-        if (found := verbatim.recover(history, index, FORMAT)) is not None:
-            native, count = found
-            slots = slots_by_message[index]
-            labels = labels_of_messages(history[index : index + count])
-            if slots:
-                native = {"message": native.get("message", native), "extensions": add_labels(slots, labels)}
-            written.append(native)
-            index += count
+    for index, count, native in verbatim.iter_entries(history, FORMAT):
+        slots = slots_by_message[index]
+        if native is None:
+            written.append(writer.entry(history[index], slots))
+        elif slots:
+            labelled = add_labels(slots, labels_of_messages(history[index : index + count]))
+            written.append({"message": native.get("message", native), "extensions": labelled})
         else:
-            written.append(writer.entry(history[index], slots_by_message[index]))
-            index += 1
+            written.append(native)
     return Conversion(written, losses.report(history))
 
 
@@ -124,26 +172,18 @@ class _Writer:
             read = None if part is None else cmf_slots.as_json(block_of(PART.validate_python(part), str, str))
             parts += part is not None
             noted.append(cmf_slots.note_block(place, cmf_slots.as_json(block), read))
-            self._report_losses(message, index, noted[-1])
+            if "part" not in noted[-1]:
+                self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
+            elif "more" in noted[-1]:
+                what = ", ".join(sorted(noted[-1]["more"]))
+                reason = f"CMF has no form for all of this {block.type} block ({what}): kept in custom"
+                self._losses.add(message, index, reason, severity=Severity.INFO)
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
                 self._losses.add(
                     message, index, "the result answers no call, so its tool has no name",
                     kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
                 )  # fmt: skip
         return noted if noted != [{"part": index} for index in range(len(content))] else None
-
-    def _report_losses(self, message: Message, index: int, noted: Fields) -> None:
-        block = message.content[index]
-        if "part" not in noted:
-            self._losses.add(message, index, f"CMF has no form for this {block.type} block: kept only in custom")
-        elif "more" in noted:
-            what = ", ".join(sorted(noted["more"]))
-            self._losses.add(
-                message,
-                index,
-                f"CMF has no form for all of this {block.type} block ({what}): kept in custom",
-                severity=Severity.INFO,
-            )  # fmt: skip
 
 
 def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
@@ -169,10 +209,8 @@ def _read(document: Any) -> list[tuple[list[Message], Fields]]:
     writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
     read = []
     for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
-        if len(messages) != 1 or native_ids or writer.entry(messages[0], None) != native:
-            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
-            messages = verbatim.attach(messages, FORMAT, native)
-        read.append((messages, native))
+        kept = verbatim.keep_entry(messages, FORMAT, native, native_ids, lambda message: [writer.entry(message, None)])
+        read.append((kept, native))
     return read
 
 

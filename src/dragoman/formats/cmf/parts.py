@@ -36,6 +36,17 @@ Tools = Mapping[str, CalledTool]
 KNOWN: Mapping[str, Collection[str]] = {"role": frozenset(Role), "channel": frozenset(Channel)}
 """The words of this version, by field of the message."""
 _PLAIN_TEXT = "text/plain"
+_NESTED: Mapping[str, type[ResourceBlock | ResourceRefBlock | PromptRequestBlock]] = {
+    "resource": ResourceBlock,
+    "resource_ref": ResourceRefBlock,
+    "prompt_request": PromptRequestBlock,
+}
+_MEDIA: Mapping[str, type[ImageBlock | VideoBlock | AudioBlock | DocumentBlock]] = {
+    "image": ImageBlock,
+    "video": VideoBlock,
+    "audio": AudioBlock,
+    "document": DocumentBlock,
+}
 
 
 def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
@@ -86,23 +97,23 @@ def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
                 content=_read_result_content(result.content),
                 is_error=result.is_error,
             )
-        case cmf.ResourceContentPart(content=resource):
-            return ResourceBlock(**resource.model_dump())
-        case cmf.ResourceRefContentPart(content=reference):
-            return ResourceRefBlock(**reference.model_dump())
-        case cmf.PromptRequestContentPart(content=request):
-            return PromptRequestBlock(**request.model_dump())
+        case (
+            cmf.ResourceContentPart(content=inner)
+            | cmf.ResourceRefContentPart(content=inner)
+            | cmf.PromptRequestContentPart(content=inner)
+        ):
+            return _NESTED[part.content_type](**inner.model_dump())
         case cmf.PromptResultContentPart(content=rendered):
             messages = tuple(map(message_fields, rendered.messages))
             return PromptResultBlock(**rendered.model_dump(exclude={"messages"}), messages=messages)
-        case cmf.ImageContentPart(content=source):
-            return ImageBlock(source=_source(source), media_type=source.media_type)
-        case cmf.VideoContentPart(content=source):
-            return VideoBlock(source=_source(source), media_type=source.media_type, duration_ms=source.duration_ms)
-        case cmf.AudioContentPart(content=source):
-            return AudioBlock(source=_source(source), media_type=source.media_type, duration_ms=source.duration_ms)
-        case cmf.DocumentContentPart(content=source):
-            return DocumentBlock(source=_source(source), media_type=source.media_type, title=source.title)
+        case (
+            cmf.ImageContentPart(content=source)
+            | cmf.VideoContentPart(content=source)
+            | cmf.AudioContentPart(content=source)
+            | cmf.DocumentContentPart(content=source)
+        ):
+            others = source.model_dump(exclude={"type", "data"})
+            return _MEDIA[part.content_type](source=MediaSource(kind=source.type, data=source.data), **others)
         case _:
             raise AssertionError(f"not a part of CMF: {type(part).__name__}")
 
@@ -135,10 +146,6 @@ def _media(block: ImageBlock | VideoBlock | AudioBlock | DocumentBlock) -> Field
         duration_ms=getattr(block, "duration_ms", None),
         title=getattr(block, "title", None),
     )
-
-
-def _source(source: cmf.ImageSource) -> MediaSource:
-    return MediaSource(kind=source.type, data=source.data)
 
 
 def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:

@@ -23,16 +23,17 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
     Media,
     block_signature,
     media_type_of,
-    result_texts,
+    plain_content,
+    result_content,
     split_results,
 )
+from dragoman.formats.results import Conversion
 
 _TYPES = {Role.SYSTEM: "system", Role.DEVELOPER: "system", Role.USER: "human", Role.TOOL: "human"}
 _CLASSES = {"system": "SystemMessage", "human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
@@ -57,7 +58,7 @@ def to_langchain(
         raise ConfigurationError(f"the form of LangChain's messages is messages_to_dict or dumpd, not {form!r:.80}")
     writer = _Writer(messages)
     entries = [entry for message in writer.history for entry in writer.entries(message)]
-    return writer.finish([_constructor(entry) for entry in entries] if form == "dumpd" else entries)
+    return writer.finish(list(map(_constructor, entries)) if form == "dumpd" else entries)
 
 
 class _Writer(LibraryWriter):
@@ -74,17 +75,13 @@ class _Writer(LibraryWriter):
         if others:
             content = [part for index, block in others for part in self._part(message, index, block)]
             kwargs = {"additional_kwargs": {"__openai_role__": "developer"}} if message.role is Role.DEVELOPER else {}
-            entries.append(_entry(_TYPES[message.role], content=_plain(content), **kwargs))
+            entries.append(_entry(_TYPES[message.role], content=plain_content(content), **kwargs))
         return entries
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        content = result_texts(block)
-        parts = [] if content is not None else [
-            item for part in block.content for item in self._part(message, index, part)
-        ]  # fmt: skip
         return _entry(
             "tool",
-            content=parts if content is None else content,
+            content=result_content(block, lambda part: self._part(message, index, part)),
             tool_call_id=block.tool_use_id,
             name=self.names.get(block.tool_use_id),
             status="error" if block.is_error else "success",
@@ -144,17 +141,15 @@ class _Writer(LibraryWriter):
                 return self._media(message, index, block)
             case ProviderBlock(provider=self.library):
                 return [dict(block.data)]
-            case ProviderBlock() if message.role is Role.ASSISTANT and self._is_own(message, block):
+            case ProviderBlock() if message.role is Role.ASSISTANT and (
+                (message.metadata.model or "").partition(":")[0] == block.provider
+            ):
                 if "type" not in block.data:
                     reason = "a native block without a type is read again as one of LangChain's"
                     self.losses.add(message, index, reason, kind=LossKind.NATIVE_BLOCK, severity=Severity.INFO)
                 return [{"type": "non_standard", "value": dict(block.data)}]
             case _:
-                text = self.as_text(message, index, block)
-                return [{"type": "text", "text": text}] if text is not None else []
-
-    def _is_own(self, message: Message, block: ProviderBlock) -> bool:
-        return (message.metadata.model or "").partition(":")[0] == block.provider
+                return self.text_parts(message, index, block)
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
@@ -192,14 +187,6 @@ def _constructor(entry: Entry) -> Entry:
     arguments = {name: value for name, value in entry["data"].items() if value is not None}
     path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
     return {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
-
-
-def _plain(content: list[Entry]) -> str | list[Entry]:
-    """Return a content that is only one text as this text."""
-    if len(content) == 1 and content[0].keys() == {"type", "text"}:
-        text = content[0]["text"]
-        return text if isinstance(text, str) else content
-    return content
 
 
 def _usage(usage: Usage) -> Entry:

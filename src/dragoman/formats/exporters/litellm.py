@@ -17,17 +17,19 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
     Media,
     arguments_text,
     base64_of,
+    data_url,
     media_type_of,
-    result_texts,
+    plain_content,
+    result_content,
     split_results,
 )
+from dragoman.formats.results import Conversion
 
 _AUDIO_TYPES = ("audio/mpeg", "audio/wav")
 """The types that the formats are read as."""
@@ -45,9 +47,7 @@ class _Writer(LibraryWriter):
 
     def entries(self, message: Message) -> list[Entry]:
         self.check_message(message)
-        if message.metadata.usage is not None or message.metadata.model is not None:
-            reason = "a list of LiteLLM has no models and no usage: left out"
-            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+        self.leave_out_usage(message)
         if message.role is Role.ASSISTANT:
             return [self._reply(message)]
         results, others = split_results(message)
@@ -56,21 +56,12 @@ class _Writer(LibraryWriter):
             self.report_role(message, "user")
         parts = [part for index, block in others for part in self._part(message, index, block)]
         role = "user" if message.role is Role.TOOL else str(message.role)
-        return [*entries, *([{"role": role, "content": _plain(parts)}] if parts else [])]
+        return [*entries, *([{"role": role, "content": plain_content(parts)}] if parts else [])]
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        content = result_texts(block)
-        if block.is_error:
-            reason = "a result of LiteLLM has no flag for errors: left out"
-            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
-        parts = [] if content is not None else [
-            item for part in block.content for item in self._part(message, index, part)
-        ]  # fmt: skip
-        entry: Entry = {
-            "role": "tool",
-            "tool_call_id": block.tool_use_id,
-            "content": parts if content is None else content,
-        }
+        self.leave_out_error(message, index, block)
+        content = result_content(block, lambda part: self._part(message, index, part))
+        entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
         name = self.names.get(block.tool_use_id)
         return entry | ({"name": name} if name else {})
 
@@ -92,19 +83,15 @@ class _Writer(LibraryWriter):
                 case RedactedThinkingBlock():
                     thinking.append({"type": "redacted_thinking", "data": block.data})
                 case ToolUseBlock():
-                    arguments = block.input
-                    if block.raw_input is not None:
-                        reason = (
-                            "LiteLLM needs an object: the broken arguments are written as the field raw_input of one"
-                        )
-                        self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
-                        arguments = {"raw_input": block.raw_input}
+                    arguments = self.object_arguments(message, index, block)
                     function = {"name": block.name, "arguments": arguments_text(arguments)}
                     calls.append({"id": block.id, "type": "function", "function": function})
                 case ProviderBlock():
                     self.leave_out(message, index)
+                case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+                    self.leave_out(message, index, f"{block.type} in a reply", kind=LossKind.MEDIA)
                 case _:
-                    self._report_reply_block(message, index, block, texts)
+                    texts += [part["text"] for part in self.text_parts(message, index, block)]
         if len(texts) > 1:
             reason = "a reply of LiteLLM has one text: the texts are joined"
             self.losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
@@ -112,17 +99,11 @@ class _Writer(LibraryWriter):
         if thinking:
             entry["thinking_blocks"] = thinking
             entry["reasoning_content"] = "".join(each.get("thinking", "") for each in thinking)
-        if calls:
-            entry["tool_calls"] = calls
-        if citations:
-            entry["provider_specific_fields"] = {"citations": [citations]}
-        return entry
-
-    def _report_reply_block(self, message: Message, index: int, block: ContentBlock, texts: list[str]) -> None:
-        if isinstance(block, (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)):
-            self.leave_out(message, index, f"{block.type} in a reply", kind=LossKind.MEDIA)
-        elif (text := self.as_text(message, index, block)) is not None:
-            texts.append(text)
+        return (
+            entry
+            | ({"tool_calls": calls} if calls else {})
+            | ({"provider_specific_fields": {"citations": [citations]}} if citations else {})
+        )
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
@@ -133,8 +114,7 @@ class _Writer(LibraryWriter):
             case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
                 return self._media(message, index, block)
             case _:
-                text = self.as_text(message, index, block)
-                return [{"type": "text", "text": text}] if text is not None else []
+                return self.text_parts(message, index, block)
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         data, media_type = base64_of(block.source), media_type_of(block)
@@ -143,10 +123,8 @@ class _Writer(LibraryWriter):
             if getattr(block, name, None) is not None:
                 self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
         if isinstance(block, ImageBlock) and block.source.kind in ("base64", "url"):
-            url = block.source.data if data is None else f"data:{media_type};base64,{data}"
-            return [
-                {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
-            ]
+            detail = {"detail": block.detail} if block.detail else {}
+            return [{"type": "image_url", "image_url": {"url": data_url(block), **detail}}]
         if isinstance(block, AudioBlock) and data is not None and media_type in _AUDIO:
             if media_type not in _AUDIO_TYPES:
                 reason = (
@@ -156,16 +134,8 @@ class _Writer(LibraryWriter):
             return [{"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}]
         if isinstance(block, DocumentBlock) and data is not None:
             named = {"filename": block.title} if block.title else {}
-            return [{"type": "file", "file": {"file_data": f"data:{media_type};base64,{data}", **named}}]
+            return [{"type": "file", "file": {"file_data": data_url(block), **named}}]
         if isinstance(block, DocumentBlock) and block.source.kind == "file_id":
             return [{"type": "file", "file": {"file_id": block.source.data}}]
         self.leave_out(message, index, f"{block.type} with a {block.source.kind} source")
         return []
-
-
-def _plain(parts: list[Entry]) -> str | list[Entry]:
-    """Return a content that is only one text as this text."""
-    if len(parts) == 1 and parts[0]["type"] == "text":
-        text = parts[0]["text"]
-        return text if isinstance(text, str) else parts
-    return parts

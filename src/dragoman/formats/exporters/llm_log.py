@@ -15,27 +15,23 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import Entry, LibraryWriter, Media, base64_of, media_type_of
+from dragoman.formats.results import Conversion
 
 _ROLES = {Role.DEVELOPER: "system"}
 _PREFIXES = {"openai": "", "openai-chat": "", "google": "gemini/"}
 """What stands before the names of models in llm; for other providers it is the provider and a slash."""
-_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 _MAX_NAME = 100
 
 
@@ -92,21 +88,18 @@ class _Writer(LibraryWriter):
                 data = {"type": "redacted_thinking", "data": block.data}
                 return [{"type": "reasoning", "text": "", "redacted": True, **self._metadata(message, data)}]
             case ToolUseBlock():
-                arguments: Any = block.input
-                if block.raw_input is not None:
-                    reason = "arguments are an object: the broken ones are written as the field raw_input of one"
-                    self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
-                    arguments = {"raw_input": block.raw_input}
+                arguments = self.object_arguments(message, index, block)
                 return [{"type": "tool_call", "name": block.name, "arguments": arguments, "tool_call_id": block.id}]
             case ToolResultBlock():
                 return [self._result(message, index, block)]
             case ProviderBlock(provider=self.library):
                 return [{"type": block.kind, **block.data}]
-            case _ if isinstance(block, _MEDIA) and (reference := self._attach(message, index, block)) is not None:
+            case _ if (
+                isinstance(block, MEDIA_BLOCKS) and (reference := self._attach(message, index, block)) is not None
+            ):
                 return [{"type": "attachment", "attachment": reference}]
             case _:
-                text = self.as_text(message, index, block)
-                return [{"type": "text", "text": text}] if text is not None else []
+                return self.text_parts(message, index, block)
 
     def _metadata(self, message: Message, fields: Mapping[str, Any]) -> Entry:
         """Return what only the issuer can read, under the name of its provider."""
@@ -117,7 +110,7 @@ class _Writer(LibraryWriter):
         texts: list[str] = []
         attached: list[Entry] = []
         for part in block.content:
-            reference = self._attach(message, index, part) if isinstance(part, _MEDIA) else None
+            reference = self._attach(message, index, part) if isinstance(part, MEDIA_BLOCKS) else None
             if isinstance(part, TextBlock):
                 texts.append(part.text)
                 if part.citations:
@@ -179,13 +172,33 @@ class _Writer(LibraryWriter):
         thread, tip = new_ulid().lower(), None
         turns: list[tuple[Message, str | None, str]] = []
         for number, entry in enumerate(entries):
-            parent, tip = tip, _hash({"parent": tip, "message": entry})
+            # llm knows a message by 16 bytes of BLAKE2b of its JSON, in which the hash of the one before stands.
+            identity = {"parent": tip, "message": entry}
+            text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            parent, tip = tip, f"b2:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
             database.execute(
                 "insert or ignore into messages (hash, parent_hash, role) values (?, ?, ?)",
                 (tip, parent, entry["role"]),
             )
             for position, part in enumerate(entry["parts"]):
-                self._write_part(database, tip, position, part)
+                attached = [part["attachment"]] if "attachment" in part else part.get("attachments", [])
+                references = [{"id": each["id"]} for each in attached]
+                payload = {name: value for name, value in part.items() if name not in ("type", "text")}
+                if "attachment" in payload:
+                    payload["attachment"] = references[0]
+                elif "attachments" in payload:
+                    payload["attachments"] = references
+                cursor = database.execute(
+                    "insert or ignore into parts (message_hash, position, type, tool_name, text, payload) "
+                    "values (?, ?, ?, ?, ?, ?)",
+                    (tip, position, part["type"], part.get("name"), part.get("text"),
+                     json.dumps(payload) if payload else None),
+                )  # fmt: skip
+                for order, reference in enumerate(attached):
+                    database.execute(
+                        'insert or ignore into part_attachments (part_id, attachment_id, "order") values (?, ?, ?)',
+                        (cursor.lastrowid, reference["id"], order),
+                    )
             if number in self._replies:
                 turns.append((self._replies[number], parent, tip))
         first = next((part["text"] for entry in entries for part in entry["parts"] if entry["role"] == "user"
@@ -206,32 +219,6 @@ class _Writer(LibraryWriter):
                 (new_ulid().lower(), thread, parent, reply, _model(message), *_counts(message),
                  message.created_at.isoformat()),
             )  # fmt: skip
-
-    def _write_part(self, database: sqlite3.Connection, owner: str, position: int, part: Entry) -> None:
-        payload = {name: value for name, value in part.items() if name != "type"}
-        text = payload.pop("text", None)
-        for name in ("attachment", "attachments"):
-            references = payload.get(name)
-            if references is not None:
-                only = [{"id": each["id"]} for each in (references if isinstance(references, list) else [references])]
-                payload[name] = only if isinstance(references, list) else only[0]
-        cursor = database.execute(
-            "insert or ignore into parts (message_hash, position, type, tool_name, text, payload) "
-            "values (?, ?, ?, ?, ?, ?)",
-            (owner, position, part["type"], part.get("name"), text, json.dumps(payload) if payload else None),
-        )
-        attached = [part["attachment"]] if "attachment" in part else part.get("attachments", [])
-        for order, reference in enumerate(attached):
-            database.execute(
-                'insert or ignore into part_attachments (part_id, attachment_id, "order") values (?, ?, ?)',
-                (cursor.lastrowid, reference["id"], order),
-            )
-
-
-def _hash(value: Any) -> str:
-    """Return the identity of a message: 16 bytes of BLAKE2b of its JSON with sorted keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"b2:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def _model(message: Message) -> str | None:

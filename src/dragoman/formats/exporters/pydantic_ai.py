@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
     AudioBlock,
     ContentBlock,
     DocumentBlock,
@@ -19,7 +20,6 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
@@ -28,9 +28,10 @@ from dragoman.formats.exporters.shared import (
     block_signature,
     groups_of,
     media_type_of,
-    result_texts,
+    result_content,
 )
 from dragoman.formats.importers.blocks import library_provider
+from dragoman.formats.results import Conversion
 
 _FINISH = {
     StopReason.END_TURN: "stop",
@@ -43,7 +44,6 @@ _FINISH = {
 }
 _FILE_OWNERS = re.compile("anthropic|openai|google(-gla|-cloud)?|bedrock|xai")
 """pydantic-ai's names of the providers that keep uploaded files: it accepts no others."""
-_MEDIA = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)
 
 
 def to_pydantic_ai(messages: Sequence[Message]) -> Conversion[list[Entry]]:
@@ -86,12 +86,10 @@ class _Writer(LibraryWriter):
         return parts
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        content: str | list[str | Entry] | None = result_texts(block)
-        if content is None:
-            content = [item for part in block.content for item in self._content(message, index, part)]
-            if all(isinstance(item, str) for item in content):
-                reason = "several texts of a result are a list, which is read again as one text of JSON"
-                self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+        content = result_content(block, lambda part: self._content(message, index, part))
+        if not isinstance(content, str) and all(isinstance(item, str) for item in content):
+            reason = "several texts of a result are a list, which is read again as one text of JSON"
+            self.losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
         return {
             "part_kind": "tool-return",
             "tool_name": self.names.get(block.tool_use_id, "unknown"),
@@ -106,7 +104,7 @@ class _Writer(LibraryWriter):
             if block.citations:
                 self.leave_out(message, index, "citation in a prompt", kind=LossKind.CITATIONS)
             return [block.text]
-        if isinstance(block, _MEDIA):
+        if isinstance(block, MEDIA_BLOCKS):
             written = self._media(message, index, block)
             return [written] if written is not None else []
         if isinstance(block, ProviderBlock) and block.provider == self.library and "kind" in block.data:

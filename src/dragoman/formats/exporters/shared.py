@@ -1,8 +1,8 @@
 """What the writers for other libraries share: losses, models, media and native blocks."""
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
@@ -23,14 +23,15 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.importers.blocks import library_provider, read_citation
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.turns import put_results_first
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import tool_names_by_id
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Entry = dict[str, Any]
+Item = TypeVar("Item")
 
 ANY_TYPE = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/octet-stream"}
 
@@ -46,7 +47,15 @@ class LibraryWriter:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.losses = LossCollector(self.library)
-        self.history = self._in_order([self._with_known_role(message) for message in as_history(messages)])
+        # Return the history with results directly behind their calls: no library keeps instructions between them.
+        history = [self._with_known_role(message) for message in as_history(messages)]
+        ordered = put_results_first(history)
+        moved = {message.id for before, message in zip(history, ordered, strict=True) if before.id != message.id}
+        for message in ordered:
+            if message.id in moved:
+                reason = f"{self.label} has no instructions between a call and its result: they change places"
+                self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        self.history = ordered
         self.names = tool_names_by_id(self.history)
 
     def _with_known_role(self, message: Message) -> Message:
@@ -54,16 +63,6 @@ class LibraryWriter:
             return message
         self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
         return message.model_copy(update={"role": Role.USER})
-
-    def _in_order(self, history: list[Message]) -> list[Message]:
-        """Return the history with results directly behind their calls: no library keeps instructions between them."""
-        ordered = put_results_first(history)
-        moved = {message.id for before, message in zip(history, ordered, strict=True) if before.id != message.id}
-        for message in ordered:
-            if message.id in moved:
-                reason = f"{self.label} has no instructions between a call and its result: they change places"
-                self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
-        return ordered
 
     def check_medium(
         self, message: Message, index: int, block: Media, *, typed: Sequence[str], url_type: bool = True,
@@ -105,6 +104,29 @@ class LibraryWriter:
             return None
         self.losses.add(message, index, f"{self.label} has no form for this {block.type} block: written as text")
         return flat.text
+
+    def text_parts(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
+        """As `as_text`, as the parts of a content: one, or none."""
+        text = self.as_text(message, index, block)
+        return [{"type": "text", "text": text}] if text is not None else []
+
+    def object_arguments(self, message: Message, index: int, call: ToolUseBlock) -> Mapping[str, Any]:
+        """Return the arguments of a call for a library that takes only an object."""
+        if call.raw_input is None:
+            return call.input
+        reason = "arguments are an object: the broken ones are written as the field raw_input of one"
+        self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
+        return {"raw_input": call.raw_input}
+
+    def leave_out_usage(self, message: Message) -> None:
+        if message.metadata.usage is not None or message.metadata.model is not None:
+            reason = f"{self.label} has no models and no usage: left out"
+            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+
+    def leave_out_error(self, message: Message, index: int, result: ToolResultBlock) -> None:
+        if result.is_error:
+            reason = f"a result of {self.label} has no flag for errors: left out"
+            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
 
     def check_message(self, message: Message) -> None:
         """Report the fields of a message that no library stores."""
@@ -149,6 +171,12 @@ def groups_of(history: Sequence[Message]) -> list[tuple[bool, list[Message]]]:
     return found
 
 
+def data_url(block: Media) -> str:
+    """Return the URL of a medium: its own, or its content as a data URL."""
+    data = base64_of(block.source)
+    return block.source.data if data is None else f"data:{media_type_of(block)};base64,{data}"
+
+
 def split_results(message: Message) -> tuple[list[tuple[int, ToolResultBlock]], list[tuple[int, ContentBlock]]]:
     """Return the results of a message, and its other blocks, with their positions."""
     results = [(index, block) for index, block in enumerate(message.content) if isinstance(block, ToolResultBlock)]
@@ -178,8 +206,21 @@ def result_texts(block: ToolResultBlock) -> str | None:
     return "".join(part.text for part in block.content if isinstance(part, TextBlock))
 
 
+def result_content(block: ToolResultBlock, write: Callable[[ContentBlock], list[Item]]) -> str | list[Item]:
+    """Return a result as one text, or as what ``write`` makes of its parts."""
+    text = result_texts(block)
+    return [item for part in block.content for item in write(part)] if text is None else text
+
+
 def arguments_text(arguments: Mapping[str, Any]) -> str:
     return to_json(dict(arguments)).decode()
+
+
+def plain_content(parts: list[Entry]) -> str | list[Entry]:
+    """Return a content that is only one text as this text."""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and isinstance(parts[0]["text"], str):
+        return parts[0]["text"]
+    return parts
 
 
 def citation_fields(citation: Citation) -> Entry:

@@ -20,17 +20,16 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.usage import Usage
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import (
     Entry,
     LibraryWriter,
-    base64_of,
     block_signature,
+    data_url,
     media_type_of,
     result_texts,
     split_results,
 )
+from dragoman.formats.results import Conversion
 
 _SIGNATURE_NAMES = {"openai": "reasoningEncryptedContent", "azure": "reasoningEncryptedContent",
                     "google": "thoughtSignature", "vertex": "thoughtSignature"}  # fmt: skip
@@ -114,7 +113,19 @@ class _Writer(LibraryWriter):
         if last.metadata.model is not None:
             metadata["model"] = last.metadata.model
         if last.usage is not None:
-            metadata["usage"] = _usage(last.usage)
+            read, written = last.usage.cached_input_tokens, last.usage.cache_creation_input_tokens
+            prompt = last.usage.input_tokens + read + written
+            metadata["usage"] = {
+                "inputTokens": prompt,
+                "outputTokens": last.usage.output_tokens,
+                "totalTokens": prompt + last.usage.output_tokens,
+                "inputTokenDetails": {
+                    "noCacheTokens": last.usage.input_tokens,
+                    "cacheReadTokens": read,
+                    "cacheWriteTokens": written,
+                },
+                "outputTokenDetails": {"reasoningTokens": last.usage.reasoning_tokens},
+            }
         return metadata
 
     def _message(self, message: Message, *, is_step: bool) -> Iterator[Entry]:
@@ -151,7 +162,8 @@ class _Writer(LibraryWriter):
             case TextBlock():
                 yield from self._text(message, index, block)
             case ThinkingBlock():
-                named = self._signature(message, block.signature)
+                name = _SIGNATURE_NAMES.get(self.model(message)[0] or "", "signature")
+                named = {name: block.signature} if block.signature is not None else {}
                 yield {"type": "reasoning", "text": block.text, **self._provided(message, index, named)}
             case RedactedThinkingBlock():
                 provided = self._provided(message, index, {"redactedData": block.data})
@@ -166,13 +178,16 @@ class _Writer(LibraryWriter):
                 self._open[block.id] = part, message.id
                 yield part
             case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock() if block.source.kind != "file_ref":
-                yield self._file(message, index, block)
+                self.check_medium(message, index, block, typed=("base64", "url"))
+                if getattr(block, "detail", None) is not None:
+                    self.leave_out(message, index, "detail of an image", kind=LossKind.MEDIA)
+                named = {"filename": title} if (title := getattr(block, "title", None)) else {}
+                yield {"type": "file", "mediaType": media_type_of(block), "url": data_url(block), **named}
             case _:
-                text = self.as_text(message, index, block)
-                if text is not None:
-                    yield {"type": "text", "text": text}
+                yield from self.text_parts(message, index, block)
 
     def _text(self, message: Message, index: int, block: TextBlock) -> Iterator[Entry]:
+        """Yield a text, and the sources that it cites as parts behind it."""
         signature = block_signature(message, index)
         named = {} if signature is None else {"thoughtSignature": signature}
         yield {"type": "text", "text": block.text, **self._provided(message, index, named)}
@@ -184,20 +199,12 @@ class _Writer(LibraryWriter):
                 self.leave_out(message, index, "citation without an address", kind=LossKind.CITATIONS)
                 continue
             title = {"title": citation.title} if citation.title else {}
-            yield {"type": "source-url", "sourceId": f"{message.id}-{index}-{number}", "url": citation.url, **title}
-
-    def _file(self, message: Message, index: int, block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock) -> Entry:
-        self.check_medium(message, index, block, typed=("base64", "url"))
-        if getattr(block, "detail", None) is not None:
-            self.leave_out(message, index, "detail of an image", kind=LossKind.MEDIA)
-        data, media_type = base64_of(block.source), media_type_of(block)
-        url = block.source.data if data is None else f"data:{media_type};base64,{data}"
-        title = getattr(block, "title", None)
-        return {"type": "file", "mediaType": media_type, "url": url, **({"filename": title} if title else {})}
-
-    def _signature(self, message: Message, signature: str | None) -> Entry:
-        provider, _ = self.model(message)
-        return {} if signature is None else {_SIGNATURE_NAMES.get(provider or "", "signature"): signature}
+            yield {
+                "type": "source-url",
+                "sourceId": f"{message.id}-{index}-{number}",
+                "url": citation.url,
+                **title,
+            }
 
     def _provided(self, message: Message, index: int, fields: Entry, name: str = "providerMetadata") -> Entry:
         """Return the metadata of the provider that spoke, if there is any."""
@@ -205,16 +212,3 @@ class _Writer(LibraryWriter):
         if fields and provider is None:
             self.leave_out(message, index, "signature without the name of its provider", kind=LossKind.THINKING)
         return {name: {provider: fields}} if fields and provider is not None else {}
-
-
-def _usage(usage: Usage) -> Entry:
-    read, written = usage.cached_input_tokens, usage.cache_creation_input_tokens
-    prompt = usage.input_tokens + read + written
-    return {
-        "inputTokens": prompt,
-        "outputTokens": usage.output_tokens,
-        "totalTokens": prompt + usage.output_tokens,
-        "inputTokenDetails": {
-            "noCacheTokens": usage.input_tokens, "cacheReadTokens": read, "cacheWriteTokens": written},
-        "outputTokenDetails": {"reasoningTokens": usage.reasoning_tokens},
-    }  # fmt: skip

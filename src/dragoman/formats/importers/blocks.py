@@ -28,6 +28,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import validating
+from dragoman.formats.reading.fields import is_count
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
@@ -108,6 +109,19 @@ def media_from_url(url: str, media_type: str | None = None, *, kind: str | None 
     )
 
 
+def read_media(
+    media_type: str | None, *, data: str | None = None, url: str | None = None, path: str | None = None, **fields: Any
+) -> ContentBlock | None:
+    """Return a media block with the first of these that there is: base64, a URL, or a file; None without any. The other
+    ``fields`` are those of `media_block`.
+    """
+    if data is not None:
+        return media_block(MediaSource(kind="base64", data=data), media_type, **fields)
+    if url is not None:
+        return media_from_url(url, media_type, **fields)
+    return None if path is None else media_block(MediaSource(kind="file_ref", data=path), media_type, **fields)
+
+
 def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) -> ToolUseBlock:
     """Return a tool call. Arguments that are neither an object nor the JSON text of one become its raw input."""
     raw: str | None = None
@@ -172,6 +186,12 @@ def provider_block(library: str, kind: str, data: Mapping[str, Any]) -> Provider
     return ProviderBlock(provider=library, kind=kind or "unknown", data=dict(data))
 
 
+def count_of(fields: Mapping[str, Any], *names: str) -> int | None:
+    """Return the first of these fields that is a count."""
+    found = (fields.get(name) for name in names)
+    return next((each for each in found if is_count(each)), None)
+
+
 def build_usage(
     prompt: int | None, output: int | None, *, cached: int | None = None, written: int | None = None, **fields: Any
 ) -> Usage | None:
@@ -203,6 +223,18 @@ def build_messages(
     message_fields = {name: value for name, value in fields.items() if value is not None}
     metadata_fields = {name: value for name, value in (metadata or {}).items() if value is not None}
     return split_results(role, blocks, {**message_fields, "metadata": MessageMetadata(**metadata_fields)})
+
+
+def cite_last_text(blocks: Sequence[ContentBlock], citations: Sequence[Citation]) -> list[ContentBlock]:
+    """Return the blocks with the citations on the last text: of some libraries, nothing says which text cites them.
+    Without a text, nothing changes.
+    """
+    found = list(blocks)
+    for index in reversed(range(len(found))):
+        if isinstance(block := found[index], TextBlock):
+            found[index] = block.model_copy(update={"citations": (*block.citations, *citations)})
+            break
+    return found
 
 
 def placeholder_id(name: str | None) -> str:

@@ -2,15 +2,20 @@
 
 A request that continues another one of the same cassette is the same conversation, and only the last request and
 its reply are kept. Replies include what the provider reported: usage, model, stop reason. Other exchanges
-and failed requests are skipped.
+and failed requests are skipped. ``wires.toml`` says which wire an address has.
 """
 
 import hashlib
+import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pydantic_core import from_json, to_json
 
@@ -21,18 +26,74 @@ from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.cassette_file import RecordedExchange, read_cassette
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.wires import Wire, wire_at
+from dragoman.formats.results import Conversation
 
+_CHAT = re.compile(r"/chat/completions")
+_RESPONSES = re.compile(r"/responses")
 _UNNAMED = "unnamed"
 _STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
 _MAX_REASON = 300
 _IGNORED_TYPES = frozenset({"text", "thinking", "redacted_thinking", "provider"})
 """Some clients send thinking and native blocks back and others do not; adjacent texts count as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """``provider`` is the name of the adapter that reads it; ``model`` is None if the URL does not name it."""
+
+    provider: str
+    model: str | None
+    streams: bool
+    """True if the URL itself requests a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    host: re.Pattern[str] | None
+    path: re.Pattern[str]
+    provider: str
+
+    def match(self, host: str, path: str) -> re.Match[str] | None:
+        if self.host is not None and self.host.search(host) is None:
+            return None
+        return self.path.search(path)
+
+
+def wire_at(url: str) -> Wire | None:
+    """Return the wire of a URL. None if the URL is not one for generating, or is unknown.
+
+    An unknown host with an OpenAI wire may be any compatible provider: it counts as OpenAI.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    host, path = parts.netloc.rpartition("@")[2].lower(), parts.path
+    streams = "stream" in path.rpartition("/")[2].lower()
+    for row in _rows():
+        if (found := row.match(host, path)) is not None:
+            model = found.groupdict().get("model")
+            return Wire(row.provider, unquote(model) if model else None, streams)
+    return None
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    table = tomllib.loads(files("dragoman.formats.importers").joinpath("wires.toml").read_text(encoding="utf-8"))
+    rows = [_row(row.get("host"), re.compile(f"{row['path']}$"), row["provider"]) for row in table["wires"]]
+    either = re.compile(f"({_CHAT.pattern}|{_RESPONSES.pattern})$")
+    rows += [_row(row["host"], either, row["provider"]) for row in table["hosts"]]
+    rows.append(_row(None, re.compile(f"{_CHAT.pattern}$"), "openai-chat"))
+    rows.append(_row(None, re.compile(f"{_RESPONSES.pattern}$"), "openai"))
+    return tuple(rows)
+
+
+def _row(host: str | None, path: re.Pattern[str], provider: str) -> _Row:
+    return _Row(re.compile(f"({host})(:[0-9]+)?$") if host else None, path, provider)
 
 
 def from_cassette(document: Any) -> list[Conversation]:
@@ -143,19 +204,15 @@ def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext
     whole = exchange.response.lstrip().startswith(b"{") and "json" in kind and "ndjson" not in kind
     try:
         if any(word in kind for word in _STREAMED) or (streamed and not whole):
-            return _read_stream(adapter.iter_stream([exchange.response], context))
+            *_, last = adapter.iter_stream([exchange.response], context)
+            if isinstance(last, ErrorEvent):
+                if isinstance(last.partial, Message) and last.partial.content:
+                    return last.partial
+                raise last.error
+            return last.message if isinstance(last, MessageComplete) else None
         return adapter.from_wire_response(WireResponse(exchange.status, exchange.response, exchange.headers), context)
     except (MalformedReplyError, *MALFORMED_ERRORS) as error:
         raise FormatError(str(error)[:_MAX_REASON], path=f"{exchange.path}.response.body") from None
-
-
-def _read_stream(events: Iterable[StreamEvent]) -> Message | None:
-    *_, last = events
-    if isinstance(last, ErrorEvent):
-        if isinstance(last.partial, Message) and last.partial.content:
-            return last.partial
-        raise last.error
-    return last.message if isinstance(last, MessageComplete) else None
 
 
 def _clock(exchange: RecordedExchange) -> Callable[[], datetime]:

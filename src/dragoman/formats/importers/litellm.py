@@ -4,7 +4,7 @@ The adapter of Chat Completions reads what they share. A reply as `model_dump` w
 ``response`` next to the ``messages`` that it answers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -36,17 +36,12 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.native import from_native
 from dragoman.formats.reading.losses import is_empty, moved_losses, source_losses
+from dragoman.formats.reading.turns import STOP_WORDS
 
 LIBRARY = "litellm"
 _WIRE = "openai-chat"
 
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.TOOL_USE,
-    "function_call": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-}
+_STOP_REASONS = {**STOP_WORDS, "function_call": StopReason.TOOL_USE}
 _EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields", "images")
 _SIGNATURE_MARK = "__thought__"
 """Separates a call's id from Gemini's signature, which LiteLLM appends to it."""
@@ -148,23 +143,20 @@ def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
     """
     data = parse(document, format_name=LIBRARY)
     if isinstance(data, dict) and "role" not in data:
-        return _read_object(data, model)
+        named = data.get("model")
+        model = model or (named if isinstance(named, str) else None)
+        read: list[Message] = []
+        if "messages" in data:
+            read = _read_list(data["messages"], "$.messages", model)
+        answer = data.get("response") if "messages" in data else data
+        if isinstance(answer, dict):
+            at = "$.response" if "messages" in data else "$"
+            return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
+        if not read and "messages" not in data:
+            reason = "a history of LiteLLM must be a list of messages, or an object with messages or a response"
+            raise FormatError(reason)
+        return read
     return _read_list(data, "$", model)
-
-
-def _read_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
-    named = data.get("model")
-    model = model or (named if isinstance(named, str) else None)
-    read: list[Message] = []
-    if "messages" in data:
-        read = _read_list(data["messages"], "$.messages", model)
-    answer = data.get("response") if "messages" in data else data
-    if isinstance(answer, dict):
-        at = "$.response" if "messages" in data else "$"
-        return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
-    if not read and "messages" not in data:
-        raise FormatError("a history of LiteLLM must be a list of messages, or an object with messages or a response")
-    return read
 
 
 def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
@@ -305,8 +297,18 @@ def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | 
     if message.role is not Role.ASSISTANT:
         return message
     named = _model_fields(model)
-    content = [*_thinking(extra), *_server_blocks(native, extra), *_with_citations(message, extra)]
     specific = extra.provider_specific_fields or {}
+    listed = specific.get("citations")
+    groups = [each if isinstance(each, list) else [each] for each in listed] if isinstance(listed, list) else []
+    natives = [native for group in groups for native in group if isinstance(native, dict)]
+    content = list(message.content)
+    index = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
+    if natives and index is not None:
+        text = content[index]
+        assert isinstance(text, TextBlock)
+        cited = tuple(map(read_citation, natives))
+        content[index] = text.model_copy(update={"citations": (*text.citations, *cited)})
+    content = [*_thinking(extra), *_server_blocks(native, extra), *content]
     refusal = specific.get("refusal")
     if isinstance(refusal, str) and not message.text:
         content += text_blocks(refusal)
@@ -324,21 +326,6 @@ def _relabel(message: Message, native: Fields, extra: ExtraFields, model: str | 
         _report_unknown(native, path)  # what the adapter noted about the message no longer fits
     metadata = message.metadata.model_copy(update=updates)
     return message.model_copy(update={"metadata": metadata, "content": content})
-
-
-def _with_citations(message: Message, extra: ExtraFields) -> list[ContentBlock]:
-    """Return the content with Anthropic's citations on the text that they support."""
-    listed = (extra.provider_specific_fields or {}).get("citations")
-    groups = [each if isinstance(each, list) else [each] for each in listed] if isinstance(listed, list) else []
-    natives = [native for group in groups for native in group if isinstance(native, dict)]
-    content = list(message.content)
-    index = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
-    if natives and index is not None:
-        text = content[index]
-        assert isinstance(text, TextBlock)
-        cited = tuple(map(read_citation, natives))
-        content[index] = text.model_copy(update={"citations": (*text.citations, *cited)})
-    return content
 
 
 def _thinking(extra: ExtraFields) -> list[ContentBlock]:

@@ -41,19 +41,13 @@ from dragoman.formats.importers.blocks import (
 )
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import put_results_first
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
 from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "pydantic-ai"
 
 _FAILED = ("failed", "retried", "interrupted")
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "content_filter": StopReason.REFUSAL,
-    "tool_call": StopReason.TOOL_USE,
-    "error": StopReason.ERROR,
-}
+_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PARTIAL}
 
 
@@ -68,7 +62,11 @@ def from_pydantic_ai(document: Any) -> list[Message]:
             message = theirs.MESSAGE.validate_python(native)
         source_losses().add_extra(message, path, LIBRARY)
         paths.append(path)
-        parts = list(_parts(message.parts, f"{path}.parts"))
+        parts: list[tuple[ImportedModel | None, dict[str, Any]]] = []
+        for index, part in enumerate(message.parts):
+            kind = part.get("part_kind")
+            known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
+            parts.append((read_model(known, part, f"{path}.parts[{index}]", LIBRARY) if known else None, part))
         if isinstance(message, theirs.ModelResponse):
             ids.start_turn(Role.ASSISTANT, has_results=False)
             with validating(native, path):
@@ -79,13 +77,6 @@ def from_pydantic_ai(document: Any) -> list[Message]:
             instructions = message.instructions or instructions
             read.append(_request(message, parts, changed, ids, path))
     return put_results_first([message for group in pair_groups(read, paths) for message in group])
-
-
-def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[ImportedModel | None, dict[str, Any]]]:
-    for index, native in enumerate(natives):
-        kind = native.get("part_kind")
-        known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
-        yield read_model(known, native, f"{path}[{index}]", LIBRARY) if known else None, native
 
 
 def _request(
@@ -180,8 +171,7 @@ def _response(
         blocks += text_blocks(refusal) if not any(isinstance(block, TextBlock) for block in blocks) else []
         stop_reason = StopReason.REFUSAL
     _report(details, f"{path}.provider_details", _KNOWN_DETAILS)
-    if stop_reason is StopReason.END_TURN and any(block.type == "tool_use" for block in blocks):
-        stop_reason = StopReason.TOOL_USE
+    stop_reason = stop_after(blocks, stop_reason)
     if response.state == "suspended":
         stop_reason = StopReason.PAUSE
     named = model_fields_of(LIBRARY, response.provider_name, response.model_name)

@@ -1,10 +1,28 @@
 """The marks of formats in the entries of a list: a feature that only one format has, and what a format cannot have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from dragoman.formats.reading.framework_marks import FRAMEWORK_MARKS
-from dragoman.formats.reading.marks import Entry, EntryMark, no_objection, parts_of, role_objection, word
+from dragoman.formats.reading.spans import attributes_of
 
+Entry = Mapping[str, Any]
+Mark = Callable[[Entry], bool]
+Objection = Callable[[Entry], str | None]
+AUTOGEN_TYPES = frozenset(
+    {
+        "TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage", "ThoughtEvent",
+        "ToolCallRequestEvent", "ToolCallExecutionEvent", "MemoryQueryEvent", "UserInputRequestedEvent",
+        "ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "CodeGenerationEvent",
+        "CodeExecutionEvent", "SystemMessage", "UserMessage", "AssistantMessage", "FunctionExecutionResultMessage",
+    }
+)  # fmt: skip
+"""The types of messages and events, of agents and of models."""
+_HAYSTACK_PARTS = frozenset({"text", "tool_call", "tool_call_result", "reasoning", "image", "file"})
+_MCP_PARTS = frozenset({"text", "image", "audio", "tool_use", "tool_result", "resource", "resource_link"})
+_MCP_MARKS = frozenset({"toolUseId", "mimeType", "_meta", "annotations", "resource"})
+_HARMONY_PARTS = frozenset({"system_content", "developer_content"})
+_HARMONY_CHANNELS = frozenset({"analysis", "commentary", "final"})
 _LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
 _RESPONSES_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "item_reference"})
 _RESPONSES_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "refusal"})
@@ -46,16 +64,124 @@ _CODEX_LINES = frozenset({"session_meta", "response_item", "event_msg", "turn_co
 _LOG_LINES = frozenset({"user", "assistant", "system", "summary"})
 
 
-def _is_umf_event(entry: Entry) -> bool:
-    return "event_type" in entry and "payload" in entry
+@dataclass(frozen=True, slots=True)
+class EntryMark:
+    """``has`` finds the feature; ``objection`` says why an entry cannot be of the format, or returns None."""
+
+    name: str
+    has: Mark
+    objection: Objection = lambda _: None
+
+
+def requires(fits: Mark, reason: str) -> Objection:
+    """Return the objection to every entry that does not fit."""
+    return lambda entry: None if fits(entry) else reason
+
+
+def requires_type(fits: Mark) -> Objection:
+    """As `requires`; the reason names the type of the entry."""
+    return lambda entry: None if fits(entry) else f"an entry has the type {str(entry.get('type'))[:40]!r}"
+
+
+def parts_of(entry: Entry, name: str = "content") -> Iterator[Entry]:
+    parts = entry.get(name)
+    return (part for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else iter(())
+
+
+def word(entry: Entry, name: str) -> str:
+    """Return a field that is a word of a list, such as a type; nothing if it is not a text at all."""
+    found = entry.get(name)
+    return found if isinstance(found, str) else ""
+
+
+role_objection = requires(lambda entry: isinstance(entry.get("role"), str), "an entry has no role")
+
+
+def _is_haystack(entry: Entry) -> bool:
+    parts = list(parts_of(entry)) or list(parts_of(entry, "_content"))
+    return ("meta" in entry or "_meta" in entry) and any(
+        part.keys() & _HAYSTACK_PARTS and "type" not in part for part in parts
+    )
+
+
+def _haystack_objection(entry: Entry) -> str | None:
+    if not isinstance(entry.get("role", entry.get("_role")), str):
+        return "an entry has no role"
+    parts = [*parts_of(entry), *parts_of(entry, "_content")]
+    return "a part has a type" if any("type" in part for part in parts) else None
+
+
+def _is_llama_index(entry: Entry) -> bool:
+    return "role" in entry and isinstance(entry.get("blocks"), list) and (
+        "additional_kwargs" in entry or any("block_type" in block for block in parts_of(entry, "blocks"))
+    )  # fmt: skip
+
+
+def _llama_index_objection(entry: Entry) -> str | None:
+    if (found := role_objection(entry)) is not None:
+        return found
+    if not isinstance(entry.get("blocks"), list):
+        return "an entry has no blocks"
+    return None if all("block_type" in block for block in parts_of(entry, "blocks")) else "a block has no type"
+
+
+def is_google_adk(entry: Entry) -> bool:
+    return "author" in entry and ("invocationId" in entry or "invocation_id" in entry)
+
+
+def _is_harmony(entry: Entry) -> bool:
+    kinds = {word(part, "type") for part in parts_of(entry)}
+    return "role" in entry and bool(
+        kinds & _HARMONY_PARTS or (word(entry, "channel") in _HARMONY_CHANNELS and "schema_version" not in entry)
+    )
+
+
+def _harmony_objection(entry: Entry) -> str | None:
+    if word(entry, "role") not in ("system", "developer", "user", "assistant", "tool"):
+        return "an entry has none of its roles"
+    known = all(word(part, "type") in (*_HARMONY_PARTS, "text") for part in parts_of(entry))
+    return None if known else "a part has none of its types"
+
+
+def _mcp_parts(entry: Entry) -> list[Entry]:
+    content = entry.get("content")
+    return [content] if isinstance(content, Mapping) else list(parts_of(entry))
+
+
+def _is_mcp(entry: Entry) -> bool:
+    if "role" not in entry:
+        return False
+    marked = isinstance(entry.get("content"), Mapping) or "stopReason" in entry
+    return (marked or any(part.keys() & _MCP_MARKS for part in _mcp_parts(entry))) and not _mcp_objection(entry)
+
+
+def _mcp_objection(entry: Entry) -> str | None:
+    if word(entry, "role") not in ("user", "assistant"):
+        return "an entry has none of its roles"
+    parts = _mcp_parts(entry)
+    if not parts and entry.get("content") != []:
+        return "a content is neither a part nor a list of parts"
+    for part in parts:
+        if word(part, "type") not in _MCP_PARTS or "source" in part or "tool_use_id" in part:
+            return f"a part of the type {str(part.get('type'))[:40]!r} is of another format"
+    return None
+
+
+def is_mcp_result(entry: Entry) -> bool:
+    """Whether the object is the result of one call of a tool."""
+    marks = ("isError", "structuredContent", "resultType")
+    return "role" not in entry and isinstance(entry.get("content"), list) and any(name in entry for name in marks)
+
+
+def is_openinference(entry: Entry) -> bool:
+    """Whether the entry is a span of OpenInference, without the messages of OpenTelemetry's conventions."""
+    names = [str(name) for name in attributes_of(entry.get("attributes"))]
+    marked = any(name.startswith(("llm.input_messages", "llm.output_messages", "openinference.")) for name in names)
+    return marked and not any(name in ("gen_ai.input.messages", "gen_ai.output.messages") for name in names)
 
 
 def _is_pydantic_ai(entry: Entry) -> bool:
     return entry.get("kind") in ("request", "response") and "parts" in entry
-
-
-def _pydantic_ai_objection(entry: Entry) -> str | None:
-    return None if _is_pydantic_ai(entry) else "an entry is neither a request nor a response with parts"
 
 
 def _is_langchain(entry: Entry) -> bool:
@@ -64,10 +190,6 @@ def _is_langchain(entry: Entry) -> bool:
     kind = str(entry.get("type")).removesuffix("Chunk")
     named = kind in _LANGCHAIN_TYPES or kind.removesuffix("Message").lower() in _LANGCHAIN_TYPES
     return named and ("data" in entry or "content" in entry) and ("role" not in entry or kind == "chat")
-
-
-def _langchain_objection(entry: Entry) -> str | None:
-    return None if _is_langchain(entry) else f"an entry has the type {str(entry.get('type'))[:40]!r}"
 
 
 def _is_langchain_chat(entry: Entry) -> bool:
@@ -96,22 +218,6 @@ def _cmf_objection(entry: Entry) -> str | None:
         return "an entry is an event of a log"
     message = entry.get("message", entry)
     return None if isinstance(message, Mapping) and "role" in message else "an entry has no role"
-
-
-def _is_dragoman(entry: Entry) -> bool:
-    return entry.get("schema_version") == 1 and "role" in entry
-
-
-def _is_acp(entry: Entry) -> bool:
-    return "role" in entry and any("content_type" in part for part in parts_of(entry, "parts"))
-
-
-def _is_message_body(entry: Entry) -> bool:
-    return "content_type" in entry and "role" not in entry
-
-
-def _is_ui(entry: Entry) -> bool:
-    return "role" in entry and any(_is_ui_part(part) for part in parts_of(entry, "parts"))
 
 
 def _is_ui_part(part: Entry) -> bool:
@@ -147,10 +253,6 @@ def _model_message_objection(entry: Entry) -> str | None:
     return None
 
 
-def _is_trace(entry: Entry) -> bool:
-    return "role" in entry and any(map(_is_trace_part, parts_of(entry, "parts")))
-
-
 def _is_trace_part(part: Entry) -> bool:
     return word(part, "type") in _TRACE_PARTS and (word(part, "type") != "text" or "content" in part)
 
@@ -165,33 +267,8 @@ def _is_a2a(entry: Entry) -> bool:
     return ("messageId" in entry or "message_id" in entry) and isinstance(entry.get("parts"), list)
 
 
-def _a2a_objection(entry: Entry) -> str | None:
-    return None if _is_a2a(entry) else "an entry has no message id"
-
-
-def _is_claude_code(entry: Entry) -> bool:
-    return "uuid" in entry and isinstance(entry.get("message"), Mapping) and word(entry, "type") in _LOG_LINES
-
-
 def _is_llm_row(entry: Entry) -> bool:
     return "conversation_id" in entry and "prompt" in entry and "response" in entry and "model" in entry
-
-
-def _llm_row_objection(entry: Entry) -> str | None:
-    return None if _is_llm_row(entry) else "a row has no prompt with a response"
-
-
-def _is_span(entry: Entry) -> bool:
-    attributes = entry.get("attributes")
-    return isinstance(attributes, Mapping) and any(str(name).startswith("gen_ai.") for name in attributes)
-
-
-def _is_codex(entry: Entry) -> bool:
-    return word(entry, "type") in _CODEX_LINES and isinstance(entry.get("payload"), Mapping)
-
-
-def _codex_objection(entry: Entry) -> str | None:
-    return None if isinstance(entry.get("payload"), Mapping) else "a line has no payload"
 
 
 def is_row(entry: Entry) -> bool:
@@ -204,10 +281,6 @@ def is_row(entry: Entry) -> bool:
                                                 for item in each)
         for each in lists
     )  # fmt: skip
-
-
-def _row_objection(entry: Entry) -> str | None:
-    return None if is_row(entry) else "a row has no list of messages"
 
 
 def is_finetuning_row(entry: Entry) -> bool:
@@ -232,10 +305,6 @@ def is_chatgpt(entry: Entry) -> bool:
     return isinstance(mapping, Mapping) and ("current_node" in entry or "title" in entry)
 
 
-def _is_google(entry: Entry) -> bool:
-    return "role" in entry and any(part.keys() & _GOOGLE_PARTS for part in parts_of(entry, "parts"))
-
-
 def _google_objection(entry: Entry) -> str | None:
     if entry.get("role") is not None and word(entry, "role") not in _GOOGLE_ROLES:
         return f"an entry has the role {str(entry.get('role'))[:40]!r}"
@@ -254,10 +323,6 @@ def _responses_objection(entry: Entry) -> str | None:
     if "tool_calls" in entry or "data" in entry:
         return "an entry has calls as Chat Completions has them"
     return None if "role" in entry or isinstance(entry.get("type"), str) else "an entry has neither role nor type"
-
-
-def _is_litellm(entry: Entry) -> bool:
-    return bool(entry.keys() & _LITELLM_FIELDS)
 
 
 def chat_objection(entry: Entry) -> str | None:
@@ -304,10 +369,6 @@ def is_without_ids(entry: Entry) -> bool:
     return word(entry, "role") == "tool" and not entry.get("tool_call_id") and "tool_name" not in entry
 
 
-def _is_bedrock(entry: Entry) -> bool:
-    return any(part.keys() & _BEDROCK_PARTS or ("text" in part and "type" not in part) for part in parts_of(entry))
-
-
 def _bedrock_objection(entry: Entry) -> str | None:
     if found := entry.keys() - {"role", "content"}:
         return f"an entry has the field {min(map(str, found))!r}"
@@ -327,14 +388,6 @@ def _umf_objection(entry: Entry) -> str | None:
     if entry.keys() & _FOREIGN_FIELDS:
         return "an entry has fields of another library"
     return None if isinstance(entry.get("content"), (str, list)) else "an entry has no content"
-
-
-def _is_cohere(entry: Entry) -> bool:
-    return "tool_plan" in entry
-
-
-def _is_mistral(entry: Entry) -> bool:
-    return any(isinstance(part.get("thinking"), list) for part in parts_of(entry))
 
 
 def _is_anthropic(entry: Entry) -> bool:
@@ -358,37 +411,78 @@ def _anthropic_objection(entry: Entry) -> str | None:
     return None
 
 
+def _is_run(entry: Entry) -> bool:
+    return "run_type" in entry and "inputs" in entry
+
+
+def has_gen_ai_attributes(entry: Entry) -> bool:
+    """Whether the entry is a span with attributes of OpenTelemetry's conventions."""
+    attributes = entry.get("attributes")
+    return isinstance(attributes, Mapping) and any(str(name).startswith("gen_ai.") for name in attributes)
+
+
+def _has_part(name: str, fits: Mark) -> Mark:
+    """Return the mark of entries with a role and such a part in the list of this name."""
+    return lambda entry: "role" in entry and any(map(fits, parts_of(entry, name)))
+
+
 ENTRY_MARKS: tuple[EntryMark, ...] = (
-    EntryMark("umf-events", _is_umf_event, no_objection),
-    *FRAMEWORK_MARKS,
-    EntryMark("pydantic-ai", _is_pydantic_ai, _pydantic_ai_objection),
-    EntryMark("langchain", _is_langchain, _langchain_objection),
-    EntryMark("messages", _is_dragoman, role_objection),
-    EntryMark("claude-code", _is_claude_code, no_objection),
-    EntryMark("llm-json", _is_llm_row, _llm_row_objection),
-    EntryMark("otel", _is_span, no_objection),
-    EntryMark("codex", _is_codex, _codex_objection),
-    EntryMark("chatgpt", is_chatgpt, no_objection),
-    EntryMark("openai-batch", is_openai_batch_row, no_objection),
-    EntryMark("anthropic-batch", is_anthropic_batch_row, no_objection),
-    EntryMark("openai-finetuning", is_finetuning_row, no_objection),
-    EntryMark("hf", is_row, _row_objection),
+    EntryMark("umf-events", lambda entry: "event_type" in entry and "payload" in entry),
+    EntryMark(
+        "autogen",
+        lambda entry: word(entry, "type") in AUTOGEN_TYPES and "source" in entry and "content" in entry,
+        requires_type(lambda entry: word(entry, "type") in AUTOGEN_TYPES),
+    ),
+    EntryMark("langsmith", _is_run, requires(_is_run, "an entry is not a run")),
+    EntryMark("openinference", is_openinference),
+    EntryMark("google-adk", is_google_adk, requires(is_google_adk, "an entry has no author")),
+    EntryMark("llama-index", _is_llama_index, _llama_index_objection),
+    EntryMark("haystack", _is_haystack, _haystack_objection),
+    EntryMark("harmony", _is_harmony, _harmony_objection),
+    EntryMark("mcp", _is_mcp, _mcp_objection),
+    EntryMark("pydantic-ai", _is_pydantic_ai,
+              requires(_is_pydantic_ai, "an entry is neither a request nor a response with parts")),
+    EntryMark("langchain", _is_langchain, requires_type(_is_langchain)),
+    EntryMark("messages", lambda entry: entry.get("schema_version") == 1 and "role" in entry, role_objection),
+    EntryMark(
+        "claude-code",
+        lambda entry: "uuid" in entry and isinstance(entry.get("message"), Mapping)
+        and word(entry, "type") in _LOG_LINES,
+    ),
+    EntryMark("llm-json", _is_llm_row, requires(_is_llm_row, "a row has no prompt with a response")),
+    EntryMark("otel", has_gen_ai_attributes),
+    EntryMark(
+        "codex",
+        lambda entry: word(entry, "type") in _CODEX_LINES and isinstance(entry.get("payload"), Mapping),
+        requires(lambda entry: isinstance(entry.get("payload"), Mapping), "a line has no payload"),
+    ),
+    EntryMark("chatgpt", is_chatgpt),
+    EntryMark("openai-batch", is_openai_batch_row),
+    EntryMark("anthropic-batch", is_anthropic_batch_row),
+    EntryMark("openai-finetuning", is_finetuning_row),
+    EntryMark("hf", is_row, requires(is_row, "a row has no list of messages")),
     EntryMark("cmf", _is_cmf, _cmf_objection),
-    EntryMark("acp", _is_acp, role_objection),
-    EntryMark("message-body", _is_message_body, no_objection),
-    EntryMark("a2a", _is_a2a, _a2a_objection),
-    EntryMark("vercel-ui", _is_ui, _ui_objection),
-    EntryMark("otel", _is_trace, _trace_objection),
-    EntryMark("google", _is_google, _google_objection),
+    EntryMark("acp", _has_part("parts", lambda part: "content_type" in part), role_objection),
+    EntryMark("message-body", lambda entry: "content_type" in entry and "role" not in entry),
+    EntryMark("a2a", _is_a2a, requires(_is_a2a, "an entry has no message id")),
+    EntryMark("vercel-ui", _has_part("parts", _is_ui_part), _ui_objection),
+    EntryMark("otel", _has_part("parts", _is_trace_part), _trace_objection),
+    EntryMark("google", _has_part("parts", lambda part: bool(part.keys() & _GOOGLE_PARTS)), _google_objection),
     EntryMark("openai", _is_responses, _responses_objection),
     EntryMark("langchain", _is_langchain_chat, _langchain_chat_objection),
     EntryMark("vercel-model", _is_model_message, _model_message_objection),
-    EntryMark("litellm", _is_litellm, chat_objection),
+    EntryMark("litellm", lambda entry: bool(entry.keys() & _LITELLM_FIELDS), chat_objection),
     EntryMark("umf", _is_umf, _umf_objection),
     EntryMark("ollama", _is_ollama, _ollama_objection),
-    EntryMark("bedrock", _is_bedrock, _bedrock_objection),
-    EntryMark("cohere", _is_cohere, role_objection),
-    EntryMark("mistral", _is_mistral, role_objection),
+    EntryMark(
+        "bedrock",
+        lambda entry: any(part.keys() & _BEDROCK_PARTS or ("text" in part and "type" not in part)
+                          for part in parts_of(entry)),
+        _bedrock_objection,
+    ),
+    EntryMark("cohere", lambda entry: "tool_plan" in entry, role_objection),
+    EntryMark("mistral", lambda entry: any(isinstance(part.get("thinking"), list) for part in parts_of(entry)),
+              role_objection),
     EntryMark("anthropic", _is_anthropic, _anthropic_objection),
-)
-"""The marks, the most specific first. The first that is found and meets no objection decides."""
+)  # fmt: skip
+"""The marks, in the order in which they are tried. The first that an entry has, and no entry objects to, decides."""

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeGuard, TypeVar
 
 from pydantic import ValidationError
 
+from dragoman.canonical.message import Role
 from dragoman.formats.document import iter_entries, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.losses import is_empty, source_losses
 
 Json = Any
 Result = TypeVar("Result")
+ROLES: Mapping[str, Role] = {str(role): role for role in Role}
+"""Our own words of roles, which most formats share."""
 _MAX_COUNT = 2**63
 """The counts of a message are less."""
 
@@ -66,14 +69,21 @@ class Fields:
             raise FormatError(f"{names[0]} is missing", path=self.path)
         return value
 
+    def role(self, roles: Mapping[str, Role], *names: str) -> Role:
+        """Take the role of a message, by the format's words. Raises FormatError if it is missing or another word."""
+        word = self.required_text(*(names or ("role",)))
+        if word not in roles:
+            raise FormatError(f"unknown role {word[:80]!r}", path=f"{self.path}.role")
+        return roles[word]
+
     def count(self, *names: str) -> int | None:
         """Take a number of things; a number that is negative or no integer counts as unknown."""
         value = self.take(*names)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT):
+        if value is None or is_count(value):
             return value
-        source_losses().add(f"{self.path}.{names[0]}", f"{names[0]} is not a count: left out")
+        source_losses().add(self._path_of(names[0]), f"{names[0]} is not a count: left out")
         return None
 
     def flag(self, name: str) -> bool:
@@ -91,7 +101,7 @@ class Fields:
         if not isinstance(value, dict):
             raise self.fault(names[0], f"must be an object, not {kind_of(value)}")
         name = next(each for each in names if self._native.get(each) is not None)
-        return self._child(value, f"{self.path}.{name}")
+        return self._child(value, self._path_of(name))
 
     def objects(self, name: str) -> "list[Fields]":
         """Take a list of objects; null is an empty one. Raises FormatError if it is something else."""
@@ -109,7 +119,7 @@ class Fields:
             return []
         if not isinstance(value, list):
             raise self.fault(name, f"must be a list, not {kind_of(value)}")
-        return [(item, f"{self.path}.{name}[{index}]") for index, item in enumerate(value)]
+        return [(item, f"{self._path_of(name)}[{index}]") for index, item in enumerate(value)]
 
     def adopt(self, native: Mapping[str, Json], path: str) -> Self:
         """Return the fields of an object inside a value that was taken."""
@@ -135,18 +145,26 @@ class Fields:
         """Report the fields that nobody took."""
         losses = source_losses()
         for name in self.rest():
-            losses.add_field(self.path, name, self.format_name)
+            losses.add_field(self.path, self._path_of(name).removeprefix(f"{self.path}."), self.format_name)
         for child in self._children:
             child.close()
 
+    def _path_of(self, name: str) -> str:
+        return f"{self.path}.{name}"
+
     def fault(self, name: str, reason: str) -> FormatError:
         """Return the error that refuses a field, with its path. The caller raises it."""
-        return FormatError(f"{name} {reason}", path=f"{self.path}.{name}")
+        return FormatError(f"{name} {reason}", path=self._path_of(name))
 
     def _child(self, native: Mapping[str, Json], path: str) -> Self:
         child = type(self)(native, path, self.format_name)
         self._children.append(child)
         return child
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a number of things that a message can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
 
 
 def typed_errors(read: Callable[[Any], Result]) -> Callable[[Any], Result]:

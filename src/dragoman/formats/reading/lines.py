@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from dragoman.adapter.losses import Loss
 from dragoman.formats.detect import is_conversation
-from dragoman.formats.document import parse
+from dragoman.formats.document import parse, parse_or_none
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.labels import read_sidecar
 from dragoman.formats.registry import identify_format, read
+from dragoman.formats.results import Conversation
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 """A longer line is an error. Its rest is skipped."""
@@ -49,7 +49,7 @@ def holds_conversations(path: Path) -> bool:
     """Whether each line of a file is a whole conversation, and not a message, an event or a piece of a document."""
     with path.open("rb") as file:
         for number, (line, _) in zip(range(_TRIED), _iter_raw(file), strict=False):
-            document = _parse_or_none(line)
+            document = None if line is None else parse_or_none(line, format_name="JSON")
             if document is not None:
                 return is_conversation(document) and (is_line_file(path) or next(_iter_raw(file), None) is not None)
             if number == 0 and not is_line_file(path):
@@ -109,10 +109,3 @@ def _iter_raw(file: BinaryIO, *, blank: bool = False) -> Iterator[tuple[bytes | 
             line, first = line.removeprefix(_BOM), False
         if blank or line.strip():
             yield line, length
-
-
-def _parse_or_none(line: bytes | None) -> Any:
-    try:
-        return None if line is None else parse(line, format_name="JSON")
-    except FormatError:
-        return None

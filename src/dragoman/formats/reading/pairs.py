@@ -197,8 +197,13 @@ def native_paths(messages: Sequence[Message], entries: Any, path: str) -> list[s
     """
     places: list[list[int]] = [[], []]
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        for place, count in zip(places, _count_pairs(entry), strict=True):
-            place += [index] * count
+        content, calls = entry.get("content"), entry.get("tool_calls")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        kinds = [entry.get("type"), *(part.get("type") for part in parts), *(key for part in parts for key in part)]
+        called = sum(kind in _CALLS for kind in kinds) + (len(calls) if isinstance(calls, list) else 0)
+        answered = sum(kind in _RESULTS for kind in kinds) + (entry.get("role") in ("tool", "function"))
+        places[0] += [index] * called
+        places[1] += [index] * answered
     found, used = [path] * len(messages), [0, 0]
     for index, message in enumerate(messages):
         for which, blocks in enumerate((message.tool_uses, message.tool_results)):
@@ -206,15 +211,6 @@ def native_paths(messages: Sequence[Message], entries: Any, path: str) -> list[s
                 found[index] = f"{path}[{places[which][used[which]]}]"
             used[which] += len(blocks)
     return found if used == [len(place) for place in places] else [path] * len(messages)
-
-
-def _count_pairs(entry: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many calls and results an entry of any provider's list has."""
-    content, calls = entry.get("content"), entry.get("tool_calls")
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    kinds = [entry.get("type"), *(part.get("type") for part in parts), *(key for part in parts for key in part)]
-    called = sum(kind in _CALLS for kind in kinds) + (len(calls) if isinstance(calls, list) else 0)
-    return called, sum(kind in _RESULTS for kind in kinds) + (entry.get("role") in ("tool", "function"))
 
 
 _CALLS = ("function_call", "custom_tool_call", "tool_use", "toolUse")

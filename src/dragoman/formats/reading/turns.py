@@ -1,6 +1,6 @@
 """The messages of one conversation, built turn by turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +9,25 @@ from pydantic import ValidationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_messages, placeholder_id, result_call_id, tool_call
+from dragoman.formats.reading.fields import Fields, iter_fields, list_inside
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.pairs import OpenCalls, pair_repeated
 from dragoman.formats.tool_calls import ToolIdReader
+
+STOP_WORDS: Mapping[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+}
+"""The words of the common APIs for the end of a reply, which most libraries store as they are."""
 
 
 class Turns:
@@ -76,6 +90,17 @@ class Turns:
             raise FormatError(error.errors(include_input=False, include_url=False)[0]["msg"], path=path) from None
         self._messages += built
         self._paths += [path] * len(built)
+
+
+def read_messages(document: Any, format_name: str, read: Callable[[Fields, Turns], object]) -> list[Message]:
+    """Return the messages of a list, of an object with one as ``messages``, or of a single message, as ``read`` adds
+    each of them to the turns. Raises FormatError.
+    """
+    data, at = list_inside(parse_json_or_lines(document, format_name=format_name), "messages", format_name)
+    turns = Turns()
+    for message in iter_fields(data, format_name, at):
+        read(message, turns)
+    return turns.messages
 
 
 def put_results_first(messages: Sequence[Message]) -> list[Message]:

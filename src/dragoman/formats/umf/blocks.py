@@ -8,7 +8,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, MediaSource, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
-from dragoman.formats.conversion import LossCollector
+from dragoman.formats.results import LossCollector
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.formats.umf import models as umf
 

@@ -4,7 +4,7 @@ Content without a UMF form is a loss. What fits into the texts of its metadata i
 start with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,12 +15,12 @@ from dragoman.adapter.requests.projection import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim
-from dragoman.formats.conversion import Conversion, LossCollector, Pieces, as_history, describe_unknown_role
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import tool_call
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.pairs import report_repeated
+from dragoman.formats.results import Conversion, LossCollector, Pieces, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
 from dragoman.formats.umf import models as umf
 from dragoman.formats.umf.blocks import block_of, result_text, write_block
@@ -59,15 +59,8 @@ def to_umf_pieces(messages: Sequence[Message]) -> Conversion[Pieces]:
 
 def _iter_entries(history: list[Message], losses: LossCollector, *, openai_calls: bool = False) -> Iterator[Fields]:
     writer = _Writer(history, losses, openai_calls=openai_calls)
-    index = 0
-    while index < len(history):
-        if (found := verbatim.recover(history, index, FORMAT)) is not None:
-            native, count = found
-            yield native
-            index += count
-        else:
-            yield from writer.message(history[index])
-            index += 1
+    for index, _, native in verbatim.iter_entries(history, FORMAT):
+        yield from writer.message(history[index]) if native is None else [native]
 
 
 def _report(losses: LossCollector, history: list[Message]) -> tuple[Loss, ...]:
@@ -89,10 +82,7 @@ def from_umf(document: Any) -> list[Message]:
     writer = _Writer([message for messages, _ in groups for message in messages], LossCollector(FORMAT))
     read: list[Message] = []
     for (messages, native_ids), (_, native) in zip(groups, entries, strict=True):
-        if len(messages) != 1 or native_ids or writer.message(messages[0]) != [native]:
-            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
-            messages = verbatim.attach(messages, FORMAT, native)
-        read += messages
+        read += verbatim.keep_entry(messages, FORMAT, native, native_ids, writer.message)
     return read
 
 
@@ -100,7 +90,9 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
     """Return the messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
     _report_unknown(native, path)
     with validating(native, path):
-        message = umf.InternalMessage.model_validate(_with_content(_drop_nulls(native)))
+        message = umf.InternalMessage.model_validate(
+            _with_content({name: value for name, value in native.items() if value is not None})
+        )
         fields, role, failed = _read_notes(message, path)
         has_results = role is Role.TOOL or any(isinstance(block, umf.ToolResult) for block in message.blocks())
         ids.start_turn(role, has_results=has_results)
@@ -228,7 +220,15 @@ class _Writer:
         for index, block in enumerate(message.content):
             self._report_misplaced(message, index, block)
             if self._openai_calls and isinstance(block, ToolUseBlock):
-                calls.append(self._openai_call(message, index, block, after=bool(calls)))
+                if not bool(calls) and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
+                    reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
+                    self._losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+                if block.raw_input == "":
+                    reason = "the arguments of the call are an empty text: they are read again as none"
+                    self._losses.add(message, index, reason, severity=Severity.INFO)
+                text = block.raw_input if block.raw_input is not None else to_json(block.input).decode()
+                function = umf.CalledFunction(name=block.name, arguments=text)
+                calls.append(umf.ToolCall(id=self._ids.get(block.id, block.id), function=function))
                 continue
             written = write_block(message, index, block, self._ids, self._losses)
             if written is not None:
@@ -241,18 +241,6 @@ class _Writer:
             content = ""
         notes = _write_notes(message, origins)
         return umf.InternalMessage(role=role, content=content, metadata=notes, tool_calls=calls).as_dict()
-
-    def _openai_call(self, message: Message, index: int, block: ToolUseBlock, *, after: bool) -> umf.ToolCall:
-        """Return a call in OpenAI's form. Text behind a call is written before it, which is a loss."""
-        if not after and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
-            reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
-            self._losses.add(message, index, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
-        if block.raw_input == "":
-            reason = "the arguments of the call are an empty text: they are read again as none"
-            self._losses.add(message, index, reason, severity=Severity.INFO)
-        text = block.raw_input if block.raw_input is not None else to_json(block.input).decode()
-        function = umf.CalledFunction(name=block.name, arguments=text)
-        return umf.ToolCall(id=self._ids.get(block.id, block.id), function=function)
 
     def _report_misplaced(self, message: Message, index: int, block: ContentBlock) -> None:
         """Report blocks that change role on reading: results become tool messages, and other blocks in those the
@@ -312,7 +300,3 @@ def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, 
     fields: Fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel")}
     metadata: MessageMetadata = read.metadata
     return {**fields, "metadata": metadata}, read.role, notes.get("is_error") == "true"
-
-
-def _drop_nulls(native: Mapping[str, Any]) -> Fields:
-    return {name: value for name, value in native.items() if value is not None}

@@ -117,7 +117,7 @@ class ChatMLFormatter:
     def to_chatml_string(self) -> str:
         """Return the text. Calls are not in it, and a marker inside a text is split."""
         return "\n".join(
-            f"{START}{message.role}{_name(message)}\n{_split_markers(message.content)}\n{END}"
+            f"{START}{message.role}{_name(message)}\n" + _MARKER.sub(r"<| \1|>", message.content) + f"\n{END}"
             for message in self.messages
         )
 
@@ -147,10 +147,6 @@ def _faults_of(message: ChatMLMessage) -> list[str]:
     if message.role == "tool" and not (message.tool_call_id and message.name):
         found.append("a tool message must have the id of its call and a name")
     return found
-
-
-def _split_markers(text: str) -> str:
-    return _MARKER.sub(r"<| \1|>", text)
 
 
 def _name(message: ChatMLMessage) -> str:

@@ -110,21 +110,33 @@ class PolicyHooks(PolicyState):
         changed, signed thinking after it is dropped.
         """
         self.extensions = self._headers.begin_request(self.extensions, adapter)
-        new = self.seen.begin_turn(history)  # each counts when it is judged: a plugin may deny one of them
+        admitted, history_changed = yield from self._admit_history(history, adapter)
+        self.offers.clear()
+        if prompt and self.pipeline.plugins:
+            self.context.next_turn(prompt[-1].text)
+        for message in prompt:
+            self._note(message)
+            kept = (yield from self._judge_input(message, adapter)) if self.judges_input else message
+            admitted.append(drop_signed_thinking(kept) if history_changed else kept)
+            self._remember(admitted[-1], message, first=not history and message is prompt[0])
+        if self.judges_input:
+            self.seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
+        return tuple(admitted[len(admitted) - len(prompt) :])
+
+    def _admit_history(self, history: list[Message], adapter: Adapter | None) -> Work[tuple[list[Message], bool]]:
+        """Return the history messages that no hook had seen, and whether one of them was changed."""
         judges, has_data_policies = self.judges_input, self.has_data_policies
         judges_results = self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE)
         admitted: list[Message] = []
         history_changed = False
-        for index in new:
+        for index in self.seen.begin_turn(history):  # each counts when it is judged: a plugin may deny one of them
             message = history[index]
             # A long history has no time for `_note` if the message is a text, and for the generator of `_judge`.
             content = message.content
             if len(content) != 1 or type(content[0]) is not TextBlock or message.metadata.labels or has_data_policies:
                 self._note(message, old=True)
             kept = message
-            if (
-                judges_results and message.tool_results
-            ):  # they came from a program or a client, and not from a tool here
+            if judges_results and message.tool_results:  # of a program or a client, and not of a tool here
                 visible = self.extensions_for(self.context.input_slots, message, adapter)
                 kept = yield from self.judge(Hook.TOOL_POST_INVOKE, message, visible, old=True)
             if judges:
@@ -140,17 +152,7 @@ class PolicyHooks(PolicyState):
                 history[index], history_changed = kept, True
             admitted.append(kept)
             self._remember(kept, message)
-        self.offers.clear()
-        if prompt and self.pipeline.plugins:
-            self.context.next_turn(prompt[-1].text)
-        for message in prompt:
-            self._note(message)
-            kept = (yield from self._judge_input(message, adapter)) if judges else message
-            admitted.append(drop_signed_thinking(kept) if history_changed else kept)
-            self._remember(admitted[-1], message, first=not history and message is prompt[0])
-        if judges:
-            self.seen.note_checked(None if adapter is None else str(adapter.model_id), admitted)
-        return tuple(admitted[len(admitted) - len(prompt) :])
+        return admitted, history_changed
 
     def check_input(
         self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message], new: int
@@ -255,17 +257,14 @@ class PolicyHooks(PolicyState):
             visible = self.extensions_for(self.context.reply_slots, reply, adapter)
             accepted = yield from self.judge(Hook.LLM_OUTPUT, reply, visible)
         if self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
-            yield from self._judge_natives(adapter, accepted)
+            # What tools of the provider found came from outside, as the results of other tools: plugins judge it too.
+            natives = tuple(block for block in accepted.content if type(block) is ProviderBlock)
+            if natives:
+                found = accepted.model_copy(update={"content": natives})
+                visible = self.extensions_for(self.context.reply_slots, accepted, adapter)
+                yield from self.judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
         self.note_reply(adapter, accepted)
         return accepted
-
-    def _judge_natives(self, adapter: Adapter, reply: Message) -> Work[None]:
-        """Let plugins judge what tools of the provider found: it came from outside, as the results of other tools."""
-        natives = tuple(block for block in reply.content if type(block) is ProviderBlock)
-        if natives:
-            found = reply.model_copy(update={"content": natives})
-            visible = self.extensions_for(self.context.reply_slots, reply, adapter)
-            yield from self.judge(Hook.TOOL_POST_INVOKE, found, visible, already_seen=True)
 
     def note_reply(self, adapter: Adapter, reply: Message) -> None:
         """Record a reply in its final form."""

@@ -1,12 +1,14 @@
-"""The labels of a session's data, stored with its messages, and the records of declassified labels.
+"""The labels and the data policies of a conversation.
 
 Each message is stored with the labels that the conversation had when it was added, followed by the records of labels
 that were declassified while it was the newest message. Read in the order of the history, they give the present labels.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.message_labels import (
     BEFORE_MESSAGES,
@@ -17,10 +19,12 @@ from dragoman.canonical.extensions.message_labels import (
     read_records,
     record_labels,
 )
-from dragoman.canonical.extensions.message_retention import RETENTION, stored_retention
+from dragoman.canonical.extensions.message_retention import RETENTION, retention_end, stored_retention
 from dragoman.canonical.extensions.security import DataPolicy
 from dragoman.canonical.message import Message
+from dragoman.policy.data_policy import check_data_use
 from dragoman.policy.labels import Declassification, labels_of, with_labels, without_labels
+from dragoman.policy.plugin import Violation
 
 MessageExtensions = MutableMapping[str, Any]
 """Extensions of the session's messages as JSON, by message id, as a store keeps them."""
@@ -110,3 +114,55 @@ class LabelLedger:
 
 def _to_json(record: Declassification) -> dict[str, Any]:
     return record.model_dump(mode="json", exclude_none=True)
+
+
+class ConversationData:
+    """Both checks return the first violation, or None."""
+
+    def __init__(self) -> None:
+        self._policies: list[tuple[str | None, DataPolicy]] = []
+        self._call_providers: dict[str, str | None] = {}
+        """The provider that each call came from."""
+
+    def note_call(self, call_id: str, provider: str | None) -> None:
+        self._call_providers[call_id] = provider
+
+    def add(self, message: Message, policies: Iterable[DataPolicy]) -> None:
+        """Add the policies of what the message holds."""
+        provider = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
+        new = [(provider, policy) for policy in policies]
+        self._policies += [source for source in new if source not in self._policies]
+
+    def check_actions(self, actions: Sequence[str]) -> Violation | None:
+        return check_data_use(actions, (policy for _, policy in self._policies))
+
+    def check_forwarding(self, provider: str) -> Violation | None:
+        """Check that data which may not be forwarded stays with the provider that requested it.
+
+        If it is unknown who requested it, no provider did.
+        """
+        if not self._policies:
+            return None
+        foreign = (policy for source, policy in self._policies if source != provider)
+        return check_data_use(("forward",), foreign)
+
+
+_DELETE = "delete"
+"""A store deletes what its program tells it to, without asking a data policy: only tools are kept from deleting."""
+
+
+def check_policies(policies: Mapping[str, DataPolicy]) -> None:
+    """Raise ConfigurationError if a policy denies what nothing enforces, or has a time that is not a time."""
+    for name, policy in policies.items():
+        if _DELETE in policy.denied_actions:
+            raise ConfigurationError(
+                f"the data policy of {name!r} denies delete, which no store here enforces: withhold the tools that"
+                " delete, with a list of allowed_actions"
+            )
+        try:
+            if policy.retention is not None:
+                retention_end(policy.retention, datetime.now(UTC))
+        except ValueError:
+            raise ConfigurationError(
+                f"the data policy of {name!r:.80}: delete_after is an ISO time, such as 2027-01-31T00:00:00Z"
+            ) from None

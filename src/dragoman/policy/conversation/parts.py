@@ -57,7 +57,21 @@ class RequestParts:
             raise ValueError("a part that is not text")
         texts = iter([getattr(block, "text", "") for block in judged.content])
         tools = tuple(_with_texts(tool, texts) if self.is_foreign(tool) else tool for tool in self.tools)
-        options = self._with_option_texts(texts)
+        changes: dict[str, Any] = {}
+        for name, value in self._given_options():
+            text = next(texts, "")
+            if text == _dump(value):
+                continue
+            new = json.loads(text)
+            if name in _WORDS:
+                raise ValueError(f"the option {name} cannot change so")
+            if type(new) is not type(json.loads(_dump(value))):
+                raise ValueError(f"the option {name} is of another type")
+            if name == "extra":
+                removed = {key: each for key, each in self.options.extra[self.provider].items() if each is ...}
+                new = {**self.options.extra, self.provider: {**new, **removed}}
+            changes[name] = tuple(new) if name == "stop_sequences" else new
+        options = replace(self.options, **changes) if changes else self.options
         if next(texts, None) is not None:
             raise ValueError("a part that was added")
         return tools, options
@@ -75,23 +89,6 @@ class RequestParts:
         given = self.options.extra.get(self.provider, {})
         if extra := {key: value for key, value in given.items() if value is not ...}:
             yield "extra", extra
-
-    def _with_option_texts(self, texts: Iterator[str]) -> AdapterOptions:
-        changes: dict[str, Any] = {}
-        for name, value in self._given_options():
-            text = next(texts, "")
-            if text == _dump(value):
-                continue
-            new = json.loads(text)
-            if name in _WORDS:
-                raise ValueError(f"the option {name} cannot change so")
-            if type(new) is not type(json.loads(_dump(value))):
-                raise ValueError(f"the option {name} is of another type")
-            if name == "extra":
-                removed = {key: each for key, each in self.options.extra[self.provider].items() if each is ...}
-                new = {**self.options.extra, self.provider: {**new, **removed}}
-            changes[name] = tuple(new) if name == "stop_sequences" else new
-        return replace(self.options, **changes) if changes else self.options
 
 
 def _texts_of(tool: ToolDefinition) -> tuple[str, str, str]:

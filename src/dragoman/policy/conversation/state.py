@@ -20,9 +20,8 @@ from dragoman.policy.conversation.context import (
     PolicyObserver,
     build_extensions,
 )
-from dragoman.policy.conversation.data import ConversationData, check_policies
 from dragoman.policy.conversation.headers import PolicyHeaders
-from dragoman.policy.conversation.labels import LabelLedger, MessageExtensions
+from dragoman.policy.conversation.labels import ConversationData, LabelLedger, MessageExtensions, check_policies
 from dragoman.policy.conversation.parts import RequestParts
 from dragoman.policy.conversation.seen import SeenMessages
 from dragoman.policy.data_policy import data_policies

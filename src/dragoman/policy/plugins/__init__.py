@@ -5,9 +5,8 @@ from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.finding import Finder, Finding, findings, personal_data, presidio, secrets
 from dragoman.policy.plugins.labelled_models import LabelledModels
 from dragoman.policy.plugins.object_access import ObjectAccess
-from dragoman.policy.plugins.opa import OpaPolicy
 from dragoman.policy.plugins.redaction import Redaction
-from dragoman.policy.plugins.remote import RemotePlugin
+from dragoman.policy.plugins.remote import OpaPolicy, RemotePlugin
 from dragoman.policy.plugins.untrusted import UntrustedData
 from dragoman.policy.plugins.uris import AllowUris, DenyUris
 

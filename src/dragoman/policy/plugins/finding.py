@@ -131,15 +131,11 @@ def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[st
 
 def _is_plausible(kind: str, value: str) -> bool:
     if kind == "credit_card":
-        return _has_valid_luhn(value)
+        # The check digit of a card number must be valid (ISO/IEC 7812).
+        digits = [int(character) for character in value if character.isdecimal()]
+        doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+        return (sum(digits[::-2]) + sum(doubled)) % 10 == 0
     return not (kind in ("phone", "ssn") and value.isdigit())
-
-
-def _has_valid_luhn(value: str) -> bool:
-    """Return True if the check digit of a card number is valid (ISO/IEC 7812)."""
-    digits = [int(character) for character in value if character.isdecimal()]
-    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
-    return (sum(digits[::-2]) + sum(doubled)) % 10 == 0
 
 
 def presidio(

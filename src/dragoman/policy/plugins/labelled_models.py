@@ -6,9 +6,8 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions.slots import LLMExtension
 from dragoman.canonical.glob import Glob
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.inspect import compile_globs
 from dragoman.policy.slots import Capability
-from dragoman.policy.step import Step
+from dragoman.policy.step import Step, compile_globs
 
 
 class LabelledModels(Plugin):

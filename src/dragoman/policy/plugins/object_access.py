@@ -9,9 +9,8 @@ from dragoman.canonical.log import one_line
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.object_access import PRE_HOOKS, lacks_permissions
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.inspect import iter_views_deep
 from dragoman.policy.slots import Capability
-from dragoman.policy.step import Step
+from dragoman.policy.step import Step, iter_views_deep
 
 _MAX_SHOWN = 120
 _DOMAINS = ("internal", "external", "privileged")

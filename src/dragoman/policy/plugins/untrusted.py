@@ -13,9 +13,8 @@ from dragoman.canonical.tools import SideEffects
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.plugin import Hook, Plugin, Violation
 from dragoman.policy.plugins.confirmation import HARMLESS, parse_effects
-from dragoman.policy.plugins.inspect import iter_views_deep
 from dragoman.policy.slots import Capability
-from dragoman.policy.step import Step
+from dragoman.policy.step import Step, iter_views_deep
 
 UNTRUSTED = "untrusted"
 _SIDE_EFFECTS = "sideEffects"
@@ -61,19 +60,16 @@ class UntrustedData(Plugin):
 
     def check(self, step: Step) -> Violation | Extensions | None:
         if step.hook == Hook.TOOL_PRE_INVOKE:
-            return self._check_calls(step)
+            if not self._protect or self._label not in labels_of(step.extensions):
+                return None
+            for view in step.views():
+                if view.kind is ViewKind.TOOL_CALL and not self._is_harmless(view, step):
+                    reason = f"the conversation has {self._label} data, which could have caused this call"
+                    return Violation(reason, code="untrusted_data")
+            return None
         if not any(self._is_untrusted(view, step) for view in iter_views_deep(step)):
             return None
         return with_labels(step.extensions, {self._label})
-
-    def _check_calls(self, step: Step) -> Violation | None:
-        if not self._protect or self._label not in labels_of(step.extensions):
-            return None
-        for view in step.views():
-            if view.kind is ViewKind.TOOL_CALL and not self._is_harmless(view, step):
-                reason = f"the conversation has {self._label} data, which could have caused this call"
-                return Violation(reason, code="untrusted_data")
-        return None
 
     def _is_untrusted(self, view: MessageView, step: Step) -> bool:
         if view.has_address:

@@ -11,8 +11,7 @@ from dragoman.canonical.message_view.uri_patterns import UriPattern, uri_pattern
 from dragoman.canonical.message_view.uris import UriMeaning
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.inspect import iter_views_deep
-from dragoman.policy.step import Step
+from dragoman.policy.step import Step, iter_views_deep
 
 _MAX_SHOWN = 120
 _PRE_HOOKS: frozenset[str] = frozenset(

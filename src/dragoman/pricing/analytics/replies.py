@@ -131,16 +131,12 @@ class Replies(RecordedReplies):
         paths = [path for _, path in selected] or [files[0][1]]
         connection = connect(threads=threads, memory=memory)
         with as_request_error():
-            super().__init__(connection, _open_files(connection, paths).filter(condition))
-
-
-def _open_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
-    names = ", ".join(quote_literal("".join(_ESCAPED.get(sign, sign) for sign in str(path))) for path in paths)
-    # The columns of days may differ: some have the text, or come from another version.
-    found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
-    if missing := sorted(_REQUIRED_COLUMNS - set(found.columns)):
-        raise RequestError(f"these files are not exported replies: they have no column {', '.join(missing)}")
-    return found
+            names = ", ".join(quote_literal("".join(_ESCAPED.get(sign, sign) for sign in str(path))) for path in paths)
+            # The columns of days may differ: some have the text, or come from another version.
+            found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
+            if missing := sorted(_REQUIRED_COLUMNS - set(found.columns)):
+                raise RequestError(f"these files are not exported replies: they have no column {', '.join(missing)}")
+            super().__init__(connection, found.filter(condition))
 
 
 def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:

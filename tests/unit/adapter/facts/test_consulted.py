@@ -35,7 +35,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.routing import Availability, Router, RouteRequest, Rule, When
-from dragoman.routing.validation import find_refusals
+from dragoman.routing.decision import find_refusals
 from dragoman.session import Session, tool
 from dragoman.testing import ScriptedProvider, scripted_reply
 from dragoman.testing.doubles.scripted_adapter import ALL_CAPABILITIES

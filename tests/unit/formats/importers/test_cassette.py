@@ -10,7 +10,7 @@ import pytest
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.canonical.message import MessageStatus
 from dragoman.formats import FormatError, from_cassette
-from dragoman.formats.importers.wires import wire_at
+from dragoman.formats.importers.cassette import wire_at
 from tests.tables import each_row
 from tests.unit.formats.dump_files import dump
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
-from dragoman.events.umf import history_to_umf
 from dragoman.formats import FormatError, to_acp, to_cmf, to_message_body, to_messages, to_umf
 from dragoman.formats.registry import FORMATS, read
+from dragoman.formats.umf.events import history_to_umf
 from tests.tables import each_row
 from tests.unit.formats.documents import everything
 from tests.unit.formats.dump_files import dumps

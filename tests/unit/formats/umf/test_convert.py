@@ -27,7 +27,6 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import MessageMetadata
 from dragoman.canonical.message_fields import Alternative
 from dragoman.canonical.tools import SideEffects
-from dragoman.events.umf import history_to_umf
 from dragoman.formats import (
     FormatError,
     InternalMessage,
@@ -40,7 +39,7 @@ from dragoman.formats import (
     tool_to_mcp,
 )
 from dragoman.formats.umf import models as umf
-from dragoman.formats.umf.events import ToolCallEvent, read_envelopes, write_lines
+from dragoman.formats.umf.events import ToolCallEvent, history_to_umf, read_envelopes, write_lines
 from dragoman.formats.umf.stream import Done, StreamingAccumulator, TextChunk, ToolCallDelta, accumulate, chunks_of
 from tests.unit.formats.documents import CALL, HANDWRITTEN_UMF, everything
 

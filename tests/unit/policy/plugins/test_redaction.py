@@ -17,7 +17,7 @@ from dragoman.policy import Hook, SecurityExtension
 from dragoman.policy.labels import labels_of
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import Finder, Finding, Redaction, findings
-from dragoman.policy.plugins.rewrite import rewrite_block, rewrite_json
+from dragoman.policy.plugins.redaction import rewrite_block, rewrite_json
 from tests.unit.canonical.message_view.test_view import VIEW_KINDS, block
 from tests.unit.canonical.samples import BLOCKS
 

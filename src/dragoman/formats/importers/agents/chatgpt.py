@@ -12,11 +12,11 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, provider_block, text_blocks, to_text
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.datasets.rows import RowNames
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "chatgpt"
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
@@ -108,10 +108,9 @@ class _ConversationReader:
 
     def _message(self, message: Fields) -> None:
         author = message.object("author")
-        word = author.required_text("role") if author is not None else ""
-        role = _ROLES.get(word)
-        if role is None:
-            raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.author.role")
+        if author is None:
+            raise message.fault("author", "is missing")
+        role = author.role(_ROLES)
         content = message.object("content")
         blocks = self._content(content) if content is not None else []
         recipient = message.text("recipient") or _EVERYONE
@@ -125,8 +124,7 @@ class _ConversationReader:
                 arguments = "".join(to_text(getattr(block, "text", "")) for block in blocks)
                 blocks = [self._turns.call(None, recipient, arguments)]
         elif role is Role.TOOL:
-            name = author.text("name") if author is not None else None
-            blocks = [self._turns.result(None, name, blocks)]
+            blocks = [self._turns.result(None, author.text("name"), blocks)]
         elif not blocks:
             message.ignore("create_time", "id", "metadata", *_STATES)
             return  # hidden messages without content stand at the root of each conversation
@@ -134,14 +132,13 @@ class _ConversationReader:
             role, blocks, message.path, metadata=metadata, created_at=read_time(message.take("create_time"))
         )
         message.ignore("id", "metadata", *_STATES)
-        if author is not None:
-            author.ignore("name", "metadata")
+        author.ignore("name", "metadata")
 
     def _content(self, content: Fields) -> list[ContentBlock]:
         kind = content.text("content_type") or ""
         match kind:
             case "text" | "multimodal_text":
-                return [block for item, path in content.items("parts") for block in self._item(content, item, path)]
+                return [block for item, path in content.items("parts") for block in self._item(item, path)]
             case "code" | "execution_output" | "system_error" | "tether_quote":
                 content.ignore("language", "response_format_name", "name")
                 return text_blocks(content.take("text"))
@@ -154,7 +151,7 @@ class _ConversationReader:
             case _:
                 return [provider_block(FORMAT, kind, content.whole())]
 
-    def _item(self, content: Fields, item: Any, path: str) -> list[ContentBlock]:
+    def _item(self, item: Any, path: str) -> list[ContentBlock]:
         if not isinstance(item, dict):
             return text_blocks(item)
         kind = to_text(item.get("content_type"))

@@ -14,23 +14,15 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.datasets.requests import read_request
-from dragoman.formats.importers.datasets.rows import RowNames
+from dragoman.formats.importers.datasets.rows import RowNames, read_request
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.turns import read_time
+from dragoman.formats.reading.turns import STOP_WORDS, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "claude-code"
 _PROVIDER = "anthropic"
-_STOP_REASONS = {
-    "end_turn": StopReason.END_TURN,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "pause_turn": StopReason.PAUSE,
-    "refusal": StopReason.REFUSAL,
-}
+_STOP_REASONS = {**STOP_WORDS, "stop_sequence": StopReason.STOP_SEQUENCE, "pause_turn": StopReason.PAUSE}
 _KNOWN = frozenset(
     {
         "type", "message", "uuid", "parentUuid", "timestamp", "sessionId", "isSidechain", "userType", "cwd", "version",
@@ -69,8 +61,13 @@ def from_claude_code(document: Any) -> list[Conversation]:
     names = RowNames()
     main = _branch([entry for entry in entries if not entry.is_side])
     found = [Conversation(names.next(), _read(main))] if main else []
-    sides = _side_chains([entry for entry in entries if entry.is_side])
-    found += [Conversation(names.next(), _read(group)) for group in sides]
+    roots: dict[str | None, str | None] = {}
+    sides: dict[str | None, list[_Entry]] = {}
+    for entry in entries:
+        if entry.is_side:  # a subagent's entries have its first one as an ancestor
+            root = roots[entry.uuid] = roots.get(entry.parent, entry.uuid)
+            sides.setdefault(root, []).append(entry)
+    found += [Conversation(names.next(), _read(group)) for group in sides.values()]
     if not found:
         raise FormatError("the log of Claude Code has no message")
     return found
@@ -148,13 +145,12 @@ def _branch(entries: list[_Entry]) -> list[_Entry]:
             index = positions[current.uuid] - 1
             before = entries[index] if index >= 0 and entries[index].uuid not in chain else None
         current = before
-    skipped = len(by_id) - len(chain)
-    if skipped and not _same_replies(entries, chain):
-        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
-    kept = set(chain)
+    # A reply has a line for each block: all lines with an id of the branch are its own.
     ids = {entry.message_id for entry in chain.values() if entry.message_id}
-    return [entry for entry in entries if entry.uuid in kept or (entry.message_id and entry.message_id in ids)
-            or _answers(entry, chain)]  # fmt: skip
+    kept = [entry for entry in entries if entry.uuid in chain or entry.message_id in ids or _answers(entry, chain)]
+    if len(by_id) > len(chain) and len(kept) < len(entries):
+        source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
+    return kept
 
 
 def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
@@ -165,22 +161,6 @@ def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
         and chain[entry.parent].role == "assistant"
         and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in entry.content)
     )
-
-
-def _same_replies(entries: list[_Entry], chain: dict[str | None, _Entry]) -> bool:
-    ids = {entry.message_id for entry in chain.values() if entry.message_id}
-    return all(entry.uuid in chain or entry.message_id in ids or _answers(entry, chain) for entry in entries)
-
-
-def _side_chains(entries: list[_Entry]) -> list[list[_Entry]]:
-    """Return the entries of each subagent, by their first ancestor."""
-    roots: dict[str | None, str | None] = {}
-    groups: dict[str | None, list[_Entry]] = {}
-    for entry in entries:
-        root = roots.get(entry.parent, entry.uuid)
-        roots[entry.uuid] = root
-        groups.setdefault(root, []).append(entry)
-    return list(groups.values())
 
 
 def _read(entries: list[_Entry]) -> list[Message]:

@@ -12,7 +12,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage, text_blocks
-from dragoman.formats.importers.datasets.requests import read_request
+from dragoman.formats.importers.datasets.rows import read_request
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
@@ -31,43 +31,48 @@ def from_codex(document: Any) -> list[Message]:
     model: str | None = None
     turns = Turns()
     for line in iter_fields(parse_json_or_lines(document, format_name=FORMAT), FORMAT):
+        line.ignore("timestamp", "ordinal")
         kind = line.text("type")
         if kind == "response_item" or (kind not in _SETTINGS and "payload" not in line):
             if kind is None:
                 _instructions(line, turns)  # the first line of older logs
                 line.whole()
-                continue
-            payload, path = (
-                (line.take("payload"), f"{line.path}.payload") if "payload" in line else (line.whole(), line.path)
-            )
-            if not isinstance(payload, dict):
-                raise FormatError("an item must be an object", path=path)
-            if payload.get("type") == "ghost_snapshot" or payload.get("record_type") == "state":
-                line.whole()
-                continue
-            items.append(copy_json_at(payload, path))
-            paths.append(path)
-            line.ignore("timestamp", "ordinal")
-            continue
-        payload_fields = line.object("payload")
-        if payload_fields is not None:
+            elif (item := _item(line)) is not None:
+                items.append(item[0])
+                paths.append(item[1])
+        elif (event := line.object("payload")) is not None:
             if kind == "turn_context":
-                model = payload_fields.text("model") or model
+                model = event.text("model") or model
             elif kind == "session_meta":
-                _instructions(payload_fields, turns)
-            elif kind == "event_msg" and payload_fields.look("type") == "token_count":
-                usage = _usage(payload_fields)
+                _instructions(event, turns)
+            elif kind == "event_msg" and event.look("type") == "token_count":
+                usage = _usage(event)
                 usages += [(len(items), usage)] if usage is not None else []
-            elif kind == "compacted":
-                reason = "the log was compacted here: the messages before are kept, the summary is left out"
-                source_losses().add(line.path, reason, severity=Severity.INFO)
-            payload_fields.whole()
-            reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
-            source_losses().add(payload_fields.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
-        line.ignore("timestamp", "ordinal")
+            _report_event(event, kind, line.path)
     body = {"input": items, **({"model": model} if model else {})}
     read = read_request(_PROVIDER, body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
+
+
+def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
+    """Return the item of a line, and its path; None for a state of the program. Older logs have it without a frame."""
+    has_frame = "payload" in line
+    item, path = (line.take("payload"), f"{line.path}.payload") if has_frame else (line.whole(), line.path)
+    if not isinstance(item, dict):
+        raise FormatError("an item must be an object", path=path)
+    if item.get("type") == "ghost_snapshot" or item.get("record_type") == "state":
+        line.whole()
+        return None
+    return copy_json_at(item, path), path
+
+
+def _report_event(event: Fields, kind: str | None, path: str) -> None:
+    if kind == "compacted":
+        reason = "the log was compacted here: the messages before are kept, the summary is left out"
+        source_losses().add(path, reason, severity=Severity.INFO)
+    event.whole()
+    reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
+    source_losses().add(event.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
 
 
 def _instructions(fields: Fields, turns: Turns) -> None:
@@ -94,7 +99,12 @@ def _usage(event: Fields) -> Usage | None:
 def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[tuple[int, Usage]]) -> list[Message]:
     """Return the messages with the counts on the replies before them. Events may repeat the same counts."""
     replies = [index for index, message in enumerate(read) if message.role is Role.ASSISTANT]
-    turns_before = _reply_numbers(items)
+    turns_before = [0]  # how many replies have begun before each position in the items
+    in_reply = False
+    for item in items:
+        is_output = item.get("role") in ("user", "developer", "system") or str(item.get("type")).endswith("_output")
+        turns_before.append(turns_before[-1] + (not is_output and not in_reply))
+        in_reply = not is_output
     found = list(read)
     for position, usage in usages:
         number = turns_before[position]
@@ -105,14 +115,3 @@ def _with_usage(read: list[Message], items: list[dict[str, Any]], usages: list[t
             metadata = message.metadata.model_copy(update={"usage": usage})
             found[replies[number - 1]] = message.model_copy(update={"metadata": metadata})
     return found
-
-
-def _reply_numbers(items: list[dict[str, Any]]) -> list[int]:
-    """Return, for each position in the items, how many replies have begun before it."""
-    numbers = [0]
-    in_reply = False
-    for item in items:
-        is_output = item.get("role") in ("user", "developer", "system") or str(item.get("type")).endswith("_output")
-        numbers.append(numbers[-1] + (not is_output and not in_reply))
-        in_reply = not is_output
-    return numbers

@@ -10,10 +10,11 @@ from typing import Any
 from dragoman.canonical.blocks import ContentBlock, MediaSource, ThinkingBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import kind_of, parse, parse_json_or_lines
+from dragoman.formats.document import kind_of, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    count_of,
     media_block,
     media_from_url,
     model_fields_of,
@@ -21,29 +22,19 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.datasets.requests import read_request
+from dragoman.formats.importers.datasets.rows import read_request
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.native import read_reply
-from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, nest, report_span
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "openinference"
 KIND = "openinference.span.kind"
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "human": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "ai": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
+_ROLES = {**ROLES, "human": Role.USER, "ai": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _PREFIXES = (
     "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
     "service.", "prompt.",
@@ -58,11 +49,16 @@ def from_openinference(document: Any) -> list[Conversation]:
     found: dict[int, tuple[str, list[Message]]] = {}
     for span, path in iter_spans(data, "$"):
         attributes = attributes_of(span.get("attributes"))
-        if attributes.get(KIND) not in ("LLM", None) or not _is_model(attributes):
+        if attributes.get(KIND) not in ("LLM", None) or not any(
+            name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
+        ):
             continue
         report_span(span, path, FORMAT)
-        _report(attributes, f"{path}.attributes")
-        messages = _read(span, attributes, f"{path}.attributes")
+        for name, value in attributes.items():
+            if not name.startswith(_PREFIXES) and not is_empty(value):
+                source_losses().add_field(f"{path}.attributes", name, FORMAT)
+        raw = _read_raw(attributes, f"{path}.attributes")
+        messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
         keys = _prefixes(messages)
         earlier = next((key for key in reversed(keys) if key in found), None)
         if earlier is not None:
@@ -78,18 +74,6 @@ def from_openinference(document: Any) -> list[Conversation]:
     return read
 
 
-def _is_model(attributes: dict[str, Any]) -> bool:
-    return any(
-        name.startswith(("llm.input_messages.", "llm.output_messages.", "llm.model_name")) for name in attributes
-    )
-
-
-def _report(attributes: dict[str, Any], path: str) -> None:
-    for name, value in attributes.items():
-        if not name.startswith(_PREFIXES) and not is_empty(value):
-            source_losses().add_field(path, name, FORMAT)
-
-
 def _prefixes(messages: list[Message]) -> list[int]:
     """Return a key for each beginning of the list, the empty one first."""
     keys = [0]
@@ -99,23 +83,14 @@ def _prefixes(messages: list[Message]) -> list[int]:
     return keys
 
 
-def _read(span: dict[str, Any], attributes: dict[str, Any], path: str) -> list[Message]:
-    request, reply = (_json(attributes.get(f"{side}.value")) for side in ("input", "output"))
-    raw = _read_raw(request, reply, attributes, path)
-    return raw if raw is not None else _Attributes(span, attributes, path).read()
-
-
 def _json(value: Any) -> Any:
-    if not isinstance(value, str) or not value.startswith(("{", "[")):
-        return None
-    try:
-        return parse(value, format_name=FORMAT)
-    except FormatError:
-        return None
+    is_json = isinstance(value, str) and value.startswith(("{", "["))
+    return parse_or_none(value, format_name=FORMAT) if is_json else None
 
 
-def _read_raw(request: Any, reply: Any, attributes: dict[str, Any], path: str) -> list[Message] | None:
+def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
     """Return the messages of a request with its reply; None if no known API and not LangChain wrote them."""
+    request, reply = (_json(attributes.get(f"{side}.value")) for side in ("input", "output"))
     if not isinstance(request, dict) or not isinstance(reply, dict):
         return None
     sent, generations = request.get("messages"), reply.get("generations")
@@ -222,8 +197,7 @@ class _Attributes:
 
     def _usage(self) -> Usage | None:
         def count(name: str) -> int | None:
-            value = self._attributes.get(f"llm.token_count.{name}")
-            return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+            return count_of(self._attributes, f"llm.token_count.{name}")
 
         return build_usage(
             count("prompt"),

@@ -17,6 +17,7 @@ from dragoman.formats.document import copy_json_at, kind_of, parse, parse_json_o
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    count_of,
     media_block,
     media_from_url,
     model_fields_of,
@@ -24,35 +25,17 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.reading.fields import Fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.spans import attributes_of, iter_spans, report_span
-from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_time, stop_after
+from dragoman.formats.results import Conversation
 
 FORMAT = "otel"
 INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 ALL = "pydantic_ai.all_messages"
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "tool": Role.TOOL,
-}
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "tool_call": StopReason.TOOL_USE,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-    "error": StopReason.ERROR,
-}
+_STOP_REASONS = {**STOP_WORDS, "tool_call": StopReason.TOOL_USE, "error": StopReason.ERROR}
 
 
 @typed_errors
@@ -66,7 +49,8 @@ def from_otel(document: Any) -> list[Conversation]:
     keys: dict[str, list[list[bytes]]] = {}
     for path, record in records:
         name = to_text(record.get("gen_ai.conversation.id") or record.get(_TRACE)) or "1"
-        lines = _lines(record, path)
+        messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
+        lines = [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
         known, kept = keys.setdefault(name, []), chosen.setdefault(name, [])
         for index, before in enumerate(known):
             if lines[: len(before)] == before or before[: len(lines)] == lines:
@@ -96,7 +80,10 @@ def _find_records(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         attributes = attributes_of(value["attributes"])
         if not (INPUT in attributes or OUTPUT in attributes or ALL in attributes):
             continue
-        _report_span(value, attributes, path)
+        report_span(value, path, FORMAT)
+        for name, given in attributes.items():
+            if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(given):
+                source_losses().add_field(f"{path}.attributes", name, FORMAT)
         context = value.get("context")
         trace = context.get("trace_id") if isinstance(context, dict) else None
         times = (value.get(name) for name in ("start_time", "startTimeUnixNano", "observed_timestamp"))
@@ -120,21 +107,6 @@ _PREFIXES = (
     "azure.",
 )
 _OTHER_ATTRIBUTES = frozenset({"model_request_parameters", "model_name", "agent_name", "final_result"})
-
-
-def _report_span(span: dict[str, Any], attributes: dict[str, Any], path: str) -> None:
-    """Report what is neither a field of all spans, nor an attribute of the conventions or of a known program."""
-    losses = source_losses()
-    report_span(span, path, FORMAT)
-    for name, value in attributes.items():
-        if not name.startswith(_PREFIXES) and name not in _OTHER_ATTRIBUTES and not is_empty(value):
-            losses.add_field(f"{path}.attributes", name, FORMAT)
-
-
-def _lines(record: dict[str, Any], path: str) -> list[bytes]:
-    """Return each message of a record as bytes, for comparison."""
-    messages = _messages(record, ALL, path) or [*_messages(record, INPUT, path), *_messages(record, OUTPUT, path)]
-    return [to_json({"role": each.get("role"), "parts": each.get("parts")}) for each, _ in messages]
 
 
 def _messages(record: dict[str, Any], name: str, path: str) -> list[tuple[dict[str, Any], str]]:
@@ -174,22 +146,17 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
         source_losses().add(f"{path}['{OUTPUT}']", reason, kind=LossKind.EMPTY_MESSAGE)
     last = [(*each, True) for each in outputs[:1]]
     for native, at, is_reply in [*((message, at, False) for message, at in listed), *last]:
-        _message(Fields(native, at, FORMAT), turns, named, _usage(record) if is_reply else None)
+        message = Fields(native, at, FORMAT)
+        role = message.role(ROLES)
+        stop = _STOP_REASONS.get(message.text("finish_reason") or "")
+        parts = message.objects("parts")
+        turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
+        blocks = [block for part in parts for block in _part(part, turns)]
+        usage = _usage(record) if is_reply else None
+        metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)}
+        turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
+        message.close()
     return turns.messages
-
-
-def _message(message: Fields, turns: Turns, named: dict[str, Any], usage: Usage | None) -> None:
-    word = message.required_text("role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
-    stop = _STOP_REASONS.get(message.text("finish_reason") or "")
-    parts = message.objects("parts")
-    turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
-    blocks = [block for part in parts for block in _part(part, turns)]
-    metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)} if role is Role.ASSISTANT else None
-    turns.add(role, blocks, message.path, metadata=metadata)
-    message.close()
 
 
 def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
@@ -232,10 +199,7 @@ def _modality(part: Fields) -> str | None:
 
 def _usage(record: dict[str, Any]) -> Usage | None:
     def count(*names: str) -> int | None:
-        found = (record.get(f"gen_ai.usage.{name}") for name in names)
-        return next(
-            (each for each in found if isinstance(each, int) and 0 <= each < 2**63 and not isinstance(each, bool)), None
-        )
+        return count_of(record, *(f"gen_ai.usage.{name}" for name in names))
 
     return build_usage(
         count("input_tokens", "prompt_tokens"),

@@ -5,45 +5,64 @@ with ``from`` and ``value`` (ShareGPT). Calls are those of chat templates: argum
 Source: https://huggingface.co/docs/trl/dataset_formats and https://huggingface.co/docs/transformers/chat_templating.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import parse, parse_json_or_lines
+from dragoman.formats.document import parse, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import media_block, media_from_url, provider_block, text_blocks, to_text
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.datasets.parquet import iter_parquet
 from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_rows
-from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.results import Conversation
 
+MARK = b"PAR1"
+"""The first bytes of a Parquet file, and its last ones."""
+_BATCH = 1024
 FORMAT = "hf"
-
 _ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
+    **ROLES,
     "human": Role.USER,
-    "assistant": Role.ASSISTANT,
     "gpt": Role.ASSISTANT,
     "model": Role.ASSISTANT,
     "chatgpt": Role.ASSISTANT,
     "function_call": Role.ASSISTANT,
-    "tool": Role.TOOL,
     "function": Role.TOOL,
     "function_response": Role.TOOL,
     "observation": Role.TOOL,
     "ipython": Role.TOOL,
 }
 """The words of chat templates, and those of ShareGPT."""
-
 _LISTS = ("messages", "conversations", "conversation", "prompt", "completion", "chosen")
 _THINKING = ("reasoning_content", "thinking", "reasoning")
+
+
+def iter_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file as JSON has them, in constant memory.
+
+    Raises ConfigurationError if duckdb is not installed, and FormatError if the file is damaged.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigurationError(
+            "a Parquet file is read by duckdb: pip install 'dragoman[report]', or write JSON lines"
+        ) from None
+    with duckdb.connect() as database:
+        try:
+            database.execute("select to_json(rows)::varchar from read_parquet(?) as rows", [str(path)])
+            while found := database.fetchmany(_BATCH):
+                for (row,) in found:
+                    yield json.loads(row)
+        except duckdb.Error as error:
+            raise FormatError(f"this is not a readable Parquet file: {str(error)[:200]}") from None
 
 
 @typed_errors
@@ -194,10 +213,7 @@ def _media(part: Fields, kind: str) -> ContentBlock:
 def _parameters(tools: Any) -> dict[str, dict[str, bool]]:
     """Return, for each tool of a row, its parameters: whether null is a value of it."""
     if isinstance(tools, str):
-        try:
-            tools = parse(tools, format_name=FORMAT)
-        except FormatError:
-            return {}
+        tools = parse_or_none(tools, format_name=FORMAT)
     found: dict[str, dict[str, bool]] = {}
     for tool in tools if isinstance(tools, list) else ():
         function = tool.get("function", tool) if isinstance(tool, Mapping) else None

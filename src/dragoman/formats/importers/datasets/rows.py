@@ -1,12 +1,37 @@
-"""The rows of a file with a conversation a line, and their names."""
+"""The rows of a file with a conversation a line, their names, and the requests of providers in them."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind
+from dragoman.canonical.message import Message
 from dragoman.formats.document import parse_json_or_lines
+from dragoman.formats.errors import FormatError
+from dragoman.formats.native import from_native
 from dragoman.formats.reading.fields import Fields, iter_fields
-from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.reading.losses import moved_losses, source_losses
+
+_ENTRY = re.compile(r"\$\.\w+\[(\d+)\]")
+
+
+def read_request(provider: str, body: Any, path: str, entry_paths: Sequence[str] = ()) -> list[Message]:
+    """Return the messages of a request. Raises FormatError, with the path in the document.
+
+    ``entry_paths`` are those of the entries of its list, if the request itself is not in the document.
+    """
+
+    def move(inner: str) -> str:
+        entry = _ENTRY.match(inner)
+        if entry is not None and int(entry[1]) < len(entry_paths):
+            return entry_paths[int(entry[1])] + inner[entry.end() :]
+        return path + inner.removeprefix("$")
+
+    try:
+        with moved_losses(move):
+            return from_native(provider, body)
+    except FormatError as error:
+        raise FormatError(error.reason, path=move(error.path)) from None
 
 
 def iter_rows(document: Any, format_name: str) -> Iterator[Fields]:

@@ -12,11 +12,11 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import build_usage, media_block, provider_block, text_blocks, to_text
-from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.reading.entry_marks import AUTOGEN_TYPES as TYPES
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
-from dragoman.formats.reading.framework_marks import AUTOGEN_TYPES as TYPES
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import Turns, read_time
+from dragoman.formats.results import Conversation
 
 FORMAT = "autogen"
 
@@ -91,7 +91,14 @@ class _Reader:
         if kind == "SystemMessage":
             self._add(Role.SYSTEM, text_blocks(message.text("content")), message)
         elif kind in ("ToolCallExecutionEvent", "FunctionExecutionResultMessage"):
-            self._results(message)
+            self._flush()
+            self._turns.start(Role.TOOL, has_results=True)
+            blocks: list[ContentBlock] = []
+            for result in message.objects("content"):
+                native_id, name = result.text("call_id"), result.text("name")
+                content = text_blocks(result.take("content"))
+                blocks.append(self._turns.result(native_id, name, content, is_error=result.flag("is_error")))
+            self._add(Role.TOOL, blocks, message)
         elif kind in _STEPS:
             message.whole()
             source_losses().add(message.path, f"a {kind} is a step of the program: left out")
@@ -127,13 +134,12 @@ class _Reader:
             for name in ("target", "context", "tool_calls", "results"):  # copies, and the next agent's name
                 message.ignore(name)
         if has_calls:
-            return [*blocks, *(self._call(call) for call in message.objects("content"))]
+            for call in message.objects("content"):
+                blocks.append(self._turns.call(call.text("id"), call.required_text("name"), call.take("arguments")))
+            return blocks
         if isinstance(content, list):
             return [*blocks, *(self._part(item, path, message) for item, path in message.items("content"))]
         return [*blocks, *text_blocks(message.take("content"))]
-
-    def _call(self, call: Fields) -> ContentBlock:
-        return self._turns.call(call.text("id"), call.required_text("name"), call.take("arguments"))
 
     def _part(self, item: Any, path: str, message: Fields) -> ContentBlock:
         if isinstance(item, str):
@@ -145,16 +151,6 @@ class _Reader:
             # AutoGen stores every image as a PNG.
             return media_block(MediaSource(kind="base64", data=part.required_text("data")), "image/png")
         return provider_block(FORMAT, "part", part.whole())
-
-    def _results(self, message: Fields) -> None:
-        self._flush()
-        self._turns.start(Role.TOOL, has_results=True)
-        blocks: list[ContentBlock] = []
-        for result in message.objects("content"):
-            native_id, name = result.text("call_id"), result.text("name")
-            content = text_blocks(result.take("content"))
-            blocks.append(self._turns.result(native_id, name, content, is_error=result.flag("is_error")))
-        self._add(Role.TOOL, blocks, message)
 
     def _flush(self) -> None:
         """Add a thought that no message of the model follows."""

@@ -6,7 +6,7 @@ google/adk/sessions/session.py and google/adk/sessions/schemas, 2.13.
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    cite_last_text,
     media_block,
     model_fields_of,
     provider_block,
@@ -28,10 +29,10 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.results import Conversation
 
 FORMAT = "google-adk"
 _PROVIDER = "google"
@@ -77,14 +78,14 @@ def from_google_adk(document: Any) -> list[Conversation]:
         return [Conversation("1", _read(data, "$"))]
     found: list[Conversation] = []
     for native in iter_fields(sessions if sessions is not None else data, FORMAT):
-        session = _Snake(native)
+        session = _Snake(native.whole(), native.path, FORMAT)
         session.ignore("app_name", "user_id", "last_update_time")
         if session.take("state"):
-            source_losses().add(
-                f"{native.path}.state", "the state of a program is not part of its conversation: left out"
-            )
+            reason = "the state of a program is not part of its conversation: left out"
+            source_losses().add(f"{session.path}.state", reason)
         name = session.text("id") or str(len(found) + 1)
-        found.append(Conversation(name, _read(session.take("events"), f"{native.path}.events")))
+        found.append(Conversation(name, _read(session.take("events"), f"{session.path}.events")))
+        session.close()
     return found
 
 
@@ -128,66 +129,44 @@ def _is_session(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("events"), list)
 
 
-class _Snake:
+class _Snake(Fields):
     """The fields of an object by their names in snake case, whichever case the document has."""
 
-    def __init__(self, fields: Fields) -> None:
-        self._fields = fields
-        self._names = {_snake(name): name for name in fields.names()}
-        self.path = fields.path
+    __slots__ = ("_names",)
 
-    def __contains__(self, name: str) -> bool:
-        return self._name(name) in self._fields
+    def __init__(self, native: Mapping[str, Any], path: str, format_name: str) -> None:
+        self._names = {_CAPITAL.sub(lambda capital: f"_{capital[0]}", name).lower(): name for name in native}
+        super().__init__({snake: native[name] for snake, name in self._names.items()}, path, format_name)
 
-    def _name(self, name: str) -> str:
-        return self._names.get(name, name)
-
-    def look(self, name: str) -> Any:
-        return self._fields.look(self._name(name))
-
-    def take(self, name: str) -> Any:
-        return self._fields.take(self._name(name))
-
-    def text(self, name: str) -> str | None:
-        return self._fields.text(self._name(name))
-
-    def count(self, name: str) -> int | None:
-        return self._fields.count(self._name(name))
-
-    def ignore(self, *names: str) -> None:
-        self._fields.ignore(*map(self._name, names))
-
-    def object(self, name: str) -> "_Snake | None":
-        found = self._fields.object(self._name(name))
-        return _Snake(found) if found is not None else None
-
-    def objects(self, name: str) -> "list[_Snake]":
-        return [_Snake(each) for each in self._fields.objects(self._name(name))]
+    def _path_of(self, name: str) -> str:
+        return super()._path_of(self._names.get(name, name))
 
     def whole(self) -> dict[str, Any]:
-        return {name: value for name, value in self._fields.whole().items() if not is_empty(value)}
-
-
-def _snake(name: str) -> str:
-    return _CAPITAL.sub(lambda capital: f"_{capital[0]}", name).lower()
+        """Take all fields, and return those that are not empty as the document names them."""
+        return {self._names[name]: value for name, value in super().whole().items() if not is_empty(value)}
 
 
 def _read(events: Any, path: str) -> list[Message]:
     turns = Turns()
     for native in iter_fields(events, FORMAT, path):
-        event = _Snake(native)
+        event = _Snake(native.whole(), native.path, FORMAT)
         if event.look("partial") is True:  # a piece of a stream: the whole follows
             event.whole()
-            continue
-        _event(event, turns)
+        else:
+            _event(event, turns)
+        event.close()
     return turns.messages
 
 
-def _event(event: _Snake, turns: Turns) -> None:
+def _event(event: Fields, turns: Turns) -> None:
     time = read_time(event.take("timestamp"))
     event.ignore(*_STATES)
     author = event.text("author")
-    _report_actions(event)
+    actions = event.take("actions")
+    for name, value in actions.items() if isinstance(actions, dict) else ():
+        if not is_empty(value) and value is not False:
+            reason = "what an event changes outside the conversation is left out"
+            source_losses().add(f"{event.path}.actions.{name}", reason)
     content = event.object("content")
     if (code := event.take("error_code")) is not None:
         reason = f"the model failed: {to_text(code)[:80]}: {to_text(event.take('error_message'))[:200]}"
@@ -213,7 +192,7 @@ def _event(event: _Snake, turns: Turns) -> None:
     if role is not Role.ASSISTANT:
         turns.add(role, blocks, event.path, created_at=time)
         return
-    _ground(blocks, grounding, f"{event.path}.grounding_metadata")
+    blocks = _ground(blocks, grounding, f"{event.path}.grounding_metadata")
     signed = {index: text for index, text in signatures.items() if index < len(blocks)}
     stop = _STOP_REASONS.get((word or "").rpartition(".")[2])
     metadata = {
@@ -226,16 +205,7 @@ def _event(event: _Snake, turns: Turns) -> None:
     turns.add(role, blocks, event.path, metadata=metadata, created_at=time)
 
 
-def _report_actions(event: _Snake) -> None:
-    """Report what an event did beside speaking: a change of the state, a transfer, a compaction."""
-    actions = event.take("actions")
-    for name, value in actions.items() if isinstance(actions, dict) else ():
-        if not is_empty(value) and value is not False:
-            source_losses().add(f"{event.path}.actions.{name}", "what an event changes outside the conversation is "
-                                "left out")  # fmt: skip
-
-
-def _part(part: _Snake, turns: Turns) -> list[ContentBlock]:
+def _part(part: Fields, turns: Turns) -> list[ContentBlock]:
     title = None
     if (call := part.object("function_call")) is not None:
         call.ignore("will_continue", "partial_args")
@@ -257,7 +227,7 @@ def _part(part: _Snake, turns: Turns) -> list[ContentBlock]:
     return [provider_block(_PROVIDER, next(iter(rest)), rest)] if rest else []
 
 
-def _response(response: _Snake, turns: Turns) -> ContentBlock:
+def _response(response: Fields, turns: Turns) -> ContentBlock:
     """Return a result. ADK puts a text under ``result``, and the text of a failed call under ``error``."""
     response.ignore("will_continue", "scheduling")
     native_id, name, body = response.text("id"), response.text("name"), response.take("response")
@@ -274,19 +244,16 @@ def _response(response: _Snake, turns: Turns) -> ContentBlock:
     return turns.result(native_id, name, content, is_error=failed)
 
 
-def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> None:
-    """Put the sources of a search on the last text of the reply."""
+def _ground(blocks: list[ContentBlock], grounding: Any, path: str) -> list[ContentBlock]:
+    """Return the reply with the sources of a search on its last text."""
     grounding = grounding if isinstance(grounding, dict) else {}
     name = "groundingChunks" if "groundingChunks" in grounding else "grounding_chunks"
     chunks = read_list(grounding.get(name), f"{path}.{name}")
     sources = [each["web"] for each in chunks if isinstance(each, dict) and isinstance(each.get("web"), dict)]
-    position = next((index for index in reversed(range(len(blocks))) if isinstance(blocks[index], TextBlock)), None)
-    if sources and position is not None:
-        found = tuple(read_citation({"type": "grounding_chunk", **source}) for source in sources)
-        blocks[position] = blocks[position].model_copy(update={"citations": found})
+    return cite_last_text(blocks, [read_citation({"type": "grounding_chunk", **source}) for source in sources])
 
 
-def _usage(usage: _Snake | None) -> Usage | None:
+def _usage(usage: Fields | None) -> Usage | None:
     if usage is None:
         return None
     thoughts = usage.count("thoughts_token_count") or 0

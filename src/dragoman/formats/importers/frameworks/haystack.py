@@ -10,15 +10,13 @@ from dragoman.canonical.blocks import (
     ContentBlock,
     MediaSource,
     RedactedThinkingBlock,
-    TextBlock,
     ThinkingBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import parse_json_or_lines
-from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
     build_usage,
+    cite_last_text,
     media_block,
     media_from_url,
     model_fields_of,
@@ -27,25 +25,14 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
+from dragoman.formats.reading.fields import Fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
-from dragoman.formats.reading.turns import Turns, read_time, stop_after
+from dragoman.formats.reading.turns import STOP_WORDS, Turns, read_messages, read_time, stop_after
 
 FORMAT = "haystack"
 
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
-_STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "completed": StopReason.END_TURN,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "incomplete": StopReason.MAX_TOKENS,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-}
+_STOP_REASONS = {**STOP_WORDS, "completed": StopReason.END_TURN, "incomplete": StopReason.MAX_TOKENS}
 _REQUEST_FIELDS = (
     "index", "id", "object", "status", "logprobs", "completion_start_time", "error", "incomplete_details",
     "instructions", "metadata", "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p", "truncation",
@@ -67,19 +54,12 @@ def from_haystack(document: Any) -> list[Message]:
     """Read a list of messages, an object with one as ``messages``, or a single message. Raises FormatError, with a
     path.
     """
-    data, at = list_inside(parse_json_or_lines(document, format_name=FORMAT), "messages", FORMAT)
-    turns = Turns()
     called: dict[str | None, Any] = {}
-    for message in iter_fields(data, FORMAT, at):
-        _message(message, turns, called)
-    return turns.messages
+    return read_messages(document, FORMAT, lambda message, turns: _message(message, turns, called))
 
 
 def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> None:
-    word = message.required_text("role", "_role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    role = message.role(_ROLES, "role", "_role")
     name = message.text("name", "_name")
     if name is not None:
         source_losses().add(f"{message.path}.name", "a message has no name of its speaker: left out")
@@ -88,6 +68,8 @@ def _message(message: Fields, turns: Turns, called: dict[str | None, Any]) -> No
     meta = message.object("meta", "_meta")
     turns.start(role, has_results=role is Role.TOOL)
     blocks = [block for part in parts for block in _part(part, turns, called)]
+    if meta is not None:
+        blocks = cite_last_text(blocks, [read_citation(each.whole()) for each in meta.objects("citations")])
     metadata, created = _read_meta(meta, blocks) if meta is not None else ({}, None)
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None, created_at=created)
 
@@ -101,7 +83,9 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
     if inner is None:
         return [provider_block(FORMAT, "part", part.rest())]
     if kind == "tool_call":
-        return [_call(inner, turns, called)]
+        native_id, arguments = _call_id(inner), inner.take("arguments")
+        called[native_id] = arguments
+        return [turns.call(native_id, inner.required_text("tool_name"), arguments)]
     if kind == "tool_call_result":
         origin = inner.object("origin")
         native_id, name = (_call_id(origin), origin.text("tool_name")) if origin is not None else (None, None)
@@ -111,12 +95,6 @@ def _part(part: Fields, turns: Turns, called: dict[str | None, Any]) -> list[Con
     if kind == "reasoning":
         return _reasoning(inner)
     return [_media(inner, is_image=kind == "image")]
-
-
-def _call(call: Fields, turns: Turns, called: dict[str | None, Any]) -> ContentBlock:
-    native_id, arguments = _call_id(call), call.take("arguments")
-    called[native_id] = arguments
-    return turns.call(native_id, call.required_text("tool_name"), arguments)
 
 
 def _call_id(call: Fields) -> str | None:
@@ -177,8 +155,7 @@ def _media(media: Fields, *, is_image: bool) -> ContentBlock:
 def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any], Any]:
     meta.ignore(*_REQUEST_FIELDS)
     provider = _text_of(meta.take("provider", "model_provider"))
-    usage, citations = meta.object("usage"), meta.objects("citations")
-    _attach_citations(blocks, citations)
+    usage = meta.object("usage")
     stop = _STOP_REASONS.get(to_text(meta.take("finish_reason", "stop_reason", "done_reason")))
     created = read_time(meta.take("created_at", "created"))
     return {
@@ -186,14 +163,6 @@ def _read_meta(meta: Fields, blocks: list[ContentBlock]) -> tuple[dict[str, Any]
         "usage": _usage(usage) if usage is not None else None,
         "stop_reason": stop_after(blocks, stop),
     }, created
-
-
-def _attach_citations(blocks: list[ContentBlock], citations: list[Fields]) -> None:
-    """Put the citations of a reply on its last text: Haystack does not say which of its texts they belong to."""
-    position = next((index for index in reversed(range(len(blocks))) if isinstance(blocks[index], TextBlock)), None)
-    if citations and position is not None:
-        found = tuple(read_citation(each.whole()) for each in citations)
-        blocks[position] = blocks[position].model_copy(update={"citations": found})
 
 
 def _usage(usage: Fields) -> Usage | None:

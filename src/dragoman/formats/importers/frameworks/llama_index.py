@@ -9,7 +9,6 @@ from typing import Any
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
-    MediaSource,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -19,30 +18,20 @@ from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
-    media_block,
-    media_from_url,
     provider_block,
     read_citation,
+    read_media,
     text_blocks,
     to_text,
 )
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
+from dragoman.formats.results import Conversation
 
 FORMAT = "llama-index"
 
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "chatbot": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
+_ROLES = {**ROLES, "chatbot": Role.ASSISTANT, "model": Role.ASSISTANT, "function": Role.TOOL}
 _MEDIA = ("image", "audio", "video", "document")
 _MEDIA_TYPES = ("image_mimetype", "video_mimetype", "document_mimetype", "audio_mimetype")
 
@@ -82,26 +71,19 @@ def _lists(data: Any, path: str) -> Iterator[tuple[str, Any, str]]:
 def _read(messages: Any, path: str) -> list[Message]:
     turns = Turns()
     for message in iter_fields(messages, FORMAT, path):
-        _message(message, turns)
+        role = message.role(_ROLES)
+        extra = message.object("additional_kwargs")
+        turns.start(role, has_results=role is Role.TOOL)
+        signatures = extra.take("thinking_signature") if extra is not None else None
+        blocks = _join_citations([block for part in message.objects("blocks") for block in _block(part, turns)])
+        if isinstance(content := message.take("content"), str):  # before blocks
+            blocks += text_blocks(content)
+        if signatures is not None and blocks and isinstance(blocks[0], ThinkingBlock) and blocks[0].signature is None:
+            blocks[0] = blocks[0].model_copy(update={"signature": to_text(signatures)})
+        if extra is not None:
+            blocks = _with_extra(role, blocks, extra, turns)
+        turns.add(role, blocks, message.path)
     return turns.messages
-
-
-def _message(message: Fields, turns: Turns) -> None:
-    word = message.required_text("role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
-    extra = message.object("additional_kwargs")
-    turns.start(role, has_results=role is Role.TOOL)
-    signatures = extra.take("thinking_signature") if extra is not None else None
-    blocks = _join_citations([block for part in message.objects("blocks") for block in _block(part, turns)])
-    if isinstance(content := message.take("content"), str):  # before blocks
-        blocks += text_blocks(content)
-    if signatures is not None and blocks and isinstance(blocks[0], ThinkingBlock) and blocks[0].signature is None:
-        blocks[0] = blocks[0].model_copy(update={"signature": to_text(signatures)})
-    if extra is not None:
-        blocks = _with_extra(role, blocks, extra, turns)
-    turns.add(role, blocks, message.path)
 
 
 def _with_extra(role: Role, blocks: list[ContentBlock], extra: Fields, turns: Turns) -> list[ContentBlock]:
@@ -212,11 +194,5 @@ def _media(block: Fields, kind: str) -> ContentBlock:
         media_type = f"{kind}/{subtype}"
     if block.take("fps") is not None:
         source_losses().add(f"{block.path}.fps", "a video has no rate of frames: left out")
-    if data is not None:
-        source = MediaSource(kind="base64", data=data)
-        return media_block(source, media_type, kind=known, detail=detail, title=title)
-    if url is not None:
-        return media_from_url(url, media_type, kind=known, detail=detail, title=title)
-    if path is not None:
-        return media_block(MediaSource(kind="file_ref", data=path), media_type, kind=known, detail=detail, title=title)
-    return provider_block(FORMAT, kind, block.whole())
+    read = read_media(media_type, data=data, url=url, path=path, kind=known, detail=detail, title=title)
+    return provider_block(FORMAT, kind, block.whole()) if read is None else read

@@ -62,7 +62,13 @@ def from_mcp(document: Any) -> list[Message]:
 def _entry(fields: Fields, turns: Turns) -> None:
     fields.ignore("_meta", "resultType")
     if "messages" in fields:
-        _report_request(fields)
+        drop_tools(fields)
+        fields.ignore("description")  # of the prompt, for people
+        for name in _OPTIONS:
+            if name in fields:
+                fields.take(name)
+                reason = f"a history has no options of a request: {name!r} is left out"
+                source_losses().add(f"{fields.path}.{name}", reason)
         if (system := fields.text("systemPrompt")) is not None:
             turns.add(Role.SYSTEM, text_blocks(system), f"{fields.path}.systemPrompt")
         for message in fields.objects("messages"):
@@ -77,20 +83,8 @@ def _entry(fields: Fields, turns: Turns) -> None:
         raise FormatError("this is neither a message nor a result of MCP", path=fields.path)
 
 
-def _report_request(fields: Fields) -> None:
-    drop_tools(fields)
-    fields.ignore("description")  # of the prompt, for people
-    for name in _OPTIONS:
-        if name in fields:
-            fields.take(name)
-            source_losses().add(f"{fields.path}.{name}", f"a history has no options of a request: {name!r} is left out")
-
-
 def _message(message: Fields, turns: Turns) -> None:
-    word = message.required_text("role")
-    role = _ROLES.get(word)
-    if role is None:
-        raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+    role = message.role(_ROLES)
     parts = _parts(message)
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [_part(part, turns) for part in parts]

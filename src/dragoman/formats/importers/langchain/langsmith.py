@@ -13,10 +13,10 @@ from typing import Any
 from dragoman.adapter.losses import LossKind
 from dragoman.formats.document import parse_json_or_lines, read_list
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.langchain.messages import from_langchain
 from dragoman.formats.reading.fields import Fields, iter_fields, typed_errors
 from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.results import Conversation
 
 FORMAT = "langsmith"
 
@@ -147,21 +147,16 @@ def _replies(run: Fields) -> list[Native]:
     return found or [each for each in _flat(messages, f"{outputs.path}.messages") if isinstance(each, dict)]
 
 
-def _kind(message: Native) -> str:
-    """Return the type and the text of a message in any of its forms."""
-    data = message.get("kwargs", message.get("data", message))
-    data = data if isinstance(data, dict) else {}
-    content = data.get("content")
-    if isinstance(content, list):
-        content = "".join(str(each.get("text", "")) for each in content
-                          if isinstance(each, dict) and each.get("type") == "text")  # fmt: skip
-    name = str(data.get("type", message.get("type")))
-    return f"{name} {content if isinstance(content, str) else ''}"
-
-
 def _prefixes(messages: Sequence[Native]) -> list[int]:
     """Return a key for each beginning of the list, the empty one first. Equal beginnings have equal keys."""
     keys = [0]
-    for message in messages:
-        keys.append(hash((keys[-1], _kind(message))))
+    for message in messages:  # in any of its forms
+        data = message.get("kwargs", message.get("data", message))
+        data = data if isinstance(data, dict) else {}
+        content = data.get("content")
+        if isinstance(content, list):
+            content = "".join(str(each.get("text", "")) for each in content
+                              if isinstance(each, dict) and each.get("type") == "text")  # fmt: skip
+        name = str(data.get("type", message.get("type")))
+        keys.append(hash((keys[-1], name, content if isinstance(content, str) else "")))
     return keys

@@ -33,7 +33,7 @@ from dragoman.formats.importers.langchain.models import LangChainMessage, constr
 from dragoman.formats.reading.fields import list_inside
 from dragoman.formats.reading.losses import is_empty, source_losses
 from dragoman.formats.reading.pairs import pair_groups
-from dragoman.formats.reading.turns import put_results_first
+from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
 from dragoman.formats.tool_calls import ToolIdReader
 
 _ROLES = {"system": Role.SYSTEM, "human": Role.USER, "ai": Role.ASSISTANT}
@@ -46,22 +46,16 @@ _CHAT_ROLES = {
 """Roles of messages of the type chat, whose role is any word; all others become users."""
 
 _STOP_REASONS = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
+    **STOP_WORDS,
     "completed": StopReason.END_TURN,
     "STOP": StopReason.END_TURN,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "stop_sequence": StopReason.STOP_SEQUENCE,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
     "SAFETY": StopReason.REFUSAL,
     "pause_turn": StopReason.PAUSE,
 }
+_STOP_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _REMOVE_ALL = "__remove_all__"
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 _KNOWN_KWARGS = frozenset(
@@ -95,7 +89,13 @@ def from_langchain(document: Any) -> list[Message]:
         where = at + path.removeprefix("$")
         fields, inner = fields_of(native, where)
         message = read_model(LangChainMessage, fields, inner, LIBRARY)
-        _report_unknown(message, inner)
+        # What a program or a provider stored next to the fields of all messages has no place.
+        for place, known in (("additional_kwargs", _KNOWN_KWARGS), ("response_metadata", _KNOWN_METADATA)):
+            for name, value in getattr(message, place).items():
+                if name not in known and not is_empty(value):
+                    source_losses().add_field(f"{inner}.{place}", name, LIBRARY)
+        if message.name and message.type not in ("tool", "function"):
+            source_losses().add(f"{inner}.name", "a message has no name of its speaker: left out")
         if message.type == "remove":
             read = [] if message.id == _REMOVE_ALL else [group for group in read if group[0] != message.id]
             continue
@@ -119,29 +119,36 @@ def _find_messages(document: Any) -> tuple[Any, str]:
 
 def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[Message]:
     if message.type in ("tool", "function"):
-        return _tool_message(message, path, ids)
+        content = BlockReader(ids, path).blocks(message.content)
+        result = ToolResultBlock(
+            tool_use_id=result_call_id(ids, message.tool_call_id, message.name),
+            content=tuple(content),
+            is_error=message.status == "error",
+        )
+        return build_messages(Role.TOOL, [result])
     role = _ROLES.get(message.type) or _CHAT_ROLES.get((message.role or "").lower(), Role.USER)
     if role is Role.SYSTEM and message.additional_kwargs.get("__openai_role__") == "developer":
         role = Role.DEVELOPER
     named = _model_fields(message) if role is Role.ASSISTANT else {}
     reader = BlockReader(ids, path, named.get("provider"), {each.id: each for each in message.tool_calls if each.id})
-    ids.start_turn(role, has_results=_has_results(message))
+    has_results = any(isinstance(item, dict) and item.get("type") == "tool_result" for item in message.content)
+    ids.start_turn(role, has_results=has_results)
     blocks = reader.blocks(message.content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
     thinking = list(_outer_thinking(message, blocks, reader))
+    refusal, has_text = message.additional_kwargs.get("refusal"), any(isinstance(each, TextBlock) for each in blocks)
     blocks = [
         *thinking,
         *blocks,
-        *_refusal(message, blocks),
+        *(text_blocks(refusal) if isinstance(refusal, str) and not has_text else ()),
         *_server_tools(message, named.get("provider")),
         *_outer_calls(message, reader, ids),
     ]
     signatures = {len(thinking) + index: signature for index, signature in reader.signatures.items()}
     signatures |= _call_signatures(message, blocks)
-    stop = next((_STOP_REASONS[word] for word in _stop_words(message) if word in _STOP_REASONS), None)
-    if stop is StopReason.END_TURN and any(isinstance(block, ToolUseBlock) for block in blocks):
-        stop = StopReason.TOOL_USE
+    words = [to_text(message.response_metadata.get(name)) for name in _STOP_FIELDS]
+    stop = stop_after(blocks, next((_STOP_REASONS[word] for word in words if word in _STOP_REASONS), None))
     metadata = {
         **named,
         "usage": _usage(message),
@@ -149,20 +156,6 @@ def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[M
         "provider_raw": signature_notes(named.get("provider"), signatures),
     }
     return build_messages(role, blocks, metadata=metadata)
-
-
-def _tool_message(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[Message]:
-    content = BlockReader(ids, path).blocks(message.content)
-    result = ToolResultBlock(
-        tool_use_id=result_call_id(ids, message.tool_call_id, message.name),
-        content=tuple(content),
-        is_error=message.status == "error",
-    )
-    return build_messages(Role.TOOL, [result])
-
-
-def _has_results(message: LangChainMessage) -> bool:
-    return any(isinstance(item, dict) and item.get("type") == "tool_result" for item in message.content)
 
 
 def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdReader) -> Iterator[ContentBlock]:
@@ -227,33 +220,12 @@ def _call_signatures(message: LangChainMessage, blocks: list[ContentBlock]) -> d
     return {index: signed[call] for index, call in calls if isinstance(signed.get(call), str)}
 
 
-def _report_unknown(message: LangChainMessage, path: str) -> None:
-    """Report what a program or a provider's package stored next to the fields of all messages."""
-    for place, known in (("additional_kwargs", _KNOWN_KWARGS), ("response_metadata", _KNOWN_METADATA)):
-        for name, value in getattr(message, place).items():
-            if name not in known and not is_empty(value):
-                source_losses().add_field(f"{path}.{place}", name, LIBRARY)
-    if message.name and message.type not in ("tool", "function"):
-        source_losses().add(f"{path}.name", "a message has no name of its speaker: left out")
-
-
-def _refusal(message: LangChainMessage, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
-    refusal = message.additional_kwargs.get("refusal")
-    if isinstance(refusal, str) and not any(isinstance(block, TextBlock) for block in blocks):
-        yield from text_blocks(refusal)
-
-
 def _model_fields(message: LangChainMessage) -> dict[str, Any]:
     metadata = message.response_metadata
     named = (metadata.get(name) for name in ("model_name", "model", "model_id"))
     name = next((each for each in named if isinstance(each, str) and each), None)
     provider = metadata.get("model_provider")
     return model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, name)
-
-
-def _stop_words(message: LangChainMessage) -> Iterator[str]:
-    for name in ("finish_reason", "stop_reason", "stopReason", "done_reason", "status"):
-        yield to_text(message.response_metadata.get(name))
 
 
 def _usage(message: LangChainMessage) -> Usage | None:

@@ -7,14 +7,13 @@ import base64
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.usage import Usage
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import (
@@ -26,9 +25,11 @@ from dragoman.formats.importers.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.llm.parts import LIBRARY, full_model, read_native_reply, read_reasoning, read_usage
+from dragoman.formats.reading.fields import ROLES
 from dragoman.formats.reading.pairs import pair_groups, pair_repeated
+from dragoman.formats.reading.turns import read_time
+from dragoman.formats.results import Conversation
 from dragoman.formats.tool_calls import ToolIdReader
 from dragoman.sqlite_files import connect_read_only, read_unchanged
 
@@ -73,7 +74,16 @@ class _Log:
         turns = {row["tip_message_hash"]: row for row in self._rows("select * from turns order by id")}
         for thread in self._rows("select * from threads order by id"):
             ids = ToolIdReader()
-            chain = self._chain(thread["tip_message_hash"], f"$.threads[{thread['id']}]")
+            tip = thread["tip_message_hash"]
+            path = f"$.threads[{thread['id']}]"
+            found: dict[Any, Row] = {}
+            while tip is not None:
+                rows = self._rows("select * from messages where hash = ?", [tip])
+                if not rows or tip in found:
+                    raise FormatError("the thread refers to a missing message, or to itself", path=path)
+                found[tip] = rows[0]
+                tip = rows[0]["parent_hash"]
+            chain = list(found.values())[::-1]
             ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
             times = _turn_times(ended)
             groups = [
@@ -99,7 +109,7 @@ class _Log:
                 system = self._with_fragments(row, "system")
                 if system and system != last_system:
                     read += build_messages(
-                        Role.SYSTEM, text_blocks(system), created_at=_time(row["datetime_utc"]), session_id=name
+                        Role.SYSTEM, text_blocks(system), created_at=read_time(row["datetime_utc"]), session_id=name
                     )
                     last_system = system
                 with validating(dict(row), f"$.responses[{row['id']}]"):
@@ -107,22 +117,11 @@ class _Log:
                 paths += [f"$.responses[{row['id']}]"] * (len(read) - len(paths))
             yield Conversation(name, pair_repeated(read, paths))
 
-    def _chain(self, tip: Any, path: str) -> list[Row]:
-        found: dict[Any, Row] = {}
-        while tip is not None:
-            rows = self._rows("select * from messages where hash = ?", [tip])
-            if not rows or tip in found:
-                raise FormatError("the thread refers to a missing message, or to itself", path=path)
-            found[tip] = rows[0]
-            tip = rows[0]["parent_hash"]
-        return list(found.values())[::-1]
-
     def _message(
         self, native: Row, turn: Row | None, time: datetime | None, ids: ToolIdReader, thread: str
     ) -> list[Message]:
         path = f"$.messages[{native['hash']}]"
-        roles = {str(role): role for role in Role}
-        role = roles.get(to_text(native["role"]))
+        role = ROLES.get(to_text(native["role"]))
         if role is None:
             raise FormatError(f"unknown role {to_text(native['role'])[:80]!r}", path=f"{path}.role")
         parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
@@ -204,7 +203,7 @@ class _Log:
 
     def _exchange(self, row: Row, ids: ToolIdReader, name: str) -> list[Message]:
         """Return one response of an older version, preceded by its request: tool results, then the prompt."""
-        shared: dict[str, Any] = {"session_id": name, "created_at": _time(row["datetime_utc"])}
+        shared: dict[str, Any] = {"session_id": name, "created_at": read_time(row["datetime_utc"])}
         read: list[Message] = []
         for result in self._related_rows("tool_results", row):
             block = ToolResultBlock(
@@ -264,7 +263,16 @@ class _Log:
 
 def _turn_metadata(row: Row) -> dict[str, Any]:
     """Return the model and the counts of a turn."""
-    return {"model": full_model(row.get("resolved_model") or row["model"]), "usage": _usage(row)}
+    latency = row.get("duration_ms")
+    return {
+        "model": full_model(row.get("resolved_model") or row["model"]),
+        "usage": read_usage(
+            row.get("input_tokens"),
+            row.get("output_tokens"),
+            row.get("token_details"),
+            latency_ms=latency if isinstance(latency, int) else None,
+        ),
+    }
 
 
 def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]:
@@ -282,16 +290,6 @@ def _with_citations(blocks: list[ContentBlock], turn: Row) -> list[ContentBlock]
     return [*blocks[: positions[0]], *cited, *blocks[positions[0] + 1 :]]
 
 
-def _usage(row: Row) -> Usage | None:
-    latency = row.get("duration_ms")
-    return read_usage(
-        row.get("input_tokens"),
-        row.get("output_tokens"),
-        row.get("token_details"),
-        latency_ms=latency if isinstance(latency, int) else None,
-    )
-
-
 def _call_id(fields: Mapping[str, Any]) -> str | None:
     native = fields.get("tool_call_id")
     return native if isinstance(native, str) else None
@@ -302,14 +300,6 @@ def _turn_times(ended: Sequence[Row | None]) -> list[datetime | None]:
     times: list[datetime | None] = []
     time: datetime | None = None
     for turn in reversed(ended):
-        time = _time(turn["datetime_utc"]) if turn else time
+        time = read_time(turn["datetime_utc"]) if turn else time
         times.append(time)
     return times[::-1]
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

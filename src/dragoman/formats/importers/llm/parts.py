@@ -6,9 +6,9 @@ from typing import Any
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import parse
+from dragoman.formats.document import parse_or_none
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import build_usage, to_text
+from dragoman.formats.importers.blocks import build_usage, count_of, to_text
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.losses import is_empty, source_losses
 
@@ -24,37 +24,26 @@ def read_usage(input_tokens: Any, output_tokens: Any, details: Any, **fields: An
     if counts == [None, None]:
         return None
     if isinstance(details, str):
-        try:
-            details = parse(details, format_name=LIBRARY)
-        except FormatError:
-            details = None
+        details = parse_or_none(details, format_name=LIBRARY)
     outer = details if isinstance(details, Mapping) else {}
     inputs = _object(outer, "input_tokens_details", "prompt_tokens_details")
     outputs = _object(outer, "output_tokens_details", "completion_tokens_details")
-    apart = (_count(outer, "cache_read_input_tokens") or 0) + (_count(outer, "cache_creation_input_tokens") or 0)
+    apart = (count_of(outer, "cache_read_input_tokens") or 0) + (count_of(outer, "cache_creation_input_tokens") or 0)
     raw = dict(outer) or None
     return build_usage(
         (counts[0] or 0) + apart,
         counts[1],
-        cached=_count(outer, "cache_read_input_tokens", "cachedContentTokenCount") or _count(inputs, "cached_tokens"),
-        written=_count(outer, "cache_creation_input_tokens") or _count(inputs, "cache_write_tokens"),
-        reasoning_tokens=_count(outputs, "reasoning_tokens", "thinking_tokens") or _count(outer, "thoughtsTokenCount"),
-        cache_creation_1h_input_tokens=_count(_object(outer, "cache_creation"), "ephemeral_1h_input_tokens"),
-        audio_input_tokens=_count(inputs, "audio_tokens"),
-        audio_output_tokens=_count(outputs, "audio_tokens"),
+        cached=count_of(outer, "cache_read_input_tokens", "cachedContentTokenCount")
+        or count_of(inputs, "cached_tokens"),
+        written=count_of(outer, "cache_creation_input_tokens") or count_of(inputs, "cache_write_tokens"),
+        reasoning_tokens=count_of(outputs, "reasoning_tokens", "thinking_tokens")
+        or count_of(outer, "thoughtsTokenCount"),
+        cache_creation_1h_input_tokens=count_of(_object(outer, "cache_creation"), "ephemeral_1h_input_tokens"),
+        audio_input_tokens=count_of(inputs, "audio_tokens"),
+        audio_output_tokens=count_of(outputs, "audio_tokens"),
         raw=raw,
         **fields,
     )
-
-
-def _report_metadata(metadata: Any, path: str) -> None:
-    for provider, inner in metadata.items() if isinstance(metadata, Mapping) else ():
-        if not isinstance(inner, Mapping):
-            source_losses().add_field(path, to_text(provider), LIBRARY)
-            continue
-        for name, value in inner.items():
-            if name not in _KNOWN_METADATA and not is_empty(value):
-                source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
 
 
 _KNOWN_METADATA = frozenset(
@@ -75,7 +64,13 @@ _KNOWN_METADATA = frozenset(
 
 def read_reasoning(text: str, metadata: Any, path: str, *, is_redacted: bool = False) -> list[ContentBlock]:
     """Return a part with reasoning, signed by the provider that its metadata name."""
-    _report_metadata(metadata, path)
+    for provider, inner in metadata.items() if isinstance(metadata, Mapping) else ():
+        if not isinstance(inner, Mapping):
+            source_losses().add_field(path, to_text(provider), LIBRARY)
+            continue
+        for name, value in inner.items():
+            if name not in _KNOWN_METADATA and not is_empty(value):
+                source_losses().add_field(f"{path}.{provider}", name, LIBRARY)
     inner = next((value for value in metadata.values() if isinstance(value, Mapping)), {}) if isinstance(
         metadata, Mapping) else {}  # fmt: skip
     sealed = inner.get("data")
@@ -94,10 +89,7 @@ def read_native_reply(native: Any, path: str) -> list[ContentBlock]:
     It has the signatures, citations and native blocks that the log has no columns for. Empty for other replies.
     """
     if isinstance(native, str):
-        try:
-            native = parse(native, format_name=LIBRARY)
-        except FormatError:
-            return []
+        native = parse_or_none(native, format_name=LIBRARY)
     if not isinstance(native, Mapping) or native.get("type") != "message" or native.get("role") != "assistant":
         return []
     try:
@@ -122,10 +114,3 @@ def full_model(name: Any, metadata: Any = None) -> str | None:
 
 def _object(outer: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return next((value for name in names if isinstance(value := outer.get(name), Mapping)), {})
-
-
-def _count(fields: Mapping[str, Any], *names: str) -> int | None:
-    found = (fields.get(name) for name in names)
-    return next(
-        (each for each in found if isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**63), None
-    )

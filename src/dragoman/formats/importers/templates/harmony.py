@@ -12,10 +12,10 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.document import decode_text, parse, parse_json_or_lines
+from dragoman.formats.document import decode_text, parse_json_or_lines, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import provider_block, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
+from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, list_inside, typed_errors
 from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
@@ -58,7 +58,7 @@ def _parse_text(text: str) -> Iterator[dict[str, Any]]:
         channel, _, kind = (turn["channel"] or "").strip().partition(" ")
         recipient = _RECIPIENT.search(f"{header} {turn['channel'] or ''}")
         author = header.split(" ")[0]
-        role = author if author in _ROLES else "tool"
+        role = author if author in ROLES else "tool"
         yield {
             "role": role,
             "name": author if role == "tool" else None,
@@ -71,15 +71,6 @@ def _parse_text(text: str) -> Iterator[dict[str, Any]]:
     rest = text[position:]
     if rest.strip() and not re.fullmatch(r"<\|start\|>assistant(<\|channel\|>\w*)?", rest.strip()):
         raise FormatError("the text ends inside a turn", path=f"$[{position}]")
-
-
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.DEVELOPER,
-    "user": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "tool": Role.TOOL,
-}
 
 
 class _Reader:
@@ -96,10 +87,7 @@ class _Reader:
 
     def message(self, message: Fields) -> None:
         author = message.object("author")
-        word = (author or message).required_text("role")
-        role = _ROLES.get(word)
-        if role is None:
-            raise FormatError(f"unknown role {word[:80]!r}", path=f"{message.path}.role")
+        role = (author or message).role(ROLES)
         name = (author or message).text("name")
         channel, recipient = message.text("channel"), message.text("recipient")
         message.ignore("content_type")
@@ -110,7 +98,14 @@ class _Reader:
             return
         self._flush()
         if role is Role.SYSTEM:
-            self._system(message, parts, is_text=is_text)
+            for part in parts:
+                if is_text or part.look("type") == "system_content":
+                    part.whole()
+                    reason = "the settings of the model are not part of a history: left out"
+                    source_losses().add(part.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+                else:
+                    self._turns.start(Role.SYSTEM)
+                    self._turns.add(Role.SYSTEM, _text(part), message.path)
         elif role is Role.TOOL:
             self._turns.start(role, has_results=True)
             tool = (name or "").removeprefix(_FUNCTIONS) or None
@@ -140,16 +135,6 @@ class _Reader:
             self._reply += [ThinkingBlock(text=texts)] if texts else []
         else:
             self._reply += blocks
-
-    def _system(self, message: Fields, parts: list[Fields], *, is_text: bool) -> None:
-        for part in parts:
-            if is_text or part.look("type") == "system_content":
-                part.whole()
-                reason = "the settings of the model are not part of a history: left out"
-                source_losses().add(part.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
-            else:
-                self._turns.start(Role.SYSTEM)
-                self._turns.add(Role.SYSTEM, _text(part), message.path)
 
     def _instructions(self, part: Fields, *, is_text: bool, role: Role) -> list[ContentBlock]:
         if part.look("type") == "developer_content":
@@ -187,10 +172,5 @@ def _text(part: Fields, *, is_json: bool = False) -> list[ContentBlock]:
 
 def _decode(text: str) -> str:
     """Return the text inside a JSON string: templates write a result as JSON."""
-    if not text.startswith('"'):
-        return text
-    try:
-        value = parse(text, format_name=FORMAT)
-    except FormatError:
-        return text
+    value = parse_or_none(text, format_name=FORMAT) if text.startswith('"') else None
     return value if isinstance(value, str) else text

@@ -4,29 +4,201 @@ A template has no escape, so a mark inside a text ends its turn. What a template
 definitions of tools, the day, and the end marks.
 """
 
+import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from pydantic_core import from_json
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.guard import check_text
 from dragoman.canonical.message import Message, Role
+from dragoman.formats.chatml import split_marks
 from dragoman.formats.document import decode_text
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.templates.calls import CallReader
+from dragoman.formats.importers.blocks import text_blocks
 from dragoman.formats.reading.fields import typed_errors
+from dragoman.formats.reading.losses import source_losses
 from dragoman.formats.reading.turns import Turns
 
+_THINK = re.compile(r"\A\s*<think>(.*?)</think>\s*", re.DOTALL)
+_DATES = re.compile(r"\A(?:Environment: ipython\n)?(?:Tools: [^\n]*\n)?\s*Cutting Knowledge Date: [^\n]*\nToday Date: "
+                    r"[^\n]*\n\n")  # fmt: skip
+_GIVEN = re.compile(r"\A(?:Given the following functions, please respond with|You have access to the following "
+                    r"functions).*?Do not use variables\.\n\n", re.DOTALL)  # fmt: skip
+_SECTION = re.compile(r"\A\s*# Tools\n\nYou may call one or more functions.*", re.DOTALL)
+_TOOL_LIST = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
+_KEY, _VALUE = ("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>")
+_BAR = "\N{FULLWIDTH VERTICAL LINE}"
+_TOKEN_CALL = (f"<{_BAR}tool▁call▁begin{_BAR}>", f"<{_BAR}tool▁call▁end{_BAR}>")
+_TOKEN_CALLS = (f"<{_BAR}tool▁calls▁begin{_BAR}>", f"<{_BAR}tool▁calls▁end{_BAR}>")
+_SEPARATOR = f"<{_BAR}tool▁sep{_BAR}>"
+_OUTPUT = (f"<{_BAR}tool▁output▁begin{_BAR}>", f"<{_BAR}tool▁output▁end{_BAR}>")
+_TAG, _RESPONSE = ("<tool_call>", "</tool_call>"), ("<tool_response>", "</tool_response>")
+_FENCED = re.compile(r"\A(.*?)\n```json\n(.*)\n```\Z", re.DOTALL)
+_PYTHON = "<|python_tag|>"
 FORMAT = "chat-template"
-
 _FINAL = ("<eos>", "<|endoftext|>", "</s>", "<|return|>")
 """Tokens that end the whole text."""
 _SKIPPED = re.compile(r"(?:<bos>|<s>|\s)+")
 _HEAD = 4096
 """Characters in which the first mark of a turn stands, if a text begins with the instructions."""
+
+
+class CallReader:
+    """Adds the turns of one text to the messages. ``style`` is that of the template's row."""
+
+    def __init__(self, turns: Turns, style: str, *, is_json_result: bool) -> None:
+        self._turns = turns
+        self._is_json_result = is_json_result
+        self._reply: Callable[[str], list[ContentBlock]] = {
+            "json": self._json_reply,
+            "tags": self._tagged_reply,
+            "tokens": self._token_reply,
+            "none": self._plain_reply,
+        }[style]
+        self._texts_of: dict[str, frozenset[str]] = {}
+        """The parameters of each tool that are texts."""
+
+    def turn(self, role: Role, text: str, path: str) -> None:
+        match role:
+            case Role.SYSTEM:
+                if (kept := self._system(text, path)) is not None:
+                    self._turns.start(role)
+                    self._turns.add(role, text_blocks(kept), path)
+            case Role.ASSISTANT:
+                self._turns.start(role)
+                self._turns.add(role, self._reply(text.removesuffix("\n")), path)
+            case Role.TOOL:
+                self._turns.start(Role.TOOL, has_results=True)
+                answers = _between(text, *_OUTPUT) or [
+                    each.removeprefix("\n").removesuffix("\n") for each in _between(text, *_RESPONSE)
+                ]
+                answers = answers or [text.removesuffix("\n")]
+                for answer in answers:
+                    decoded = _parse(answer) if self._is_json_result and answer.startswith('"') else None
+                    content = text_blocks(decoded if isinstance(decoded, str) else answer)
+                    self._turns.add(Role.TOOL, [self._turns.result(None, None, content)], path)
+            case _:
+                self._turns.start(role)
+                self._turns.add(role, text_blocks(self._drop_definitions(text, path).removesuffix("\n")), path)
+
+    def _system(self, text: str, path: str) -> str | None:
+        """Return the instructions; None if the template wrote all of the turn."""
+        if _SECTION.match(text):
+            self._learn(text)
+            _report_tools(path)
+            return None
+        kept, count = _DATES.subn("", text)
+        if count:
+            reason = "the days that the template writes are not instructions: left out"
+            source_losses().add(path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
+        kept = self._drop_definitions(kept, path)
+        return kept.removesuffix("\n") if kept.strip() else None
+
+    def _learn(self, text: str) -> None:
+        for block in _TOOL_LIST.findall(text):
+            for line in block.split("\n"):
+                tool = _parse(line)
+                function = tool.get("function", tool) if isinstance(tool, dict) else None
+                if isinstance(function, dict) and isinstance(parameters := function.get("parameters"), dict):
+                    properties = parameters.get("properties")
+                    self._texts_of[str(function.get("name"))] = frozenset(
+                        name for name, known in (properties.items() if isinstance(properties, dict) else ())
+                        if isinstance(known, dict) and known.get("type") == "string"
+                    )  # fmt: skip
+
+    def _drop_definitions(self, text: str, path: str) -> str:
+        """Return a text without the definitions of tools that a template of Llama puts before it."""
+        given = _GIVEN.match(text)
+        if given is None:
+            return text
+        position, decoder = given.end(), json.JSONDecoder()
+        while text.startswith("{", position):
+            try:
+                _, position = decoder.raw_decode(text, position)
+            except ValueError:
+                break
+            while text.startswith("\n", position):
+                position += 1
+        _report_tools(path)
+        return text[position:]
+
+    def _plain_reply(self, text: str) -> list[ContentBlock]:
+        return [TextBlock(text=text)] if text else []
+
+    def _json_reply(self, text: str) -> list[ContentBlock]:
+        body = text.strip().removeprefix(_PYTHON)
+        call = _parse(body) if body.startswith("{") else None
+        if isinstance(call, dict) and isinstance(call.get("name"), str) and call.keys() <= _CALL_KEYS and len(call) > 1:
+            return [self._turns.call(None, call["name"], call.get("parameters", call.get("arguments")))]
+        return self._plain_reply(text)
+
+    def _tagged_reply(self, text: str) -> list[ContentBlock]:
+        blocks, text = _think(text)
+        for is_call, piece in split_marks(text, *_TAG):
+            if not is_call:
+                blocks += self._plain_reply(piece if piece == text else piece.strip("\n"))
+                continue
+            name, _, body = piece.strip().partition("\n")
+            texts = self._texts_of.get(name)
+            pairs = zip(_between(body, *_KEY), _between(body, *_VALUE), strict=False)
+            arguments = {
+                key: value if texts is not None and key in texts else _json_or_text(value) for key, value in pairs
+            }
+            blocks.append(self._turns.call(None, name.strip(), arguments))
+        return blocks
+
+    def _token_reply(self, text: str) -> list[ContentBlock]:
+        blocks, text = _think(text)
+        pieces = split_marks(text, *_TOKEN_CALLS)
+        blocks += self._plain_reply("".join(piece for is_calls, piece in pieces if not is_calls))
+        calls = "".join(piece for is_calls, piece in pieces if is_calls)
+        for head, _, body in (call.partition(_SEPARATOR) for call in _between(calls, *_TOKEN_CALL)):
+            fenced = _FENCED.match(body)  # version 3 names the type before the separator, 3.1 the tool
+            name, arguments = (fenced[1], fenced[2]) if fenced else (head, body)
+            blocks.append(self._turns.call(None, name.strip(), arguments))
+        return blocks
+
+
+_CALL_KEYS = {"name", "parameters", "arguments", "type"}
+
+
+def _think(text: str) -> tuple[list[ContentBlock], str]:
+    """Return the thinking at the start of a reply, and the rest."""
+    found = _THINK.match(text)
+    if found is None:
+        return [], text
+    thought = found[1].strip("\n")
+    return [ThinkingBlock(text=thought)] if thought.strip() else [], text[found.end() :]
+
+
+def _between(text: str, start: str, end: str) -> list[str]:
+    """Return the pieces of a text between two marks."""
+    return [piece for is_marked, piece in split_marks(text, start, end) if is_marked]
+
+
+def _report_tools(path: str) -> None:
+    source_losses().add(path, "a history holds no definitions of tools: left out", kind=LossKind.TOOLS)
+
+
+def _json_or_text(value: str) -> Any:
+    """Return the JSON value of an argument whose type is unknown, or the text itself."""
+    parsed = _parse(value)
+    return value if parsed is None and value.strip() != "null" else parsed
+
+
+def _parse(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

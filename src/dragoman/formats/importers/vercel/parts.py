@@ -119,7 +119,13 @@ def read_text(text: str, metadata: PartMetadata, part: Fields) -> TextBlock | No
         start, end = each.take("startIndex"), each.take("endIndex")
         source.ignore("type", "sourceType", "id")
         each.ignore("type")
-        found = _source(source, start if isinstance(start, int) else None, end if isinstance(end, int) else None)
+        found = Citation(
+            kind="url",
+            title=source.text("title"),
+            url=source.text("url"),
+            start=start if isinstance(start, int) else None,
+            end=end if isinstance(end, int) else None,
+        )
         if all(found.url is None or found.url != known.url for known in citations):
             citations.append(found)
     return TextBlock(text=text, citations=tuple(citations)) if text else None
@@ -149,10 +155,6 @@ def _citation(cited: Fields) -> Citation:
         end=end if isinstance(end, int) else None,
         data=cited.whole(),
     )
-
-
-def _source(source: Fields, start: int | None = None, end: int | None = None) -> Citation:
-    return Citation(kind="url", title=source.text("title"), url=source.text("url"), start=start, end=end)
 
 
 def read_source(part: Fields) -> Citation:

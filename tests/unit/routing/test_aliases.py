@@ -10,7 +10,7 @@ from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message
 from dragoman.routing import RouteRequest
-from dragoman.routing.mention import read_mention
+from dragoman.routing.aliases import read_mention
 from tests.tables import each_row
 from tests.unit.routing.models import router
 

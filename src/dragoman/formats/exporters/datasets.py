@@ -1,10 +1,12 @@
-"""One row of a chat data set: a line with ``messages`` as chat templates take them, with arguments as objects."""
+"""One row of a data set: a line with ``messages``, as chat templates take them (arguments are objects), or as OpenAI's
+files for fine-tuning have them.
+"""
 
 from collections.abc import Sequence
 
 from pydantic_core import to_json
 
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
@@ -14,8 +16,18 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.formats.conversion import Conversion
 from dragoman.formats.exporters.shared import Entry, LibraryWriter, base64_of, split_results
+from dragoman.formats.native import to_native
+from dragoman.formats.results import Conversion
+
+
+def to_openai_finetuning(messages: Sequence[Message]) -> Conversion[str]:
+    """Write a history as one line of JSON lines; the definitions of its tools, and weights, are the caller's to add.
+
+    The losses are those of a list of Chat Completions. Raises CriticalLossError if a critical block would be lost.
+    """
+    written = to_native("openai-chat", messages)
+    return Conversion(to_json({"messages": written.data}).decode() + "\n", written.losses, written.labels)
 
 
 def to_hugging_face(messages: Sequence[Message]) -> Conversion[str]:
@@ -30,9 +42,7 @@ class _Writer(LibraryWriter):
 
     def entries(self, message: Message) -> list[Entry]:
         self.check_message(message)
-        if message.metadata.usage is not None or message.metadata.model is not None:
-            reason = "a chat data set has no models and no usage: left out"
-            self.losses.add(message, -1, reason, kind=LossKind.USAGE, severity=Severity.INFO)
+        self.leave_out_usage(message)
         results, others = split_results(message)
         entries = [self._result(message, index, block) for index, block in results]
         if message.role is Role.TOOL and others:
@@ -43,7 +53,15 @@ class _Writer(LibraryWriter):
         parts = [part for index, block in others for part in self._part(message, index, block)]
         entry["content"] = _content(parts)
         thinking = [block.text for _, block in others if isinstance(block, ThinkingBlock)]
-        calls = [self._call(message, index, block) for index, block in others if isinstance(block, ToolUseBlock)]
+        calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": self.object_arguments(message, index, call)},
+            }
+            for index, call in others
+            if isinstance(call, ToolUseBlock)
+        ]
         return [
             *entries,
             entry
@@ -52,21 +70,11 @@ class _Writer(LibraryWriter):
         ]
 
     def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        if block.is_error:
-            reason = "a result of a chat data set has no flag for errors: left out"
-            self.losses.add(message, index, reason, kind=LossKind.TOOLS, severity=Severity.INFO)
+        self.leave_out_error(message, index, block)
         parts = [part for each in block.content for part in self._part(message, index, each)]
         entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(parts)}
         name = self.names.get(block.tool_use_id)
         return entry | ({"name": name} if name else {})
-
-    def _call(self, message: Message, index: int, block: ToolUseBlock) -> Entry:
-        arguments = block.input
-        if block.raw_input is not None:
-            reason = "arguments are an object: the broken ones are written as the field raw_input of one"
-            self.losses.add(message, index, reason, kind=LossKind.INVALID_INPUT)
-            arguments = {"raw_input": block.raw_input}
-        return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:
@@ -87,8 +95,7 @@ class _Writer(LibraryWriter):
                 self._report_type(message, index, block)
                 return [{"type": "image", "url": block.source.data}]
             case _:
-                text = self.as_text(message, index, block)
-                return [{"type": "text", "text": text}] if text is not None else []
+                return self.text_parts(message, index, block)
 
     def _report_type(self, message: Message, index: int, block: ImageBlock) -> None:
         if block.media_type is not None or block.detail is not None:

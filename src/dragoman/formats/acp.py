@@ -1,31 +1,108 @@
-"""Messages of the final ACP form as JSON: a list of messages, each with its parts.
+"""Messages of the final ACP form as JSON: a list of messages, each with a role and parts.
+
+Some parts have citation or trajectory metadata: a thought is a trajectory step, and a citation is a source of a text. A
+part may have neither content nor URL if its metadata hold everything. Fields of later versions are kept.
 
 Agents become the assistant, whatever their names. ACP has tool results in agent messages; they become tool
-messages here. A thought is a trajectory step, and a citation is a source of a text.
-Source: docs/reference/message-body.md#acp.
+messages here. Source: docs/reference/message-body.md#acp.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.projection import refuse_critical
-from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.blocks import Citation, ContentBlock, FrozenModel, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.guard import JsonObject, Text
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.acp.models import AcpMessage, AcpPart, CitationMetadata, TrajectoryMetadata
-from dragoman.formats.body.blocks import PartWriter, block_of
-from dragoman.formats.conversion import Conversion, LossCollector, as_history, describe_unknown_role
+from dragoman.formats.body.convert import PartWriter, block_of
+from dragoman.formats.body.parts import Part, is_base64, is_url, type_fault
 from dragoman.formats.document import iter_entries, validating
 from dragoman.formats.labels import report_labels
 from dragoman.formats.reading.pairs import report_repeated
+from dragoman.formats.results import Conversion, LossCollector, as_history, describe_unknown_role
 from dragoman.formats.tool_calls import ToolIdReader, split_results
 
 FORMAT = "acp"
 _LABEL = "ACP"
-
 Fields = dict[str, Any]
+
+
+class CitationMetadata(FrozenModel):
+    """The source of a part. The span counts characters over all texts of the message."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["citation"] = "citation"
+    start_index: StrictInt | None = None
+    end_index: StrictInt | None = None
+    url: Text | None = None
+    title: Text | None = None
+    description: Text | None = None
+
+
+class TrajectoryMetadata(FrozenModel):
+    """A step on the way to the answer: a thought, or a tool call."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["trajectory"] = "trajectory"
+    message: Text | None = None
+    tool_name: Text | None = None
+    tool_input: JsonObject | None = None
+    tool_output: JsonObject | None = None
+
+
+AcpMetadata = Annotated[CitationMetadata | TrajectoryMetadata, Field(discriminator="kind")]
+
+
+class AcpPart(Part):
+    """A part with a name is an artifact. Any text may be a name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    content_type: Annotated[
+        Text, BeforeValidator(lambda content_type: "text/plain" if content_type is None else content_type)
+    ] = "text/plain"
+    metadata: AcpMetadata | None = None
+
+    @field_validator("content_type")
+    @classmethod
+    def _check_type(cls, content_type: str) -> str:
+        if (fault := type_fault(content_type)) is not None:
+            raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
+        return content_type
+
+    @field_validator("content_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        if url is not None and not is_url(url):
+            raise PydanticCustomError(
+                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
+            )
+        return url
+
+    @model_validator(mode="after")
+    def _check_one_content(self) -> Self:
+        if self.content is not None and self.content_url is not None:
+            raise PydanticCustomError("one_content", "a part can have content or a content_url, not both")
+        if self.content is not None and self.is_base64 and not is_base64(self.content):
+            raise PydanticCustomError("base64", "the content is not valid base64")
+        return self
+
+
+class AcpMessage(FrozenModel):
+    model_config = ConfigDict(extra="allow")
+
+    role: Annotated[str, Field(pattern=r"^(user|agent(/[a-zA-Z0-9_\-]+)?)\z")]
+    parts: tuple[AcpPart, ...]
+    created_at: datetime | None = None
+    completed_at: datetime | None = None
 
 
 def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
@@ -33,16 +110,10 @@ def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
     history = as_history(messages)
     losses = LossCollector(FORMAT)
     ids = verbatim.tool_ids(history, FORMAT)
-    written: list[Fields] = []
-    index = 0
-    while index < len(history):
-        if (found := verbatim.recover(history, index, FORMAT)) is not None:
-            native, count = found
-            written.append(native)
-            index += count
-        else:
-            written.append(_message(history[index], ids, losses))
-            index += 1
+    written = [
+        native if native is not None else _message(history[index], ids, losses)
+        for index, _, native in verbatim.iter_entries(history, FORMAT)
+    ]
     loss_list = losses.report(history)
     refuse_critical(history, loss_list)
     return report_labels(Conversion(written, loss_list), history, _LABEL)
@@ -58,12 +129,13 @@ def from_acp(document: Any) -> list[Message]:
     groups = [_entry(native, path, ids) for path, native in entries]
     native_ids = {canonical_id: native_id for _, group_ids in groups for canonical_id, native_id in group_ids.items()}
     report_repeated([messages for messages, _ in groups], [path for path, _ in entries])
+
+    def write(message: Message) -> list[Fields]:
+        return [_message(message, native_ids, LossCollector(FORMAT))]
+
     read: list[Message] = []
     for (messages, group_ids), (_, native) in zip(groups, entries, strict=True):
-        if len(messages) != 1 or group_ids or _message(messages[0], native_ids, LossCollector(FORMAT)) != native:
-            messages = [verbatim.attach_ids(message, FORMAT, group_ids) for message in messages]
-            messages = verbatim.attach(messages, FORMAT, native)
-        read += messages
+        read += verbatim.keep_entry(messages, FORMAT, native, group_ids, write)
     return read
 
 
@@ -109,21 +181,15 @@ def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) ->
     if message.role is Role.TOOL and len(message.content) > 1:
         reason = "each result is read as a separate message"
         losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
-    _report_misplaced(message, losses)
-    writer = _Writer(_LABEL, AcpPart.model_validate, bool, ids, losses)
-    parts = [writer.part(message, index) for index in range(len(message.content))]
-    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
-    return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
-
-
-def _report_misplaced(message: Message, losses: LossCollector) -> None:
-    """Report parts that change role on reading: results become tool messages, and other parts next to them the
-    speaker's.
-    """
+    # Results become tool messages when they are read, and other parts next to them the speaker's.
     for index, block in enumerate(message.content):
         if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
             reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
             losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+    writer = _Writer(_LABEL, AcpPart.model_validate, bool, ids, losses)
+    parts = [writer.part(message, index) for index in range(len(message.content))]
+    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
+    return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
 
 
 class _Writer(PartWriter[AcpPart]):

@@ -1,4 +1,4 @@
-"""What writers share: the history that they take, and the result, a document and its losses."""
+"""What readers return, a conversation or several; what writers share: the history that they take, and the result."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.message import Message
+from dragoman.formats.errors import FormatError
 
 Data = TypeVar("Data")
 
@@ -101,3 +102,30 @@ def as_message(message: Message, place: str = "this") -> Message:
     if not isinstance(message, Message):
         raise TypeError(f"{place} is a {type(message).__name__}, not a Message: from_messages reads JSON")
     return message
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation of a source. ``name`` is its name in the source, or its number there."""
+
+    name: str
+    messages: list[Message]
+    """The messages, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """The conversations of a source. ``format`` is the name of the format. Each loss has the path in the source."""
+
+    format: str
+    conversations: list[Conversation]
+    """The conversations in the order of the source."""
+    losses: tuple[Loss, ...] = ()
+    """What the source holds and messages cannot."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the only conversation. Raises FormatError if there are several, or none."""
+        if len(self.conversations) != 1:
+            raise FormatError(f"the document holds {len(self.conversations)} conversations: choose one by its name")
+        return self.conversations[0].messages

@@ -8,7 +8,8 @@ import pytest
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import Usage
-from dragoman.events import EventBus, EventError, history_to_umf, signal_to_umf
+from dragoman.events import EventBus, EventError
+from dragoman.formats import history_to_umf, signal_to_umf
 from tests.unit.events.payloads import PAYLOADS
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 5_000, tzinfo=UTC)

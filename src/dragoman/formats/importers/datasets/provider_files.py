@@ -1,6 +1,8 @@
-"""The files of batches: rows with a request, rows with its reply, or both side by side.
+"""Files of a provider with a request in each row: batches, and data for fine-tuning.
 
-Sources: https://platform.openai.com/docs/guides/batch and
+A row of a batch has a request, its reply, or both side by side. A row for fine-tuning is one of Chat Completions,
+supervised or with a preference. Sources: https://platform.openai.com/docs/guides/batch,
+https://platform.openai.com/docs/guides/supervised-fine-tuning, .../direct-preference-optimization, and
 https://docs.claude.com/en/docs/build-with-claude/batch-processing.
 """
 
@@ -11,16 +13,54 @@ from dragoman.canonical.message import Message
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.blocks import to_text
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.datasets.requests import read_request
-from dragoman.formats.importers.datasets.rows import RowNames
+from dragoman.formats.importers.datasets.rows import RowNames, drop_tools, iter_rows, read_request
 from dragoman.formats.native import read_reply
 from dragoman.formats.reading.fields import Fields, iter_fields, list_inside, typed_errors
 from dragoman.formats.reading.losses import source_losses
+from dragoman.formats.results import Conversation
 
+FORMAT = "openai-finetuning"
+_WIRE = "openai-chat"
 OPENAI, ANTHROPIC = "openai-batch", "anthropic-batch"
 _BY_URL = {"/v1/chat/completions": "openai-chat", "/v1/responses": "openai"}
 _BY_OBJECT = {"chat.completion": "openai-chat", "response": "openai"}
+
+
+@typed_errors
+def from_openai_finetuning(document: Any) -> list[Conversation]:
+    """Return one conversation for each row; of a preference, the preferred one. Raises FormatError, with a path."""
+    names = RowNames()
+    found = []
+    for row in iter_rows(document, FORMAT):
+        messages: list[Any] = []
+        if "input" in row:
+            prompt = row.object("input")
+            assert prompt is not None
+            messages += _messages(prompt, "messages") + _messages(row, "preferred_output")
+            _drop_request(prompt)
+            if row.take("non_preferred_output"):
+                reason = "a conversation has one continuation: the one that is not preferred is left out"
+                source_losses().add(f"{row.path}.non_preferred_output", reason)
+        else:
+            messages = _messages(row, "messages")
+        _drop_request(row)
+        for index, message in enumerate(messages):
+            if isinstance(message, dict) and message.get("weight") is not None:
+                reason = "a message has no weight in a training: left out"
+                source_losses().add(f"{row.path}.messages[{index}].weight", reason)
+                messages[index] = {name: value for name, value in message.items() if name != "weight"}
+        found.append(Conversation(names.next(), read_request(_WIRE, {"messages": messages}, row.path)))
+    return found
+
+
+def _messages(fields: Fields, name: str) -> list[Any]:
+    return [item for item, _ in fields.items(name)]
+
+
+def _drop_request(fields: Fields) -> None:
+    drop_tools(fields)
+    drop_tools(fields, "functions")
+    fields.ignore("parallel_tool_calls")  # how a model may call tools, and no part of what it did
 
 
 @typed_errors
