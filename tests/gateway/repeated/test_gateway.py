@@ -15,7 +15,6 @@ from tests.benchmarks.agents.gateway import TARGET, ask
 from tests.benchmarks.agents.requests import growing
 from tests.benchmarks.wires import SENTENCE, WIRES
 from tests.gateway.repeated import requests
-from tests.gateway.upstream import PATHS
 
 _REPLY = json.dumps(WIRES["chat"].text_reply(SENTENCE)).encode()
 REQUESTS = growing(40, 30, 4)
@@ -48,10 +47,10 @@ async def _run(seen: _Seen, wire: str, bodies: list[bytes], *, judged: bool = Tr
         client=AsyncClient(providers=providers, policy=seen.policy() if judged else None),
     )
     async with gateway.router.lifespan_context(gateway):
-        return [await ask(gateway, each, PATHS[wire]) for each in bodies]
+        return [await ask(gateway, each, requests.PATHS[wire]) for each in bodies]
 
 
-@pytest.mark.parametrize("wire", ["messages", "responses"])
+@pytest.mark.parametrize("wire", ["messages", "responses", "google", "ollama"])
 def test_a_provider_and_a_policy_see_the_same(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes for the provider, the views of plugins and the labels are the same, whatever is kept."""
     monkeypatch.setattr(repeated, "SMALLEST", 0)

@@ -11,12 +11,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from dragoman.answers import KeptPart, SharedEncodeCache
+from dragoman.answers import KeptHistory, KeptPart, SharedEncodeCache
 from dragoman_gateway.json import decode_part
 
-HISTORIES = ("messages", "input")
+HISTORIES = ("messages", "input", "contents")
 """The fields with the conversation, by wire."""
 SMALLEST, LARGEST = 16 * 1024, 4 * 1024 * 1024
 """Bytes of the bodies that are kept. Below, there is little to save; above, one body would push out all others."""
@@ -39,21 +39,26 @@ class _Text:
     part: KeptPart
 
 
+class _Item(NamedTuple):
+    """An item of a history and its text."""
+
+    text: str
+    value: dict[str, Any]
+
+
 @dataclass(slots=True, eq=False)
 class KeptBody:
     """The parts of one body: long values by the name of their field, and the items of its history."""
 
     fields: dict[str, _Text] = field(default_factory=dict)
     history: str = ""
-    items: list[_Text] = field(default_factory=list)
+    items: list[_Item] = field(default_factory=list)
+    decoded: KeptHistory = field(default_factory=KeptHistory)
+    """The history as it was read."""
     encodings: SharedEncodeCache = field(default_factory=SharedEncodeCache)
     """The history as it was encoded for providers of other wires."""
     continued: "KeptBody | None" = None
     """The body whose history this one goes on with."""
-
-    def parts(self, history: Any) -> Sequence[KeptPart]:
-        """Return the parts of a history; none if it is not the one of this body."""
-        return [each.part for each in self.items] if len(history) == len(self.items) else ()
 
     def field(self, name: str) -> KeptPart | None:
         found = self.fields.get(name)
@@ -110,8 +115,10 @@ class RepeatedParts:
     def _put(self, owner: Hashable, kept: KeptBody) -> None:
         size, (earlier, kept.continued) = kept.size, (kept.continued, None)
         with self._lock:
-            if earlier is not None and earlier in self._kept:
+            if earlier in self._kept:
                 self._drop(earlier)
+            elif earlier is not None:  # another request goes on with it: each has what was made of its own history
+                kept.decoded, kept.encodings = KeptHistory(), SharedEncodeCache()
             if size > self._max_bytes // 2:
                 return
             own = self._owned.setdefault(owner, [])
@@ -151,7 +158,7 @@ def _read(text: str, known: Sequence[KeptBody]) -> tuple[dict[str, Any], KeptBod
         position = _expect(text, _skip(text, position), ":")
         if name in HISTORIES and text[position] == "[" and not kept.history:
             position = _read_items(text, position, name, kept, known)
-            fields[name] = [each.part.value for each in kept.items]
+            fields[name] = [each.value for each in kept.items]
         else:
             fields[name], position = _read_value(text, position, name, kept, known)
         position = _skip(text, position)
@@ -184,9 +191,9 @@ def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequ
     kept.history = name
     same = [(_count_same(text, position, body.items), body) for body in known if body.history == name]
     count, earlier = max(same, key=lambda each: each[0], default=(0, None))
-    before: Sequence[_Text] = earlier.items if earlier is not None and count else ()
+    before: Sequence[_Item] = earlier.items if earlier is not None and count else ()
     if earlier is not None and 2 * count >= len(earlier.items):
-        kept.continued, kept.encodings = earlier, earlier.encodings
+        kept.continued, kept.decoded, kept.encodings = earlier, earlier.decoded, earlier.encodings
     if text[position] == "]":
         return position + 1
     while True:
@@ -198,7 +205,7 @@ def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequ
             value, end = decode_part(text, position, 2)
             if type(value) is not dict:
                 raise ValueError("not an item of a conversation")
-            kept.items.append(_Text(text[position:end], KeptPart(value)))
+            kept.items.append(_Item(text[position:end], value))
             position = end
         position = _skip(text, position)
         if text[position] == "]":
@@ -206,7 +213,7 @@ def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequ
         position = _expect(text, position, ",")
 
 
-def _count_same(text: str, position: int, items: Sequence[_Text]) -> int:
+def _count_same(text: str, position: int, items: Sequence[_Item]) -> int:
     """Return how many of the items stand at the beginning of a history."""
     for count, each in enumerate(items):
         if not text.startswith(each.text, position):

@@ -73,6 +73,11 @@ class ClientRequest:
         self.kept = None
         self.fields = {name: [] if name in HISTORIES else value for name, value in self.fields.items()}
 
+    def add_kept(self, context: RequestContext) -> None:
+        """Give the context what the caller has sent before: it is not decoded again."""
+        if self.kept is not None:
+            context.kept_history, context.kept_tools = self.kept.decoded, self.kept.field("tools")
+
     def body_for(self, adapter: Adapter) -> bytes | None:
         """Return the bytes for a model of the same provider; None if the request has to be encoded."""
         return replace_model(self.body, self.fields, adapter.model)
@@ -119,8 +124,7 @@ class ReadRequest:
         if self._is_read:
             return
         request, wire = self.request, self.request.wire
-        if request.kept is not None:
-            self._add_parts(self.context)
+        request.add_kept(self.context)
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")
@@ -135,12 +139,6 @@ class ReadRequest:
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self._is_read = True
-
-    def _add_parts(self, context: RequestContext) -> None:
-        """Give the context what the caller has sent before: it is not decoded again."""
-        if (kept := self.request.kept) is not None:
-            context.kept_items = kept.parts(self.request.fields.get(kept.history) or ())
-            context.kept_tools = kept.field("tools")
 
     def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
         """Return the client's bytes with the names of fields that the model wants."""
@@ -162,7 +160,7 @@ class ReadRequest:
         if self._is_read:
             return self.messages, self.tools, self.read_options
         context = RequestContext(model=self.resources.deployments.model, tool_ids=ClientToolIds())
-        self._add_parts(context)
+        self.request.add_kept(context)
         return self.adapter.from_wire_request(self.request.fields, context)
 
     def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
