@@ -48,7 +48,7 @@ def recorded_clients() -> list[tuple[str, Json]]:
 
 
 def _wire_of(path: str) -> str | None:
-    if path.endswith(("enerateContent")):
+    if path.endswith("enerateContent"):
         return "google"
     return next((wire for wire, known in PATHS.items() if known == path), None)
 

@@ -43,7 +43,7 @@ def _read(parts: RepeatedParts, sent: bytes, owner: str = "one") -> KeptBody:
 
 
 def _parts(kept: KeptBody) -> list[Any]:
-    return [*(each.value for each in kept.items), *(each.part for each in kept.fields.values())]
+    return [*kept.items, *(each.part for each in kept.fields.values())]
 
 
 def _shared(one: KeptBody, other: KeptBody) -> int:
@@ -147,7 +147,7 @@ def _use(kept: KeptBody, sent: bytes) -> None:
     """Decode and encode the request as the gateway does."""
     context = RequestContext(model=TARGET, tool_ids=ClientToolIds())
     fields = json.loads(sent)
-    fields[kept.history] = [each.value for each in kept.items]
+    fields[kept.history] = kept.items
     fields["tools"] = kept.fields["tools"].part.value
     context.kept_history, context.kept_tools = kept.decoded, kept.field("tools")
     messages, offered, _ = get_adapter(CLIENT).from_wire_request(fields, context)
