@@ -343,8 +343,8 @@ def _decode_tool(
     definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **schema_field)
     marked = replace_fields(definition, {"provider_raw": {"by": provider, **raw}})
     if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
-        raw = {**raw, "residue": copy_json(note)}
-    return replace_fields(definition, {"provider_raw": {"by": provider, **raw}}) if raw else definition
+        marked = replace_fields(marked, {"provider_raw": {"by": provider, **raw, "residue": copy_json(note)}})
+    return marked
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:

@@ -24,6 +24,7 @@ SIZES = ((30, 100), (100, 400))
 """Tools and messages of a request."""
 REQUESTS, SKIPPED = 24, 4
 SMALL_WAIT = 0.002
+STOPS = 5
 _REPLY = json.dumps(WIRES["chat"].text_reply(SENTENCE)).encode()
 _TYPES = [(b"content-type", b"application/json"), (b"authorization", b"Bearer none"), (b"host", b"localhost")]
 
@@ -107,16 +108,20 @@ def large_bodies() -> dict[str, bytes]:
 
 
 async def longest_stop(app: Any, sent: bytes) -> float:
-    """Return the milliseconds for which the loop stood still at most while one request was answered."""
+    """Return the milliseconds for which the loop stood still at most while one request was answered.
+
+    What other programs take of the processor does not count: a stop is no longer than the processor's time of this one.
+    """
     longest = 0.0
     ended = asyncio.Event()
 
     async def watch() -> None:
         nonlocal longest
         while not ended.is_set():
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             await asyncio.sleep(SMALL_WAIT)
-            longest = max(longest, time.perf_counter() - began - SMALL_WAIT)
+            stopped = time.perf_counter() - began - SMALL_WAIT
+            longest = max(longest, min(stopped, time.process_time() - used))
 
     watching = asyncio.create_task(watch())
     await asyncio.sleep(3 * SMALL_WAIT)
@@ -138,7 +143,7 @@ async def _stop(sent: bytes) -> float:
     app = gateway()
     async with app.router.lifespan_context(app):
         await ask(app, body(wire_messages(3), tools(2)))
-        return min([await longest_stop(app, sent) for _ in range(3)])
+        return max([await longest_stop(app, sent) for _ in range(STOPS)])
 
 
 def rows() -> list[Row]:

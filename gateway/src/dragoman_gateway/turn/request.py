@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel
-
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest
 from dragoman.answers import ClientToolIds, holds_state
 from dragoman.blocks import ThinkingBlock
@@ -134,8 +132,7 @@ class ReadRequest:
             options = replace(options, headers={**options.headers, wire.provider: passed})
         unsigned = wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
         self.may_pass = not (unsigned or holds_state(request.body))
-        self.tools = [_mark_read(tool, wire.provider) for tool in tools]
-        self.messages, self.read_options = tuple(messages), options
+        self.messages, self.tools, self.read_options = tuple(messages), tools, options
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self._is_read = True
@@ -189,14 +186,6 @@ def refuse_losses(request: WireRequest) -> None:
         raise InvalidRequestError(
             f"this model cannot take the whole request, which would lose: {kinds}; {lost[0].reason}"
         )
-
-
-def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
-    """Return a tool that says who declared it: a session takes such tools as they are."""
-    # Pydantic's own copy, which does not validate the schema again.
-    return (
-        tool if tool.provider_raw is not None else BaseModel.model_copy(tool, update={"provider_raw": {"by": provider}})
-    )
 
 
 def _has_unsigned_thinking(message: Message) -> bool:
