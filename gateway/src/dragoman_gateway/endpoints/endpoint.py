@@ -28,7 +28,7 @@ from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.streamed import answer_streamed
 from dragoman_gateway.turn.turn import Turn
-from dragoman_gateway.turn.whole import answer_whole
+from dragoman_gateway.turn.whole import ask_watched
 from dragoman_gateway.wires import Wire
 
 
@@ -44,7 +44,7 @@ class Endpoint:
         PRESENT_REQUEST.set(request_id)
         record, generation = RequestRecord(self._wire.name, request_id), None
         services = RequestServices(self._gateway.services)
-        self._gateway.activity.begin(record)
+        self._gateway.activity.running.add(record)
         try:
             generation = self._gateway.enter()
             if generation.deferred_store is not None:
@@ -98,8 +98,8 @@ class Endpoint:
             if turn.request.stream:
                 turn.request.record.stream = True
                 await answer_streamed(turn, exchange.generation.settings, receive, send)
-            else:
-                await answer_whole(turn, receive, send)
+            elif (response := await ask_watched(turn, receive)) is not None:
+                await response.send(send)
         finally:  # the server may cut it off
             turn.note_end()
 
@@ -110,7 +110,7 @@ class Endpoint:
         turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
         turn.request.record.key_id = exchange.record.key_id
         turn.request.record.model = turn.request.model
-        self._gateway.activity.begin(turn.request.record)
+        self._gateway.activity.running.add(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
         share = exchange.services.hand_over()
 

@@ -152,11 +152,6 @@ class Generation:
         for problem, models in missing_keys(self.models.places).items():
             logger.warning("requests to %s will fail: %s", ", ".join(models), problem)
 
-    @property
-    def may_store(self) -> bool:
-        """Whether requests may begin, as far as the store is concerned."""
-        return self.settings.store_outage == "open" or self.deferred_store is None or self.deferred_store.is_available
-
     def take_over(self) -> None:
         """Own the store that the generation before has opened. It closes the store no more."""
         if (before := self.kept) is None:
@@ -231,7 +226,8 @@ class Gateway:
         current = self.current
         if self.draining:
             raise EndingError
-        if not current.may_store:
+        store = current.deferred_store
+        if current.settings.store_outage != "open" and store is not None and not store.is_available:
             raise UnavailableError("the store of this gateway does not answer: ask again", retry_after=RETRY_SECONDS)
         current.in_flight += 1
         return current

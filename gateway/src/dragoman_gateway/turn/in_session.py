@@ -249,7 +249,7 @@ class InSession(Way):
         adapter, may_ask = effect.adapter, self._read.resources.may_ask
         if may_ask is not None and not may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
-        self._note_asked(adapter)
+        self._read.request.record.asked = str(adapter.model_id)
         if (kept := self._read.request.kept) is not None:
             effect.context.encode_cache = kept.encodings
         try:

@@ -166,7 +166,8 @@ class ReadRequest:
         other = OtherWire(self.resources.other_wire, self.request.wire, self.request.fields, self.context.losses)
         messages = other.messages(messages, adapter)
         options = other.options(options, adapter, tools, prices)
-        self.context.estimated_input_tokens = other.start_tokens(options, adapter, tools, messages)
+        if self.resources.other_wire.estimate_start and self.request.wire.announces_tokens and options.stream:
+            self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
         return messages, tools, options
 
     def begin_reply(self, model: str) -> None:
