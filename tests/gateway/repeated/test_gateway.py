@@ -10,7 +10,7 @@ import pytest
 from dragoman import AsyncClient
 from dragoman.policy import Pipeline, Step, hook
 from dragoman_gateway import GatewaySettings, create_app
-from dragoman_gateway.turn import repeated
+from dragoman_gateway.bodies import repeated
 from tests.benchmarks.agents.gateway import TARGET, ask
 from tests.benchmarks.agents.requests import growing
 from tests.benchmarks.wires import SENTENCE, WIRES

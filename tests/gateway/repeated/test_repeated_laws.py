@@ -14,9 +14,9 @@ import pytest
 from dragoman import AdapterOptions, RequestContext, get_adapter
 from dragoman.answers import ClientToolIds, SharedEncodeCache, StateKeys
 from dragoman.errors import DragomanError
+from dragoman_gateway.bodies import repeated
+from dragoman_gateway.bodies.repeated import KeptBody, RepeatedParts
 from dragoman_gateway.json import loads_request
-from dragoman_gateway.turn import repeated
-from dragoman_gateway.turn.repeated import KeptBody, RepeatedParts
 from tests.gateway.repeated import requests
 from tests.gateway.repeated.requests import (
     PROVIDERS,

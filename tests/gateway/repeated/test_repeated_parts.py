@@ -9,8 +9,8 @@ import pytest
 
 from dragoman import AdapterOptions, RequestContext, get_adapter
 from dragoman.answers import ClientToolIds
-from dragoman_gateway.turn import repeated
-from dragoman_gateway.turn.repeated import LARGEST, SMALLEST, KeptBody, RepeatedParts
+from dragoman_gateway.bodies import repeated
+from dragoman_gateway.bodies.repeated import LARGEST, SMALLEST, KeptBody, RepeatedParts
 from tests.benchmarks.agents.requests import RESULT, body, growing, tools, wire_messages
 
 SECONDS = 60.0

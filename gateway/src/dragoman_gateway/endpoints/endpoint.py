@@ -9,6 +9,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.access import Caller
+from dragoman_gateway.bodies import repeated
+from dragoman_gateway.bodies.read import check_model, parse_object, parse_repeated, read_body
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.errors import EndedError
@@ -20,8 +22,6 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.running.shares import name_owner
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn import repeated
-from dragoman_gateway.turn.body import check_model, parse_object, parse_repeated, read_body
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.replies import DisconnectWatcher
 from dragoman_gateway.turn.request import ClientRequest

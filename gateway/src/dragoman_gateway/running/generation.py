@@ -18,6 +18,7 @@ from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.access import Access, Caller, OpenAccess, Prices
+from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
@@ -33,7 +34,6 @@ from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.repeated import RepeatedParts
 from dragoman_gateway.turn.resources import RequestResources
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.messages import Role
 from dragoman_gateway.access import Caller, Prices
+from dragoman_gateway.bodies.model_name import rename_fields, replace_model
+from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.turn.model_name import rename_fields, replace_model
 from dragoman_gateway.turn.other_wire import OtherWire
-from dragoman_gateway.turn.repeated import HISTORIES, KeptBody
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 

@@ -16,10 +16,10 @@ from dragoman import (
 )
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
+from dragoman_gateway.bodies.repeated import HISTORIES
 from dragoman_gateway.errors import ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.in_session import InSession
-from dragoman_gateway.turn.repeated import HISTORIES
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.way import Direct, Through, Way

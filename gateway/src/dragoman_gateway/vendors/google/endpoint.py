@@ -8,9 +8,9 @@ from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
 from dragoman import Adapter
+from dragoman_gateway.bodies.model_name import replace_model
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.wires import google as wire
 

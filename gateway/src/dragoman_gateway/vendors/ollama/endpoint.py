@@ -6,8 +6,8 @@ from typing import Any
 from starlette.types import Scope
 
 from dragoman import Adapter
+from dragoman_gateway.bodies.read import check_model
 from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.turn.body import check_model
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.vendors.ollama.generate import GENERATE
 from dragoman_gateway.vendors.ollama.names import plain_name

@@ -11,13 +11,13 @@ from starlette.types import Receive, Scope
 from dragoman_gateway.access.numbers import check_numbers
 from dragoman_gateway.access.page_rules import is_json
 from dragoman_gateway.access.single_headers import check_single, key_of_query
+from dragoman_gateway.bodies.inflate import inflate
+from dragoman_gateway.bodies.repeated import KeptBody, RepeatedParts
+from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
 from dragoman_gateway.json import loads_request
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.inflate import inflate
-from dragoman_gateway.turn.repeated import KeptBody, RepeatedParts
-from dragoman_gateway.turn.values import check_values
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings, share: Share) -> bytes:
