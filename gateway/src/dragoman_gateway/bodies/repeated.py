@@ -56,6 +56,8 @@ class KeptBody:
     """The history as it was read."""
     encodings: SharedEncodeCache = field(default_factory=SharedEncodeCache)
     """The history as it was encoded for providers of other wires."""
+    block_keys: dict[int, tuple[object, str]] = field(default_factory=dict)
+    """The keys of the history's blocks, by which its labels are recalled."""
     continued: "KeptBody | None" = None
     """The body whose history this one goes on with."""
 
@@ -195,6 +197,7 @@ def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequ
         position = _skip(text, start + kept.ends[-1])
         if 2 * count >= len(earlier.items):
             kept.continued, kept.decoded, kept.encodings = earlier, earlier.decoded, earlier.encodings
+            kept.block_keys = dict(earlier.block_keys)
     if text[position] != "]":
         position = _expect(text, position, ",") if count else position
         while True:

@@ -76,7 +76,8 @@ class InSession(Way):
         self._recall: Recall | None = None
         if policy is not None and resources.labels is not None:
             owner, tool_ids = request.caller.owner, read.context.tool_ids
-            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
+            kept = None if request.kept is None else request.kept.block_keys
+            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client, kept)
         self._new_session = partial(
             client.session,
             deployment.model,
