@@ -29,7 +29,7 @@ _REPLY = json.dumps(WIRES["chat"].text_reply(SENTENCE)).encode()
 _TYPES = [(b"content-type", b"application/json"), (b"authorization", b"Bearer none"), (b"host", b"localhost")]
 
 
-def gateway(**settings: Any) -> Any:
+def gateway(*, max_repeated: int = 64 * 1024 * 1024, **settings: Any) -> Any:
     """A gateway whose every model is one of another wire."""
 
     def answer(_: httpx.Request) -> httpx.Response:
@@ -37,15 +37,16 @@ def gateway(**settings: Any) -> Any:
 
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     providers: dict[str, Any] = {"openai-chat": {"client": client, "api_key": "none"}}
-    return create_app(GatewaySettings(models={"*": TARGET}), client=AsyncClient(providers=providers, **settings))
+    own = GatewaySettings(models={"*": TARGET}, max_repeated=max_repeated)
+    return create_app(own, client=AsyncClient(providers=providers, **settings))
 
 
-async def ask(app: Any, sent: bytes, path: str = "/v1/messages") -> bytes:
+async def ask(app: Any, sent: bytes, path: str = "/v1/messages", *, address: str = "127.0.0.1") -> bytes:
     """Return the answer of the application to one request."""
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": _TYPES,
-        "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+        "client": (address, 1), "server": ("localhost", 80),
     }  # fmt: skip
     parts: list[bytes] = []
     status, left = 0, [{"type": "http.request", "body": sent, "more_body": False}]
