@@ -116,7 +116,7 @@ class RepeatedParts:
     def _put(self, owner: Hashable, kept: KeptBody) -> None:
         size, (earlier, kept.continued) = kept.size, (kept.continued, None)
         with self._lock:
-            if earlier in self._kept:
+            if earlier is not None and earlier in self._kept:
                 self._drop(earlier)
             elif earlier is not None:  # another request goes on with it: each has what was made of its own history
                 kept.decoded, kept.encodings = KeptHistory(), SharedEncodeCache()

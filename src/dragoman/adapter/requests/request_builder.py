@@ -119,7 +119,7 @@ class RequestBuilder:
             # It ended before another message, which its last turn may not have been joined with.
             first = next(iter(projection.turns[instruction_turns:]), None)
             if first is None or first.message is not uncached[0] or not begins_anew(first):
-                prefix, uncached, sent = EMPTY_PREFIX, tuple(messages[lead:]), messages
+                prefix, uncached, sent = EMPTY_PREFIX, tuple(messages[lead:]), tuple(messages)
                 projection = project(sent, target, keys=prefix.keys, server_state=server_state)
                 instruction_turns = _count_turns_of(sent[:lead], projection.turns) if lead else 0
         return cls(
