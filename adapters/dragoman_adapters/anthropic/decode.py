@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
@@ -239,10 +240,12 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     if system:
         _add_message(reader, Role.SYSTEM, system, {})
     items = native["messages"]
-    for item in reader.items(items) if reader.context.kept_items else items:
+    start, _ = reader.resume(items)
+    for count, item in enumerate(islice(items, start, None), start + 1):
         role = ROLES.get(item["role"]) or Role(item["role"])
         layout = {"in_list": True} if role is Role.SYSTEM else {}
         _add_message(reader, role, item["content"], layout | unread_fields(item, _MESSAGE_FIELDS))
+        reader.mark(count)
 
 
 _MESSAGE_FIELDS = {"role", "content"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -31,12 +32,15 @@ def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str
     if instruction:
         _add_instruction(reader, named, instruction)
         covered.append(named)
-    open_calls: list[_OpenCall] = []
-    for content in native["contents"]:
+    contents = native["contents"]
+    start, known = reader.resume(contents)
+    open_calls: list[_OpenCall] = list(known or ())
+    for count, content in enumerate(islice(contents, start, None), start + 1):
         if content.get("role") == "model":
             open_calls += _add_model_content(reader, content)
         else:
             _add_user_content(reader, content, open_calls)
+        reader.mark(count, tuple(open_calls))
     return covered
 
 

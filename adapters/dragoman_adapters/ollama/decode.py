@@ -1,5 +1,6 @@
 """Decodes replies, and requests in Ollama's format (docs/reference/wires/ollama.md)."""
 
+from itertools import islice
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -133,8 +134,11 @@ def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
 
 def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """Decode the messages of a request. Results without an id answer the open calls of their tool, in order."""
-    open_calls: list[tuple[str, str]] = []
-    for item in native["messages"]:
+    items = native["messages"]
+    start, known = reader.resume(items)
+    open_calls: list[tuple[str, str]] = list(known or ())
+    for count, item in enumerate(islice(items, start, None), start):
+        reader.mark(count, tuple(open_calls))
         role = ROLES.get(item["role"]) or Role(item["role"])
         if role is Role.TOOL:
             _add_tool_result(reader, item, open_calls)
@@ -147,6 +151,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
         open_calls = [(call.name, call.id) for call in calls]
         content: list[ContentBlock] = [*_decode_content(item), *calls]
         reader.add(role, content, _note_message(item, content))
+    reader.mark(len(items), tuple(open_calls))
 
 
 def _add_tool_result(reader: HistoryReader, native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
@@ -236,11 +237,10 @@ def _decode_citation(native: dict[str, Any] | str) -> Citation:
 def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> None:
     """Decode the messages of a request. A result in the older form has no call id: it answers the latest call without
     one."""
-    call_without_id: str | None = None
     items = native["messages"]
-    if reader.context.kept_items and all(map(_names_its_call, items)):
-        items = reader.items(items)
-    for item in items:
+    start, call_without_id = reader.resume(items)
+    for count, item in enumerate(islice(items, start, None), start):
+        reader.mark(count, call_without_id)
         if item["role"] in ("tool", "function"):
             answered = reader.result_id(item["tool_call_id"]) if item.get("tool_call_id") else None
             _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
@@ -259,11 +259,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
         raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
         content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
-
-
-def _names_its_call(native: dict[str, Any]) -> bool:
-    """Whether a message means the same at any position: it is not a result in the older form."""
-    return native.get("role") not in ("tool", "function") or bool(native.get("tool_call_id"))
+    reader.mark(len(items), call_without_id)
 
 
 def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:
@@ -347,8 +343,8 @@ def _decode_tool(
     definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **schema_field)
     marked = replace_fields(definition, {"provider_raw": {"by": provider, **raw}})
     if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
-        raw = {**raw, "residue": copy_json(note)}
-    return replace_fields(definition, {"provider_raw": {"by": provider, **raw}}) if raw else definition
+        marked = replace_fields(marked, {"provider_raw": {"by": provider, **raw, "residue": copy_json(note)}})
+    return marked
 
 
 def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
@@ -212,7 +212,10 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
         return
     assistant: MessageAccumulator | None = None
     declared = calls_of(items)
-    for item in items or ():
+    start, _ = reader.resume(items or (), declared)
+    for index, item in enumerate(islice(items or (), start, None), start):
+        if assistant is None:
+            reader.mark(index)
         role = _decode_role(item, replying=assistant is not None)
         if role is Role.ASSISTANT:
             assistant = assistant or MessageAccumulator(reader.provider, role, reader.call_id, declared)
@@ -227,6 +230,8 @@ def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
             message = MessageAccumulator(reader.provider, role, reader.call_id)
             message.add(item)
             _add_message(message, reader)
+    if assistant is None:
+        reader.mark(len(items or ()))
     _add_message(assistant, reader)
 
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman import AsyncClient
 from dragoman_gateway import vendors
 from dragoman_gateway.access import Access, Caller
+from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.configuration import read_generation, read_settings
 from dragoman_gateway.endpoints import dashboard, pages
 from dragoman_gateway.endpoints.compact import CompactEndpoint
@@ -27,7 +28,6 @@ from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
-from dragoman_gateway.turn.body import read_headers
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import WIRES, messages, responses
 

@@ -111,7 +111,7 @@ _seen = _Seen()
 
 def _read_number(text: str, kind: type[int] | type[float]) -> float:
     value = kind(text)
-    if not is_in_range(value):
+    if not -_BEYOND <= value < _BEYOND:
         if abs(value) == math.inf:  # what `isinf` cannot answer for a long whole number
             raise ValueError("a number is too large")
         _seen.large = True

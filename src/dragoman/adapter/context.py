@@ -1,6 +1,6 @@
 """RequestContext: the identity, ids, clock and prices of one request."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -80,6 +80,18 @@ class KeptPart:
     """What the reader of requests made of the value; None before it has read it."""
 
 
+@dataclass(slots=True, eq=False)
+class KeptHistory:
+    """What was decoded of a conversation that a client sends whole with each request.
+
+    The next request of the conversation repeats what its items share with those of the request before: an item counts
+    as repeated if it is the very object, so nothing may change it.
+    """
+
+    decoded: Any = None
+    """For the reader of requests; None before it has read one."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
     """The identity, ids, clock and prices that a request is made with.
@@ -135,9 +147,9 @@ class RequestContext:
     """The id of the user's team. It is copied to the reply."""
     client_fields: Mapping[str, Any] | None = None
     """The fields of a client's request that are not its history; set by `Adapter.from_wire_request`."""
-    kept_items: Sequence[KeptPart] = ()
-    """The items of a client's history that were read before, one for each item of the request; set by the caller. They
-    get what is decoded from them."""
+    kept_history: KeptHistory | None = None
+    """What was decoded of the earlier requests of a client's conversation, and gets what is decoded of this one; set by
+    the caller."""
     kept_tools: KeptPart | None = None
     """The list of tools of a client's request, which was read before; set by the caller."""
     client_query: Mapping[str, str] = field(default_factory=dict)

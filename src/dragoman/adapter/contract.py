@@ -462,11 +462,13 @@ class WireAdapter(Adapter):
                 options = _for_another()(options, self.provider, self.client_wire, context)
             native.pop(self.history_field, None)
             context.client_fields = native
+            messages = reader.messages
             if context.state_sealer is not None or context.state_store is not None:
-                return _state_restoring()(reader.messages, self.provider, context), tools, options
+                messages = _state_restoring()(reader)
         except MALFORMED_ERRORS as error:
             raise malformed_request(self.provider, error) from error
-        return reader.messages, tools, options
+        reader.keep()
+        return messages, tools, options
 
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
         if isinstance(reply, DragomanError):
@@ -499,7 +501,7 @@ def _for_another() -> Callable[[AdapterOptions, str, str, RequestContext], Adapt
 
 # Imported late: only servers have state, and write replies. A statement that imports takes a microsecond each time.
 @cache
-def _state_restoring() -> Callable[[list[Message], str, RequestContext], list[Message]]:
+def _state_restoring() -> Callable[[HistoryReader], list[Message]]:
     from dragoman.adapter.answers.state_reader import restore_state
 
     return restore_state

@@ -7,7 +7,7 @@ every other id in the session.
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +44,16 @@ class ToolIdMap:
     def receive_history(self, provider: str, native: str | None) -> str:
         """Return a canonical id for a call in a request that is read. `ClientToolIds` derives it from the native id."""
         return self.receive(provider, native)
+
+    @property
+    def calls_of_history(self) -> Sequence[Any]:
+        """The calls of the request that was read, in order, for `repeat_history`. `ClientToolIds` notes them."""
+        return ()
+
+    def repeat_history(self, provider: str, calls: Sequence[Any]) -> bool:
+        """Take over calls of an earlier request, as if they were received again. Return False, and take over none, if
+        they could get other ids here."""
+        return False
 
     def reissue(self, canonical: str, provider: str, native: str) -> None:
         """Set the issuer of a call that was read from another provider's wire, and the issuer's own id."""

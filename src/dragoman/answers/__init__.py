@@ -9,7 +9,7 @@ from dragoman.adapter.answers.client_ids import ClientToolIds
 from dragoman.adapter.answers.provider_state import holds_state
 from dragoman.adapter.answers.relay import Relay
 from dragoman.adapter.answers.state_keys import StateKeys, StateMemory
-from dragoman.adapter.context import KeptPart, StateSealer, StateStore
+from dragoman.adapter.context import KeptHistory, KeptPart, StateSealer, StateStore
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.history.encode_cache import SharedEncodeCache
 from dragoman.adapter.wire import Upload
@@ -21,6 +21,7 @@ from dragoman.effects.work import drive_async
 __all__ = [
     "Attempt",
     "ClientToolIds",
+    "KeptHistory",
     "KeptPart",
     "LossKind",
     "ProviderRequest",

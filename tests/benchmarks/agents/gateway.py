@@ -24,11 +24,12 @@ SIZES = ((30, 100), (100, 400))
 """Tools and messages of a request."""
 REQUESTS, SKIPPED = 24, 4
 SMALL_WAIT = 0.002
+STOPS = 5
 _REPLY = json.dumps(WIRES["chat"].text_reply(SENTENCE)).encode()
 _TYPES = [(b"content-type", b"application/json"), (b"authorization", b"Bearer none"), (b"host", b"localhost")]
 
 
-def gateway(**settings: Any) -> Any:
+def gateway(*, max_repeated: int = 64 * 1024 * 1024, **settings: Any) -> Any:
     """A gateway whose every model is one of another wire."""
 
     def answer(_: httpx.Request) -> httpx.Response:
@@ -36,15 +37,16 @@ def gateway(**settings: Any) -> Any:
 
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     providers: dict[str, Any] = {"openai-chat": {"client": client, "api_key": "none"}}
-    return create_app(GatewaySettings(models={"*": TARGET}), client=AsyncClient(providers=providers, **settings))
+    own = GatewaySettings(models={"*": TARGET}, max_repeated=max_repeated)
+    return create_app(own, client=AsyncClient(providers=providers, **settings))
 
 
-async def ask(app: Any, sent: bytes, path: str = "/v1/messages") -> bytes:
+async def ask(app: Any, sent: bytes, path: str = "/v1/messages", *, address: str = "127.0.0.1") -> bytes:
     """Return the answer of the application to one request."""
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": _TYPES,
-        "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+        "client": (address, 1), "server": ("localhost", 80),
     }  # fmt: skip
     parts: list[bytes] = []
     status, left = 0, [{"type": "http.request", "body": sent, "more_body": False}]
@@ -107,16 +109,20 @@ def large_bodies() -> dict[str, bytes]:
 
 
 async def longest_stop(app: Any, sent: bytes) -> float:
-    """Return the milliseconds for which the loop stood still at most while one request was answered."""
+    """Return the milliseconds for which the loop stood still at most while one request was answered.
+
+    What other programs take of the processor does not count: a stop is no longer than the processor's time of this one.
+    """
     longest = 0.0
     ended = asyncio.Event()
 
     async def watch() -> None:
         nonlocal longest
         while not ended.is_set():
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             await asyncio.sleep(SMALL_WAIT)
-            longest = max(longest, time.perf_counter() - began - SMALL_WAIT)
+            stopped = time.perf_counter() - began - SMALL_WAIT
+            longest = max(longest, min(stopped, time.process_time() - used))
 
     watching = asyncio.create_task(watch())
     await asyncio.sleep(3 * SMALL_WAIT)
@@ -138,7 +144,7 @@ async def _stop(sent: bytes) -> float:
     app = gateway()
     async with app.router.lifespan_context(app):
         await ask(app, body(wire_messages(3), tools(2)))
-        return min([await longest_stop(app, sent) for _ in range(3)])
+        return max([await longest_stop(app, sent) for _ in range(STOPS)])
 
 
 def rows() -> list[Row]:

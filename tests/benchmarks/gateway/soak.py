@@ -20,9 +20,9 @@ def main(upstream: str, seconds: float) -> int:
         samples, done, failed = asyncio.run(_soak(target, seconds))
     for moment, size in samples[:: max(1, len(samples) // 20)]:
         print(f"{moment:7.0f} s  {size / 2**20:8.1f} MiB")
-    slope = _slope([(moment, size) for moment, size in samples if moment > _WARM_SHARE * seconds])
-    print(f"{done:,} requests, {failed} failed; memory grows by {slope:.2f} MiB a minute (most {MOST_GROWTH})")
-    return int(slope > MOST_GROWTH or failed > 0)
+    grown = slope([(moment, size) for moment, size in samples if moment > _WARM_SHARE * seconds])
+    print(f"{done:,} requests, {failed} failed; memory grows by {grown:.2f} MiB a minute (most {MOST_GROWTH})")
+    return int(grown > MOST_GROWTH or failed > 0)
 
 
 async def _soak(target: Target, seconds: float) -> tuple[list[tuple[float, int]], int, int]:
@@ -68,7 +68,7 @@ async def _soak(target: Target, seconds: float) -> tuple[list[tuple[float, int]]
     return samples, done, failed
 
 
-def _slope(samples: list[tuple[float, int]]) -> float:
+def slope(samples: list[tuple[float, int]]) -> float:
     """Return the growth in MiB a minute, by least squares."""
     if len(samples) < 2:
         return 0.0

@@ -12,9 +12,9 @@ import httpx
 import pytest
 import zstandard
 
+from dragoman_gateway.bodies import read as bodies
+from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.json import loads_request
-from dragoman_gateway.turn import body as bodies
-from dragoman_gateway.turn.repeated import RepeatedParts
 from tests.gateway.upstream import PATHS, gateway_before, question, whole_reply
 
 HOUSE = {"house": "openai-chat:m", "same": "anthropic:m"}

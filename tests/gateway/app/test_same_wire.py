@@ -9,9 +9,9 @@ import pytest
 from dragoman import Budget
 from dragoman.policy import PluginResult, Step, hook
 from dragoman.testing.faults.server import sse_reply
+from dragoman_gateway.bodies.model_name import replace_model
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.json import loads
-from dragoman_gateway.turn.model_name import replace_model
 from tests.gateway.upstream import (
     KEY,
     PATHS,

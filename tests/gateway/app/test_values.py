@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman_gateway.bodies import values
 from dragoman_gateway.errors import BodyTooLargeError
-from dragoman_gateway.turn import values
 
 TEXTS = st.text(st.sampled_from('\\"{[,]}:é\n'), max_size=12)
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -29,7 +29,7 @@ def test_requests_are_counted_by_model_key_and_day() -> None:
     days = iter([1, 1, 1, 2, 2])
     activity = Activity(lambda: datetime(2026, 11, next(days), tzinfo=UTC))
     for record in (ended("a:m", "one", losses=2), ended("b:m", "one", cents=4), ended("a:m", "two")):
-        activity.begin(record)
+        activity.running.add(record)
         activity.end(record)
     activity.end(ended("what-a-client-wrote", "two", status=404))
     assert not activity.running

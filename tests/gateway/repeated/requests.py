@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from tests.exchanges import load_or_skip
-from tests.gateway.upstream import PATHS
+from tests.gateway.upstream import PATHS as _UPSTREAM_PATHS
 
 Json = dict[str, Any]
 
 VARIABLE = "DRAGOMAN_CLIENTS"
 _CHECKOUT_ROOT = Path(__file__).resolve().parents[3]
-_WIRES = {path: wire for wire, path in PATHS.items()}
-_RECORDED = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai-responses"}
+PROVIDERS = {
+    "messages": "anthropic", "chat": "openai-chat", "responses": "openai", "google": "google", "ollama": "ollama"
+}  # fmt: skip
+PATHS = {**_UPSTREAM_PATHS, "google": "/v1beta/models/gemini-3-pro:generateContent", "ollama": "/api/chat"}
+_RECORDED = {**PROVIDERS, "responses": "openai-responses"}
 """The files of recorded exchanges."""
-_HISTORIES = {"messages": "messages", "chat": "messages", "responses": "input"}
+_HISTORIES = {
+    "messages": "messages", "chat": "messages", "responses": "input", "google": "contents", "ollama": "messages"
+}  # fmt: skip
 
 
 def history_of(wire: str) -> str:
@@ -36,28 +41,37 @@ def recorded_clients() -> list[tuple[str, Json]]:
     for file in sorted(clients_folder().glob("*.jsonl")):
         for line in file.read_text("utf-8").splitlines():
             request = json.loads(line)
-            wire = _WIRES.get(request["path"])
+            wire = _wire_of(request["path"])
             if wire is not None and isinstance(request["body"], dict) and request["method"] == "POST":
                 found.append((wire, request["body"]))
     return found
 
 
+def _wire_of(path: str) -> str | None:
+    if path.endswith("enerateContent"):
+        return "google"
+    return next((wire for wire, known in PATHS.items() if known == path), None)
+
+
 def recorded_requests(wire: str) -> list[Json]:
     """The bodies of recorded requests to a provider of that wire. Skips the test if there are none."""
-    name, path = history_of(wire), PATHS[wire].removeprefix("/v1")
+    name, path = history_of(wire), PATHS[wire].removeprefix("/v1").rpartition("models/gemini-3-pro:")[2]
     return [
         each.request
         for each in load_or_skip(_RECORDED[wire])
         if isinstance(each.request, dict)
         and each.url_path.partition("?")[0].endswith(path)
         and isinstance(each.request.get(name), list)
-        and isinstance(each.request.get("model"), str)
+        and (wire == "google" or isinstance(each.request.get("model"), str))
     ]
 
 
 def written_agents() -> list[tuple[str, Json]]:
     """An agent on each wire, with tools, calls, results, pictures, notes, and ids that occur twice."""
-    return [("messages", _messages()), ("chat", _chat()), ("responses", _responses())]
+    return [
+        ("messages", _messages()), ("chat", _chat()), ("responses", _responses()), ("google", _google()),
+        ("ollama", _ollama()),
+    ]  # fmt: skip
 
 
 def _messages() -> Json:
@@ -105,6 +119,47 @@ def _responses() -> Json:
         items.append({"type": "function_call_output", "call_id": f"call_{number}", "output": f"line {number}"})
     tools = [{"type": "function", "name": "read", "description": "Reads. " * 60, "parameters": schema}]
     return {"model": "gpt-5.2", "instructions": "Be short.", "input": items, "tools": tools}
+
+
+def _google() -> Json:
+    """Calls without ids, two at once, and results that come in another order."""
+    schema = {"type": "OBJECT", "properties": {"path": {"type": "STRING"}}, "required": ["path"]}
+    contents: list[Json] = [{"role": "user", "parts": [{"text": "Find the fault."}]}]
+    for number in range(7):
+        calls = [{"functionCall": {"name": name, "args": {"path": f"{number}é"}}} for name in ("read", "list")]
+        if number == 2:
+            calls = [{"functionCall": {**each["functionCall"], "id": f"id{index}"}} for index, each in enumerate(calls)]
+        results = [
+            {"functionResponse": {**{key: value for key, value in each["functionCall"].items() if key != "args"},
+                                  "response": {"output": f"line {number}"}}}
+            for each in (calls if number % 2 else reversed(calls))
+        ]  # fmt: skip
+        contents.append({"role": "model", "parts": [{"text": f"Step {number}"}, *calls]})
+        contents.append({"role": "user", "parts": results[: 1 if number == 4 else 2]})
+    contents.append({"role": "user", "parts": [{"text": "Go on"}]})
+    declared = [{"name": name, "description": "Reads. " * 60, "parameters": schema} for name in ("read", "list")]
+    return {"systemInstruction": {"parts": [{"text": "Be short."}]}, "contents": contents,
+            "tools": [{"functionDeclarations": declared}], "generationConfig": {"temperature": 0.5}}  # fmt: skip
+
+
+def _ollama() -> Json:
+    """Calls without ids, whose results answer them in order."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    messages: list[Json] = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Find the fault."}]
+    for number in range(8):
+        calls: list[Json] = [
+            {"function": {"name": name, "arguments": {"path": str(number)}}} for name in ("read", "list")
+        ]
+        if number == 3:
+            calls = [{"id": f"call_{index}", **each} for index, each in enumerate(calls)]
+        messages.append({"role": "assistant", "content": f"Step {number}", "tool_calls": calls})
+        for index, name in enumerate(("list", "read") if number % 2 else ("read", "list")):
+            answered: Json = {"tool_call_id": f"call_{index}"} if number == 3 else {"tool_name": name}
+            messages.append({"role": "tool", "content": f"line {number}", **answered})
+    messages.append({"role": "user", "content": "Thanks"})
+    tools = [{"type": "function", "function": {"name": name, "description": "Reads. " * 60, "parameters": schema}}
+             for name in ("read", "list")]  # fmt: skip
+    return {"model": "qwen3", "stream": False, "messages": messages, "tools": tools}
 
 
 def growing(wire: str, body: Json, steps: int = 6) -> Iterator[Json]:

@@ -8,14 +8,14 @@ import httpx
 import pytest
 
 from dragoman import AsyncClient
-from dragoman.policy import Pipeline, Step, hook
+from dragoman.policy import Extensions, Pipeline, Step, hook
+from dragoman.policy.labels import with_labels
 from dragoman_gateway import GatewaySettings, create_app
-from dragoman_gateway.turn import repeated
+from dragoman_gateway.bodies import repeated
 from tests.benchmarks.agents.gateway import TARGET, ask
 from tests.benchmarks.agents.requests import growing
 from tests.benchmarks.wires import SENTENCE, WIRES
 from tests.gateway.repeated import requests
-from tests.gateway.upstream import PATHS
 
 _REPLY = json.dumps(WIRES["chat"].text_reply(SENTENCE)).encode()
 REQUESTS = growing(40, 30, 4)
@@ -27,17 +27,22 @@ class _Seen:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.judged: list[Any] = []
+        self.labels: set[str] = set()
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.sent.append(request.content)
         return httpx.Response(200, headers={"content-type": "application/json"}, content=_REPLY)
 
     def policy(self) -> Pipeline:
-        def look(step: Step) -> None:
+        def look(step: Step) -> Extensions | None:
+            """Look at everything, and label what names the third step."""
             views = [(view.kind, view.role, view.content, view.name) for view in step.views()]
-            self.judged.append((views, sorted(step.extensions.security.labels if step.extensions.security else ())))
+            labels = step.extensions.security.labels if step.extensions.security else frozenset()
+            self.judged.append((views, sorted(labels)))
+            self.labels |= labels
+            return with_labels(step.extensions, {"third"}) if "Step 3" in step.texts() else None
 
-        return Pipeline([hook("cmf.llm_input", "cmf.llm_output")(look)])
+        return Pipeline([hook("cmf.llm_input", "cmf.llm_output", capabilities=["read_labels", "append_labels"])(look)])
 
 
 async def _run(seen: _Seen, wire: str, bodies: list[bytes], *, judged: bool = True, **settings: Any) -> list[bytes]:
@@ -48,10 +53,10 @@ async def _run(seen: _Seen, wire: str, bodies: list[bytes], *, judged: bool = Tr
         client=AsyncClient(providers=providers, policy=seen.policy() if judged else None),
     )
     async with gateway.router.lifespan_context(gateway):
-        return [await ask(gateway, each, PATHS[wire]) for each in bodies]
+        return [await ask(gateway, each, requests.PATHS[wire]) for each in bodies]
 
 
-@pytest.mark.parametrize("wire", ["messages", "responses"])
+@pytest.mark.parametrize("wire", ["messages", "responses", "google", "ollama"])
 def test_a_provider_and_a_policy_see_the_same(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes for the provider, the views of plugins and the labels are the same, whatever is kept."""
     monkeypatch.setattr(repeated, "SMALLEST", 0)
@@ -66,6 +71,7 @@ def test_a_provider_and_a_policy_see_the_same(wire: str, monkeypatch: pytest.Mon
     second = asyncio.run(_run(as_new, wire, bodies, max_repeated=0))
     assert with_known.sent == as_new.sent
     assert with_known.judged == as_new.judged
+    assert with_known.labels == as_new.labels == {"third"}
     assert len(first) == len(second) == len(bodies)
     unjudged = _Seen(), _Seen()  # then texts need no session
     asyncio.run(_run(unjudged[0], wire, bodies, judged=False))

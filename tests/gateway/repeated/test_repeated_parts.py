@@ -9,7 +9,8 @@ import pytest
 
 from dragoman import AdapterOptions, RequestContext, get_adapter
 from dragoman.answers import ClientToolIds
-from dragoman_gateway.turn.repeated import LARGEST, SMALLEST, KeptBody, RepeatedParts
+from dragoman_gateway.bodies import repeated
+from dragoman_gateway.bodies.repeated import LARGEST, SMALLEST, KeptBody, RepeatedParts
 from tests.benchmarks.agents.requests import RESULT, body, growing, tools, wire_messages
 
 SECONDS = 60.0
@@ -41,10 +42,14 @@ def _read(parts: RepeatedParts, sent: bytes, owner: str = "one") -> KeptBody:
     return found[1]
 
 
+def _parts(kept: KeptBody) -> list[Any]:
+    return [*kept.items, *(each.part for each in kept.fields.values())]
+
+
 def _shared(one: KeptBody, other: KeptBody) -> int:
     """The number of parts that two bodies share."""
-    known = {id(each.part) for each in (*one.items, *one.fields.values())}
-    return sum(id(each.part) in known for each in (*other.items, *other.fields.values()))
+    known = set(map(id, _parts(one)))
+    return sum(id(each) in known for each in _parts(other))
 
 
 def test_the_next_request_shares_what_it_repeats(parts: RepeatedParts) -> None:
@@ -55,7 +60,25 @@ def test_the_next_request_shares_what_it_repeats(parts: RepeatedParts) -> None:
 
 def test_nobody_meets_what_another_caller_sent(parts: RepeatedParts) -> None:
     sent = growing(100, 30, 1)[0]
-    assert _shared(_read(parts, sent, "one"), _read(parts, sent, "two")) == 0
+    one, two = _read(parts, sent, "one"), _read(parts, sent, "two")
+    assert _shared(one, two) == 0
+    assert one.decoded is not two.decoded
+    assert one.encodings is not two.encodings
+
+
+def test_what_was_decoded_goes_on_with_one_conversation(parts: RepeatedParts) -> None:
+    """Two requests that go on with the same one at once share the items that it had, and nothing that is made of them:
+    what one of them keeps would outlive it with the other."""
+    first, second = growing(100, 30, 2)
+    before = _read(parts, first)
+    one, two = (repeated._read(second.decode(), [before])[1] for _ in range(2))
+    parts._put("one", one)
+    parts._put("one", two)
+    assert one.decoded is before.decoded
+    assert one.encodings is before.encodings
+    assert _shared(one, two) == len(before.items) + 2
+    assert two.decoded is not one.decoded
+    assert two.encodings is not one.encodings
 
 
 def test_a_part_is_kept_for_a_while_after_it_was_last_sent(parts: RepeatedParts, clock: _Clock) -> None:
@@ -124,9 +147,9 @@ def _use(kept: KeptBody, sent: bytes) -> None:
     """Decode and encode the request as the gateway does."""
     context = RequestContext(model=TARGET, tool_ids=ClientToolIds())
     fields = json.loads(sent)
-    fields[kept.history] = [each.part.value for each in kept.items]
+    fields[kept.history] = kept.items
     fields["tools"] = kept.fields["tools"].part.value
-    context.kept_items, context.kept_tools = kept.parts(fields[kept.history]), kept.field("tools")
+    context.kept_history, context.kept_tools = kept.decoded, kept.field("tools")
     messages, offered, _ = get_adapter(CLIENT).from_wire_request(fields, context)
     sending = RequestContext(model=TARGET, tool_ids=context.tool_ids, encode_cache=kept.encodings)
     get_adapter(TARGET).to_wire(messages, offered, AdapterOptions(context=sending))

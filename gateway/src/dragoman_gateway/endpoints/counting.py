@@ -34,6 +34,7 @@ class CountEndpoint(Endpoint):
         request, resources = await self.read(exchange)
         deployment = resources.in_order()[0]
         context = RequestContext(model=deployment.model, tool_ids=ClientToolIds(), state_sealer=resources.state_sealer)
+        request.add_kept(context)
         messages, tools, options = request.wire.adapter(request.model).from_wire_request(request.fields, context)
         found, headers = resources.client_for(deployment.client), request.headers
         client = client_of(found, request.caller, request.request_id, headers)

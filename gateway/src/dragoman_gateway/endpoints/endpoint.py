@@ -1,7 +1,6 @@
 """The endpoint of one client wire: checks the caller, reads the request, and answers it."""
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,6 +9,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.access import Caller
+from dragoman_gateway.bodies import repeated
+from dragoman_gateway.bodies.read import check_model, parse_object, parse_repeated, read_body
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.errors import EndedError
@@ -21,16 +22,13 @@ from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.running.shares import name_owner
 from dragoman_gateway.stored.turn import StoredTurn
-from dragoman_gateway.turn import repeated
-from dragoman_gateway.turn.body import parse_body, parse_repeated, read_body
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.repeated import RepeatedParts
 from dragoman_gateway.turn.replies import DisconnectWatcher
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.streamed import answer_streamed
 from dragoman_gateway.turn.turn import Turn
-from dragoman_gateway.turn.whole import answer_whole
+from dragoman_gateway.turn.whole import ask_watched
 from dragoman_gateway.wires import Wire
 
 
@@ -46,7 +44,7 @@ class Endpoint:
         PRESENT_REQUEST.set(request_id)
         record, generation = RequestRecord(self._wire.name, request_id), None
         services = RequestServices(self._gateway.services)
-        self._gateway.activity.begin(record)
+        self._gateway.activity.running.add(record)
         try:
             generation = self._gateway.enter()
             if generation.deferred_store is not None:
@@ -100,8 +98,8 @@ class Endpoint:
             if turn.request.stream:
                 turn.request.record.stream = True
                 await answer_streamed(turn, exchange.generation.settings, receive, send)
-            else:
-                await answer_whole(turn, receive, send)
+            elif (response := await ask_watched(turn, receive)) is not None:
+                await response.send(send)
         finally:  # the server may cut it off
             turn.note_end()
 
@@ -112,7 +110,7 @@ class Endpoint:
         turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
         turn.request.record.key_id = exchange.record.key_id
         turn.request.record.model = turn.request.model
-        self._gateway.activity.begin(turn.request.record)
+        self._gateway.activity.running.add(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
         share = exchange.services.hand_over()
 
@@ -154,12 +152,7 @@ class Endpoint:
         caller = await exchange.authenticate()
         await self.admit(exchange, caller)
         body = await read_body(exchange.receive, headers, exchange.generation.settings, exchange.share)
-        known: dict[str, Any] = {"caller": caller, "request_id": record.request_id, "record": record}
-        parts = exchange.generation.repeated
-        request = await exchange.share.work(
-            len(body),
-            partial(self.read_request, exchange.scope, headers=headers, body=body, parts=parts, **known),
-        )
+        request = await exchange.share.work(len(body), partial(self._parse, exchange, caller, body))
         record.model = exchange.generation.known_name(request.model)
         SPENDER.set(spender_of(caller.key_id, headers.get("x-dragoman-tag", "")))
         resources = await exchange.generation.resources_for(request.requested_model, caller)
@@ -175,12 +168,25 @@ class Endpoint:
         check_caller(caller, self._wire.name)
         await exchange.generation.access.check(caller, exchange.generation.prices)
 
-    def read_request(
-        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: RepeatedParts, **known: Any
-    ) -> ClientRequest:
-        """Return the request as its wire writes it. Raises ClientError if it cannot be read."""
+    def _parse(self, exchange: Exchange, caller: Caller, body: bytes) -> ClientRequest:
+        headers, scope, kept = exchange.headers, exchange.scope, None
+        typed = {} if self._wire.untyped_bodies else headers
         if len(body) < repeated.SMALLEST:
-            fields, kept = parse_body(body, headers), None
+            fields = parse_object(body, typed)
         else:
-            fields, kept = parse_repeated(body, headers, parts, name_owner(known["caller"], scope))
-        return ClientRequest(wire=self._wire, headers=headers, body=body, fields=fields, kept=kept, **known)
+            fields, kept = parse_repeated(body, typed, exchange.generation.repeated, name_owner(caller, scope))
+        return self.read_request(
+            scope,
+            fields,
+            headers=headers,
+            body=body,
+            kept=kept,
+            caller=caller,
+            request_id=exchange.request_id,
+            record=exchange.record,
+        )
+
+    def read_request(self, scope: Scope, fields: dict[str, Any], **known: Any) -> ClientRequest:
+        """Return the request as its wire writes it: ``known`` and the fields of its body. Raises ClientError if they
+        are not those of a request."""
+        return ClientRequest(wire=self._wire, fields=check_model(fields), **known)

@@ -6,11 +6,11 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman_gateway.access import Caller
 from dragoman_gateway.access.page_rules import check_body_type
+from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.running.generation import Generation
 from dragoman_gateway.running.metrics import RequestRecord
 from dragoman_gateway.running.services import RequestServices
 from dragoman_gateway.running.shares import Share, name_holder
-from dragoman_gateway.turn.body import read_headers
 from dragoman_gateway.turn.replies import Response
 from dragoman_gateway.wires import Wire
 

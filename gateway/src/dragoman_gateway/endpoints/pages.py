@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Match, Route
 
 from dragoman_gateway.access import OpenAccess
+from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
@@ -16,7 +17,6 @@ from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.keys.spend_page import spend_page
 from dragoman_gateway.models.listing import find_model, list_models
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.turn.body import read_headers
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.wires import Wire, wire_of
 

@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from dragoman import Usage
 from dragoman_gateway.running.metrics import RequestRecord
 
 _STEP = math.log(1.05)
@@ -79,7 +78,10 @@ class Figures:
         if record.first_at is not None:
             self.first.add(record.first_at - record.started_at)
         for usage in record.usages:
-            self._add_usage(usage)
+            self.input_tokens += usage.total_tokens - usage.output_tokens
+            self.output_tokens += usage.output_tokens
+            self.unpriced += usage.cost_usd is None
+            self._add_cost(usage.cost_usd)
 
     def merge(self, other: "Figures") -> None:
         for name in _NUMBERS:
@@ -100,12 +102,6 @@ class Figures:
         whole, first = Durations(dump["whole"]), Durations(dump["first"])
         failures = Counter(dump.get("failures", {}))
         return cls(**{name: dump[name] for name in _NUMBERS}, usd=usd, whole=whole, first=first, failures=failures)
-
-    def _add_usage(self, usage: Usage) -> None:
-        self.input_tokens += usage.total_tokens - usage.output_tokens
-        self.output_tokens += usage.output_tokens
-        self.unpriced += usage.cost_usd is None
-        self._add_cost(usage.cost_usd)
 
     def _add_cost(self, usd: Decimal | None) -> None:
         if usd is not None:
@@ -141,9 +137,6 @@ class Activity:
         self.since = clock()
         self.running: set[RequestRecord] = set()
         self._groups: dict[Group, Figures] = {}
-
-    def begin(self, record: RequestRecord) -> None:
-        self.running.add(record)
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has ended."""

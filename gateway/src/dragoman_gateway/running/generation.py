@@ -18,6 +18,7 @@ from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.access import Access, Caller, OpenAccess, Prices
+from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
@@ -33,7 +34,6 @@ from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.repeated import RepeatedParts
 from dragoman_gateway.turn.resources import RequestResources
 
 if TYPE_CHECKING:
@@ -153,11 +153,6 @@ class Generation:
         for problem, models in missing_keys(self.models.places).items():
             logger.warning("requests to %s will fail: %s", ", ".join(models), problem)
 
-    @property
-    def may_store(self) -> bool:
-        """Whether the store allows requests to begin."""
-        return self.settings.store_outage == "open" or self.deferred_store is None or self.deferred_store.is_available
-
     def take_over(self) -> None:
         """Take over the store that the generation before has opened, which then does not close it."""
         if (before := self.kept) is None:
@@ -232,7 +227,8 @@ class Gateway:
         current = self.current
         if self.draining:
             raise EndingError
-        if not current.may_store:
+        store = current.deferred_store
+        if current.settings.store_outage != "open" and store is not None and not store.is_available:
             raise UnavailableError("the store of this gateway does not answer: try again", retry_after=RETRY_SECONDS)
         current.in_flight += 1
         return current

@@ -53,16 +53,14 @@ class Metrics:
         if record.broken:
             self._broken.add((record.wire,))
         for usage in record.usages:
-            self._count_usage(self._model(record.model), usage)
-
-    def _count_usage(self, model: str, usage: Usage) -> None:
-        for kind in _KINDS:
-            if number := getattr(usage, kind):
-                self._tokens.add((model, kind), number)
-        if usage.cost_usd is None:
-            self._unpriced.add((model,))
-        else:
-            self._cost.add((model,), float(usage.cost_usd))
+            model = self._model(record.model)
+            for kind in _KINDS:
+                if number := getattr(usage, kind):
+                    self._tokens.add((model, kind), number)
+            if usage.cost_usd is None:
+                self._unpriced.add((model,))
+            else:
+                self._cost.add((model,), float(usage.cost_usd))
 
     def _model(self, model: str) -> str:
         """Return the model, or ``other`` above a number of models: each is a series of its own."""

@@ -15,6 +15,7 @@ from dragoman.limits import Limits
 from dragoman_gateway.access import Access, Caller, OpenAccess, PageRules
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
 from dragoman_gateway.access.spelling import check_spelling
+from dragoman_gateway.bodies.values import count_values
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys as keys_table
 from dragoman_gateway.errors import DeniedError, UnavailableError
@@ -39,7 +40,6 @@ from dragoman_gateway.stored.response_store import ExpansionLimit, ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn, is_reference, read_turn, unresolved_items
 from dragoman_gateway.turn.context import policy_extensions
 from dragoman_gateway.turn.request import ClientRequest
-from dragoman_gateway.turn.values import count_values
 
 _IN_MEMORY = "sqlite://"
 

@@ -88,10 +88,6 @@ class Share:
                 )
         self._add(more)
 
-    def release(self) -> None:
-        """Stop counting the body, which is no longer in memory."""
-        self._add(-self._size)
-
     async def work(self, size: int, function: Callable[[], Result]) -> Result:
         """Return what a function makes of a body of that size, in another thread if it is large. While others ask, the
         work for one caller takes a fifth of the time at most, because parsers do not release the interpreter lock."""
@@ -115,7 +111,7 @@ class Share:
         if self._left:
             return
         self._left = True
-        self.release()
+        self._add(-self._size)
         self._shares._all.requests -= 1
         self._held.requests -= 1
         if not self._held.requests:

@@ -22,8 +22,9 @@ from dragoman_gateway.server.request_heads import Connections, with_bounded_head
 
 logger = get_logger("dragoman.gateway")
 
-_YOUNG_OBJECTS = 50_000
-"""New objects between two searches for cycles: those of some dozen requests."""
+_YOUNG_OBJECTS, _YOUNG_SEARCHES = 10_000, 50
+"""New objects between two searches for cycles, and such searches between two among what outlived one. A search stops
+all threads: one takes a few milliseconds, and one among the 250,000 objects of a request of 10,000 messages fifty."""
 _MMAP_THRESHOLD, _LARGE_BLOCK = -3, 4 * 1024 * 1024
 _SAME_SIGNAL_SECONDS = 1.0
 """A signal may arrive twice: a terminal and systemd send it to each process of a group, and the first process passes it
@@ -113,7 +114,7 @@ def _relax_collector() -> None:
     old objects are looked at soon after: there are few, without those of the start."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 10, 1)
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_SEARCHES, 1)
 
 
 def _return_memory() -> None:

@@ -20,14 +20,14 @@ from dragoman.testing import CassetteMissError
 from dragoman.testing.cassettes.file import RecordedResponse
 from dragoman.testing.cassettes.folder import CassetteReader, CassetteWriter
 from dragoman.testing.cassettes.labels import Labels
+from dragoman_gateway.bodies.inflate import inflate
+from dragoman_gateway.bodies.read import read_body, read_headers
 from dragoman_gateway.errors import ClientError, DeniedError
 from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.services import page_rules
 from dragoman_gateway.running.shares import Shares
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.body import read_body, read_headers
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.turn.inflate import inflate
 from dragoman_gateway.wires import wire_of_path
 
 logger = get_logger("dragoman.gateway")

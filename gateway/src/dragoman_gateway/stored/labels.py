@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from sqlalchemy import Connection, select, update
 
@@ -39,7 +40,7 @@ class ConversationLabels:
             rows = await self._database.read(lambda connection: connection.execute(query).all(), Lane.RESPONSES)
         except DatabaseUnavailableError:
             raise _unavailable() from None
-        return {wanted[row.key]: _read(row.state) for row in rows}
+        return {wanted[row.key]: _read(bytes(row.state)) for row in rows}
 
     async def note(self, owner: str, keys: Collection[str], labels: frozenset[str]) -> None:
         """Add labels to these keys. Keys without labels become known."""
@@ -55,7 +56,7 @@ class ConversationLabels:
             )
             locked = select(call_state.c.key, call_state.c.state).where(call_state.c.key.in_(rows)).with_for_update()
             for row in connection.execute(locked.order_by(call_state.c.key)).all():
-                state = json.dumps(sorted(_read(row.state) | labels)).encode()
+                state = json.dumps(sorted(_read(bytes(row.state)) | labels)).encode()
                 changed = update(call_state).where(call_state.c.key == row.key)
                 connection.execute(changed.values(state=state, expires_at=until))
 
@@ -65,8 +66,9 @@ class ConversationLabels:
             raise _unavailable() from None
 
 
+@lru_cache(maxsize=256)  # most of the many rows of a conversation have the same
 def _read(state: bytes) -> frozenset[str]:
-    return frozenset(map(str, json.loads(bytes(state))))
+    return frozenset(map(str, json.loads(state)))
 
 
 def _row_key(owner: str, key: str) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from dragoman.logs import get_logger
 from dragoman.sql import insert_into
+from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.database import (
     END_SECONDS,
     Database,
@@ -27,7 +28,6 @@ from dragoman_gateway.errors import BodyTooLargeError
 from dragoman_gateway.keys.records import to_microseconds
 from dragoman_gateway.stored.late import LateResponses
 from dragoman_gateway.stored.records import OPEN, BrokenChainError, StoredResponse, is_id
-from dragoman_gateway.turn.values import check_values
 
 logger = get_logger("dragoman.gateway")
 

@@ -76,7 +76,8 @@ class InSession(Way):
         self._recall: Recall | None = None
         if policy is not None and resources.labels is not None:
             owner, tool_ids = request.caller.owner, read.context.tool_ids
-            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client)
+            kept = None if request.kept is None else request.kept.block_keys
+            self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client, kept)
         self._new_session = partial(
             client.session,
             deployment.model,
@@ -249,7 +250,7 @@ class InSession(Way):
         adapter, may_ask = effect.adapter, self._read.resources.may_ask
         if may_ask is not None and not may_ask(str(adapter.model_id)):
             return Failed(ModelDeniedError(str(adapter.model_id)))
-        self._note_asked(adapter)
+        self._read.request.record.asked = str(adapter.model_id)
         if (kept := self._read.request.kept) is not None:
             effect.context.encode_cache = kept.encodings
         try:

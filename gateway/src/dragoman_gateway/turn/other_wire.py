@@ -1,8 +1,14 @@
-"""What the gateway changes in a request for a provider of another wire. Each change is a loss."""
+"""What the gateway changes in a request for a provider of another wire. Each change is a loss.
 
+The fields that go along, or that ask for the provider's state, are those of shared_fields.toml and state_fields.toml.
+"""
+
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +19,6 @@ from dragoman.errors import InvalidRequestError
 from dragoman.messages import CostStatus, TokenUsage
 from dragoman_gateway.access import Prices
 from dragoman_gateway.wires import Wire
-from dragoman_gateway.wires.shared_fields import shared_fields, state_fields
 
 LATE_MARK = "[A message of the system, not of the user]\n"
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
@@ -65,11 +70,11 @@ class OtherWire:
     ) -> AdapterOptions:
         """Return the options: with the fields that the provider has as well, and with the output limit of a model whose
         limit is known."""
-        if shared := shared_fields(self._wire.name, adapter.provider, self._fields):
+        if shared := _shared_fields(self._wire.name, adapter.provider, self._fields):
             extra = {**shared, **options.extra.get(adapter.provider, {})}
             options = replace(options, extra={**options.extra, adapter.provider: extra})
             self._losses[:] = [each for each in self._losses if each.reason.partition(":")[0] not in shared]
-        if state := state_fields(adapter, self._fields):
+        if state := _state_fields(adapter, self._fields):
             extra = {**state, **options.extra.get(adapter.provider, {})}
             options = replace(options, extra={**options.extra, adapter.provider: extra})
         choice = self._fields.get("tool_choice")
@@ -93,17 +98,34 @@ class OtherWire:
         self._note(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
         return replace(options, max_output_tokens=limit)
 
-    def start_tokens(
-        self, options: AdapterOptions, adapter: Adapter, tools: Sequence[ToolDefinition], messages: Sequence[Message]
-    ) -> int | None:
-        """Return the input tokens for the start of a stream; None to announce none."""
-        if not (self._settings.estimate_start and self._wire.announces_tokens and options.stream):
-            return None
-        return adapter.estimate_input_tokens(messages, tools)
-
     def _note(self, loss: Loss | None) -> None:
         if loss is not None and loss not in self._losses:
             self._losses.append(loss)
+
+
+def _shared_fields(wire: str, provider: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a client's request that go to a provider of another wire as they are."""
+    names = _table("shared_fields.toml").get(wire, {}).get(provider, ())
+    return {name: fields[name] for name in names if fields.get(name) is not None}
+
+
+def _state_fields(adapter: Adapter, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields by which a provider of another wire stores nothing, and hands out its state; empty if the
+    client wants the reply to be stored."""
+    table = _table("state_fields.toml").get(adapter.provider)
+    if table is None or fields.get("store") is True:
+        return {}
+    asked = {name: value for name, value in table.items() if name != _REASONING}
+    return {**asked, **table[_REASONING]} if adapter.capabilities.supports_thinking else asked
+
+
+_REASONING = "reasoning"
+"""The table of the fields for models that reason."""
+
+
+@cache
+def _table(name: str) -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(files("dragoman_gateway.wires").joinpath(name).read_text("utf-8"))
 
 
 def _mark_if_late(message: Message) -> Message:

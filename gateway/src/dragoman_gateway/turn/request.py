@@ -6,19 +6,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel
-
 from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest
 from dragoman.answers import ClientToolIds, holds_state
 from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
 from dragoman.messages import Role
 from dragoman_gateway.access import Caller, Prices
+from dragoman_gateway.bodies.model_name import rename_fields, replace_model
+from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.turn.model_name import rename_fields, replace_model
 from dragoman_gateway.turn.other_wire import OtherWire
-from dragoman_gateway.turn.repeated import HISTORIES, KeptBody
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
@@ -73,6 +71,11 @@ class ClientRequest:
         self.kept = None
         self.fields = {name: [] if name in HISTORIES else value for name, value in self.fields.items()}
 
+    def add_kept(self, context: RequestContext) -> None:
+        """Give the context what the caller has sent before: it is not decoded again."""
+        if self.kept is not None:
+            context.kept_history, context.kept_tools = self.kept.decoded, self.kept.field("tools")
+
     def body_for(self, adapter: Adapter) -> bytes | None:
         """Return the bytes for a model of the same provider; None if the request has to be encoded."""
         return replace_model(self.body, self.fields, adapter.model)
@@ -119,8 +122,7 @@ class ReadRequest:
         if self._is_read:
             return
         request, wire = self.request, self.request.wire
-        if request.kept is not None:
-            self._add_parts(self.context)
+        request.add_kept(self.context)
         messages, tools, options = self.adapter.from_wire_request(request.fields, self.context)
         if not messages:
             raise ClientError("the request has no messages")
@@ -130,17 +132,10 @@ class ReadRequest:
             options = replace(options, headers={**options.headers, wire.provider: passed})
         unsigned = wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
         self.may_pass = not (unsigned or holds_state(request.body))
-        self.tools = [_mark_read(tool, wire.provider) for tool in tools]
-        self.messages, self.read_options = tuple(messages), options
+        self.messages, self.tools, self.read_options = tuple(messages), tools, options
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
         self._is_read = True
-
-    def _add_parts(self, context: RequestContext) -> None:
-        """Give the context what the caller has sent before: it is not decoded again."""
-        if (kept := self.request.kept) is not None:
-            context.kept_items = kept.parts(self.request.fields.get(kept.history) or ())
-            context.kept_tools = kept.field("tools")
 
     def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
         """Return the client's bytes with the names of fields that the model wants."""
@@ -162,7 +157,7 @@ class ReadRequest:
         if self._is_read:
             return self.messages, self.tools, self.read_options
         context = RequestContext(model=self.resources.deployments.model, tool_ids=ClientToolIds())
-        self._add_parts(context)
+        self.request.add_kept(context)
         return self.adapter.from_wire_request(self.request.fields, context)
 
     def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
@@ -171,7 +166,8 @@ class ReadRequest:
         other = OtherWire(self.resources.other_wire, self.request.wire, self.request.fields, self.context.losses)
         messages = other.messages(messages, adapter)
         options = other.options(options, adapter, tools, prices)
-        self.context.estimated_input_tokens = other.start_tokens(options, adapter, tools, messages)
+        if self.resources.other_wire.estimate_start and self.request.wire.announces_tokens and options.stream:
+            self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
         return messages, tools, options
 
     def begin_reply(self, model: str) -> None:
@@ -191,14 +187,6 @@ def refuse_losses(request: WireRequest) -> None:
         raise InvalidRequestError(
             f"this model cannot take the whole request, which would lose: {kinds}; {lost[0].reason}"
         )
-
-
-def _mark_read(tool: ToolDefinition, provider: str) -> ToolDefinition:
-    """Return a tool that says who declared it: a session takes such tools as they are."""
-    # Pydantic's own copy, which does not validate the schema again.
-    return (
-        tool if tool.provider_raw is not None else BaseModel.model_copy(tool, update={"provider_raw": {"by": provider}})
-    )
 
 
 def _has_unsigned_thinking(message: Message) -> bool:

@@ -16,10 +16,10 @@ from dragoman import (
 )
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
+from dragoman_gateway.bodies.repeated import HISTORIES
 from dragoman_gateway.errors import ServerStateError
 from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.in_session import InSession
-from dragoman_gateway.turn.repeated import HISTORIES
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.way import Direct, Through, Way
@@ -112,16 +112,15 @@ class Turn:
         """Return the client's bytes for the present deployment; None if anything but the provider has to read them."""
         request, model = self.request, self._deployment.model
         # An address of its own needs a session, and so does state that a later deployment of another wire may need.
-        if self._path is not None or _must_read(request, model) or self._may_need_state():
+        if self._path is not None or _must_read(request, model):
+            return None
+        if self._resources.state_store is not None and not all(map(self._has_client_wire, self._left)):
             return None
         target = get_adapter(model)
         if not self._needs_no_session(client, target):
             return None
         body = request.body_for(target)
         return self.read.rename_fields(body, target) if body is not None and request.wire.renames_fields else body
-
-    def _may_need_state(self) -> bool:
-        return self._resources.state_store is not None and not all(map(self._has_client_wire, self._left))
 
     def _needs_no_session(self, client: AsyncClient, target: Adapter) -> bool:
         """Whether nothing reads what is asked and answered. A session refuses models that the caller may not ask."""

@@ -105,10 +105,6 @@ class Way(ABC):
         read.begin_reply(read.request.record.asked)
         return read.adapter.to_wire_response(message, read.context)
 
-    def _note_asked(self, adapter: Adapter) -> None:
-        """Note the model that was asked last."""
-        self._read.request.record.asked = str(adapter.model_id)
-
 
 class Through(Way):
     """A provider of the client's wire gets the client's bytes, and the client gets the provider's. The messages are
@@ -186,7 +182,7 @@ class Direct(Way):
             session_id=read.context.session_id,
             tool_ids=read.context.tool_ids,
         )
-        self._note_asked(self._target)
+        read.request.record.asked = str(self._target.model_id)
 
     @property
     def measure(self) -> MeasureUsage:

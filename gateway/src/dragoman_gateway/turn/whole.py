@@ -1,8 +1,8 @@
-"""Answers a request with a whole reply."""
+"""Asks for a whole reply."""
 
 import asyncio
 
-from starlette.types import Receive, Send
+from starlette.types import Receive
 
 from dragoman_gateway.turn.errors import encoded_headers, error_response
 from dragoman_gateway.turn.replies import DisconnectWatcher, Response, reply_head
@@ -11,13 +11,6 @@ from dragoman_gateway.turn.turn import Turn
 _WATCH_AFTER = 0.05
 """Seconds. Most replies of test servers are faster than a watch is worth; no model is."""
 _JSON = (b"content-type", b"application/json")
-
-
-async def answer_whole(turn: Turn, receive: Receive, send: Send) -> None:
-    """Send the whole reply. A client that leaves cancels the request to the provider."""
-    response = await ask_watched(turn, receive)
-    if response is not None:
-        await response.send(send)
 
 
 async def ask_watched(turn: Turn, receive: Receive) -> Response | None:

@@ -6,6 +6,7 @@ also invent ids: their canonical ids are digests, the same in every process (doc
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import format_ulid
@@ -54,13 +55,32 @@ class ClientToolIds(ToolIdMap):
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # the arguments of ToolIdMap, whatever they are
         self._occurrences: dict[str, int] = {}
         self._read: set[str] = set()
+        self._calls: list[tuple[str, str, str | None]] = []
+        """The canonical id and the native one of each call, and under which name its occurrence was counted."""
 
     def receive_history(self, provider: str, native: str | None) -> str:
-        canonical = read_tool_id(native) if native else None
+        canonical, named = read_tool_id(native) if native else None, None
         if canonical is None or canonical in self._read:
             named = f"{provider}/{native or ''}"
             occurrence = self._occurrences[named] = self._occurrences.get(named, 0) + 1
             canonical = TOOL_ID_PREFIX + digest_ulid(f"{named}/{occurrence}")
         self._read.add(canonical)
+        self._calls.append((canonical, native or "", named))
         self.remember(canonical, provider, native or "")
         return canonical
+
+    @property
+    def calls_of_history(self) -> list[tuple[str, str, str | None]]:
+        return self._calls
+
+    def repeat_history(self, provider: str, calls: Sequence[tuple[str, str, str | None]]) -> bool:
+        if self._calls or self._issued:
+            return False
+        occurrences = self._occurrences
+        for canonical, native, named in calls:
+            if named is not None:
+                occurrences[named] = occurrences.get(named, 0) + 1
+            self.remember(canonical, provider, native)
+        self._read.update([canonical for canonical, _, _ in calls])
+        self._calls.extend(calls)
+        return True

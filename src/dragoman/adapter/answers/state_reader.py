@@ -6,17 +6,18 @@ An envelope that does not open, or that was made for another place, is a loss; n
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dragoman.adapter.answers import provider_state
 from dragoman.adapter.answers.reply_record import Piece, ReplyRecord, State, parse_state
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Channel, Message, Role
 
 _UNCOUNTED_ROLES = (Role.SYSTEM, Role.DEVELOPER)
-"""Instructions do not count for the binding: clients change them between requests."""
 
 
 @dataclass(slots=True)
@@ -30,16 +31,17 @@ class _Part:
     reply: str | None = None
 
 
-def restore_state(messages: list[Message], provider: str, context: RequestContext) -> list[Message]:
+def restore_state(history: HistoryReader) -> list[Message]:
     """Return the messages of a client's request with the state of the providers that answered them.
 
     Sets ``context.history_digest`` for the reply to this request.
     """
+    provider, context, messages = history.provider, history.context, history.messages
     reader = _StateReader(provider, context)
-    restored: list[Message] = []
-    run: list[Message] = []  # messages of the assistant that follow each other
     digest = _HistoryDigest()
-    for message in messages:
+    restored = messages[: digest.resume(history)]
+    run: list[Message] = []  # messages of the assistant that follow each other
+    for message in messages[len(restored) :]:
         if message.role is Role.ASSISTANT:
             run.append(message)
             continue
@@ -47,8 +49,7 @@ def restore_state(messages: list[Message], provider: str, context: RequestContex
             restored += reader.read_run(run, digest)
             run = []
         restored.append(message)
-        if message.role not in _UNCOUNTED_ROLES:
-            digest.add(message.role, message.content)
+        digest.add(message.role, message.content)
     if run:
         restored += reader.read_run(run, digest)
     context.history_digest = digest.value()
@@ -61,22 +62,44 @@ def restore_state(messages: list[Message], provider: str, context: RequestContex
 class _HistoryDigest:
     """A digest of what a conversation says, whatever the layout of its messages.
 
-    Thinking and native blocks do not count, and white space does not either.
+    Thinking and native blocks do not count, and white space does not either. Instructions do not count: clients change
+    them between requests.
     """
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._role: Role | None = None
+        self.kept: list[Any] | None = None
+        """The digest behind each message so far, while no message has state."""
 
     def value(self) -> bytes:
         return self._hash.digest()
 
+    def resume(self, history: HistoryReader) -> int:
+        """Take the digest of the messages that an earlier request had. Return how many messages it covers: it ends
+        before an answer, whose messages are read together."""
+        kept, first, messages = history.digests, history.first, history.messages
+        if kept is None or history.context.state_store is not None:
+            return 0
+        if any(message.role not in _UNCOUNTED_ROLES for message in messages[:first]):
+            return 0
+        while kept and messages[first + len(kept) - 1].role is Role.ASSISTANT:
+            kept.pop()
+        self.kept = kept
+        if kept:
+            state, self._role = kept[-1]
+            self._hash = state.copy()
+        return first + len(kept)
+
     def add(self, role: Role, blocks: Iterable[ContentBlock]) -> None:
-        if role is not self._role:
-            self._role = role
-            self._hash.update(b"\0" + role.encode())
-        for block in blocks:
-            self._hash.update(provider_state.block_bytes(block))
+        if role not in _UNCOUNTED_ROLES:
+            if role is not self._role:
+                self._role = role
+                self._hash.update(b"\0" + role.encode())
+            for block in blocks:
+                self._hash.update(provider_state.block_bytes(block))
+        if self.kept is not None:
+            self.kept.append((self._hash.copy(), self._role))
 
 
 class _StateReader:
@@ -100,6 +123,7 @@ class _StateReader:
             for message in run:
                 digest.add(message.role, message.content)
             return run
+        digest.kept = None
         parts: list[_Part] = []
         for message in run:
             parts += self._open_message(message, start, digest)

@@ -19,6 +19,7 @@ from dragoman.adapter.requests.history.encode_cache import (
     EMPTY_PREFIX,
     EncodedHistory,
     EncodedPrefix,
+    begins_anew,
     count_instructions,
     encode_chunks,
     find_boundary,
@@ -112,6 +113,14 @@ class RequestBuilder:
         sent = (*messages[:lead], *uncached)
         _remember_issued_ids(sent, target.provider, context, prefix.keys)
         projection = project(sent, target, keys=prefix.keys, server_state=server_state)
+        instruction_turns = 0 if whole or not lead else _count_turns_of(sent[:lead], projection.turns)
+        if prefix.messages and context.encode_cache.is_shared:
+            # It ended before another message, which its last turn may not have been joined with.
+            first = next(iter(projection.turns[instruction_turns:]), None)
+            if first is None or first.message is not uncached[0] or not begins_anew(first):
+                prefix, uncached, sent = EMPTY_PREFIX, tuple(messages[lead:]), tuple(messages)
+                projection = project(sent, target, keys=prefix.keys, server_state=server_state)
+                instruction_turns = _count_turns_of(sent[:lead], projection.turns) if lead else 0
         return cls(
             target,
             options,
@@ -119,7 +128,7 @@ class RequestBuilder:
             turns=projection.turns,
             losses=[*prefix.losses, *projection.losses, *block_fields.find_lost_message_fields(sent, target.provider)],
             prefix=prefix,
-            instruction_turns=0 if whole or not lead else _count_turns_of(sent[:lead], projection.turns),
+            instruction_turns=instruction_turns,
             uncached=() if whole else uncached,
             encoder_state=deepcopy(dict(prefix.encoder_state)) if prefix.encoder_state else {},
         )

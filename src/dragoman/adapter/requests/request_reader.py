@@ -1,8 +1,10 @@
 """Reads a provider's request: messages in order, each with the adapter's notes on it."""
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -17,21 +19,22 @@ from dragoman.canonical.tools import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedItem:
-    """What was decoded from an item of a history: its calls and results in order, and its messages, apart from their
-    ids, sessions and times. ``source`` are the provider and the model of the reader."""
+class _DecodedHistory:
+    """What was decoded of the items of one request. ``source`` is what they were read with, and ``marks`` has for each
+    place at which the reading may be taken up again: how many items, messages and calls were read before it, and what
+    the adapter noted there. ``messages`` are apart from their ids, sessions and times.
+    """
 
-    source: tuple[str, str]
-    calls: tuple["_Call", ...]
-    messages: tuple[tuple[Role, tuple[ContentBlock, ...], Channel | None, MessageMetadata], ...]
+    source: tuple[Any, ...]
+    items: Sequence[Any]
+    marks: Sequence[tuple[int, int, int, Any]]
+    messages: Sequence[tuple[Role, tuple[ContentBlock, ...], Channel | None, MessageMetadata]]
+    calls: Sequence[Any]
+    digests: Sequence[Any]
 
 
 ROLES = {role.value: role for role in Role}
 """The roles by their names: a look-up takes a fraction of the time of ``Role(name)``, which raises for other names."""
-
-
-_Call = tuple[bool, str | None, str]
-"""Whether it is a result, the native id, and the canonical one."""
 
 
 class HistoryReader:
@@ -46,66 +49,80 @@ class HistoryReader:
         self.context = context
         self.messages: list[Message] = []
         self._calls: dict[str, str] = {}
-        self._named: list[_Call] = []
-        """The calls and results of the item that is being read."""
-        self._given: deque[str] = deque()
-        """Canonical ids that its calls and results have got already."""
+        self.digests: list[Any] | None = None
+        """What `state_reader` notes behind each message of the items, if it is kept."""
+        self.first = 0
+        """The index of the first message of the items."""
+        self._marks: list[tuple[int, int, int, Any]] = []
+        self._source: tuple[Any, ...] = ()
+        self._items: Sequence[Any] = ()
         self._shared: dict[Hashable, MessageMetadata] = {}
         """The metadata of messages whose notes are flags, or none. They share it, because a long history has little
         else."""
 
-    def items(self, native: Sequence[Any]) -> Iterator[Any]:
-        """Yield the items that have to be decoded. An item that the context keeps decoded is added as it is. The items
-        must not depend on each other but by the ids of calls.
-        """
-        kept = self.context.kept_items
-        if len(kept) != len(native):
-            yield from native
-            return
-        source = (self.provider, self.model)
-        for item, known in zip(native, kept, strict=True):
-            if known.value is not item:
-                yield item
-                continue
-            if (decoded := known.decoded) is not None and decoded.source == source and self._repeat(decoded):
-                continue
-            start, self._named = len(self.messages), []
-            yield item
-            parts = tuple((each.role, each.content, each.channel, each.metadata) for each in self.messages[start:])
-            known.decoded = DecodedItem(source, tuple(self._named), parts)
+    def resume(self, items: Sequence[Any], *facts: Any) -> tuple[int, Any]:
+        """Add the messages of the items that the context keeps decoded. Return the index of the first item that is
+        left to decode, and what the adapter noted before it; 0 and None for a history that is new.
 
-    def _repeat(self, decoded: "DecodedItem") -> bool:
-        """Add the messages of an item again. Return False if its calls have other ids here, which they keep."""
-        ids = [self._name(is_result, native) for is_result, native, _ in decoded.calls]
-        if any(known[2] != new for known, new in zip(decoded.calls, ids, strict=True)):
-            self._given.extend(ids)
-            return False
-        context = self.context
-        session_id, new_id, now = context.session_id, context.new_id, context.clock
-        for role, content, channel, metadata in decoded.messages:
-            message = assemble_message(
+        ``facts`` are all that decides how an item is decoded, beside the items before it.
+        """
+        kept, tool_ids = self.context.kept_history, self.context.tool_ids
+        if kept is None:
+            return 0, None
+        self.first, self.digests, self._items = len(self.messages), [], items
+        self._source = (self.provider, self.model, facts)
+        known: _DecodedHistory | None = kept.decoded
+        if known is None or known.source != self._source or tool_ids.calls_of_history:
+            return 0, None
+        same = sum(1 for _ in takewhile(_are_one, zip(known.items, items, strict=False)))
+        place = bisect_right(known.marks, same, key=itemgetter(0))
+        if not place:
+            return 0, None
+        count, messages, calls, state = known.marks[place - 1]
+        if not tool_ids.repeat_history(self.provider, known.calls[:calls]):
+            return 0, None
+        self.digests, self._marks = list(known.digests[:messages]), list(known.marks[:place])
+        context, now = self.context, self.context.clock()
+        session_id, new_id = context.session_id, context.new_id
+        self.messages += [
+            assemble_message(
                 id=new_id(),
                 session_id=session_id,
                 role=role,
                 content=content,
                 channel=channel,
                 metadata=metadata,
-                created_at=now(),
+                created_at=now,
                 is_checked=True,
             )
-            self.messages.append(message)
-        return True
+            for role, content, channel, metadata in known.messages[:messages]
+        ]
+        return count, state
 
-    def _name(self, is_result: bool, native: str | None) -> str:
-        tool_ids = self.context.tool_ids
-        if is_result and native and (found := tool_ids.find(self.provider, native)):
-            return found
-        return tool_ids.receive_history(self.provider, native)
+    def mark(self, count: int, state: Any = None) -> None:
+        """Note that so many items are read, and that what follows depends on them by the ids of calls and by ``state``
+        alone, which nothing changes."""
+        if self.digests is not None and not self._calls:
+            calls = self.context.tool_ids.calls_of_history
+            self._marks.append((count, len(self.messages) - self.first, len(calls), state))
+
+    def keep(self) -> None:
+        """Give the context what was decoded."""
+        if self.digests is None or (kept := self.context.kept_history) is None or not self._marks:
+            return
+        count, messages, calls, _ = self._marks[-1]
+        kept.decoded = _DecodedHistory(
+            self._source,
+            self._items[:count],
+            self._marks,
+            [(each.role, each.content, each.channel, each.metadata) for each in self.messages[self.first :][:messages]],
+            self.context.tool_ids.calls_of_history[:calls],
+            self.digests[:messages],
+        )
 
     def call_id(self, native: str | None) -> str:
         """Return the canonical id of a call in an assistant's message."""
-        canonical = self._given.popleft() if self._given else self._name(False, native)
-        self._named.append((False, native, canonical))
+        canonical = self.context.tool_ids.receive_history(self.provider, native)
         if native:
             self._calls[canonical] = native
         return canonical
@@ -113,9 +130,10 @@ class HistoryReader:
     def result_id(self, native: str | None) -> str:
         """Return the canonical id of the call that a result refers to: the latest of that id, or a new one for an
         orphan."""
-        canonical = self._given.popleft() if self._given else self._name(True, native)
-        self._named.append((True, native, canonical))
-        return canonical
+        tool_ids = self.context.tool_ids
+        if native and (found := tool_ids.find(self.provider, native)):
+            return found
+        return tool_ids.receive_history(self.provider, native)
 
     def tools(self, native: Any, decode: Callable[..., list[ToolDefinition]], *arguments: Any) -> list[ToolDefinition]:
         """Return the tools of the request. ``native`` is the list that they are decoded from, and nothing else."""
@@ -183,6 +201,10 @@ class HistoryReader:
 
 _FLAGS = frozenset({bool})
 """The types of the values of notes that many messages share."""
+
+
+def _are_one(pair: tuple[Any, Any]) -> bool:
+    return pair[0] is pair[1]
 
 
 def is_for_another(provider: str, context: RequestContext) -> bool:

@@ -88,8 +88,10 @@ class PolicyContext:
 
     def is_foreign(self, tool: ToolDefinition) -> bool:
         """Whether somebody else than the program described the tool: a server, or a client of the program."""
+        if is_foreign_tool(tool):
+            return True
         described = self.tool(tool.name)
-        return is_foreign_tool(tool) or (described is not None and described.server_id is not None)
+        return described is not None and described.server_id is not None
 
     def mcp(self, name: str) -> MCPExtension | None:
         tool = self.tool(name)

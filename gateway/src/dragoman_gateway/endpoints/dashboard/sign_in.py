@@ -10,9 +10,9 @@ from starlette.requests import Request
 from dragoman.errors import PermissionDeniedError
 from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.access.page_rules import PAGE_HEADERS
+from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.keys.access import presented_secret
 from dragoman_gateway.settings import LOOPBACK
-from dragoman_gateway.turn.body import read_headers
 
 COOKIE = "dragoman_gateway_key"
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")

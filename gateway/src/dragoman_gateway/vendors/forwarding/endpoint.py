@@ -20,6 +20,7 @@ from dragoman_gateway.access import Caller
 from dragoman_gateway.access.page_rules import is_json
 from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.access.wire_fields import wire_objects
+from dragoman_gateway.bodies.read import parse_object, read_body
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
@@ -27,7 +28,6 @@ from dragoman_gateway.errors import DeniedError, ModelDeniedError, UnavailableEr
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import check_caller
-from dragoman_gateway.turn.body import parse_object, read_body
 from dragoman_gateway.turn.replies import REQUEST_ID, DisconnectWatcher, Headers
 from dragoman_gateway.vendors.forwarding.body import FormBody
 from dragoman_gateway.wires import ALL_WIRES

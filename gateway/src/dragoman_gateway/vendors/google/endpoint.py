@@ -8,10 +8,9 @@ from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
 from dragoman import Adapter
+from dragoman_gateway.bodies.model_name import replace_model
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.turn.body import parse_object
-from dragoman_gateway.turn.model_name import replace_model
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.wires import google as wire
 
@@ -56,16 +55,11 @@ class GoogleEndpoint(Endpoint):
         super().__init__(gateway, wire.WIRE)
         self._streamed = streamed
 
-    def read_request(
-        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: Any, **known: Any
-    ) -> ClientRequest:
-        fields = parse_object(body, headers)
+    def read_request(self, scope: Scope, fields: dict[str, Any], **known: Any) -> ClientRequest:
         repeated = fields.pop("model", None)
         as_array = self._streamed and QueryParams(scope["query_string"]).get("alt") != "sse"
         return GoogleRequest(
             wire=wire.ARRAY if as_array else wire.WIRE,
-            headers=headers,
-            body=body,
             fields=fields,
             named=scope["path_params"]["model"],
             streamed=self._streamed,

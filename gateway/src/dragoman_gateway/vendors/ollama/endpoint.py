@@ -1,15 +1,14 @@
 """The chat of Ollama's clients: it streams unless the client disables streaming, and the content type does not
 matter."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import Scope
 
 from dragoman import Adapter
+from dragoman_gateway.bodies.read import check_model
 from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.turn.body import parse_body
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.vendors.ollama.generate import GENERATE
 from dragoman_gateway.vendors.ollama.names import plain_name
@@ -35,8 +34,5 @@ class OllamaRequest(ClientRequest):
 class OllamaEndpoint(Endpoint):
     """An ASGI application for chat or generate."""
 
-    def read_request(
-        self, scope: Scope, *, headers: Mapping[str, str], body: bytes, parts: Any, **known: Any
-    ) -> ClientRequest:
-        fields = parse_body(body, {})
-        return OllamaRequest(wire=self._wire, headers=headers, body=body, fields=fields, **known)
+    def read_request(self, scope: Scope, fields: dict[str, Any], **known: Any) -> ClientRequest:
+        return OllamaRequest(wire=self._wire, fields=check_model(fields), **known)

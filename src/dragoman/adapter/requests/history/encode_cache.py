@@ -18,7 +18,7 @@ from dragoman.adapter.requests.history.pairing import CallKeys
 from dragoman.adapter.requests.history.prefix_ledger import has_prefix_note
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.canonical.blocks import TextBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 _CHUNK_ITEMS = 1024
@@ -128,13 +128,19 @@ class SharedEncodeCache(EncodeCache):
     def find(
         self, target: Hashable, tool_ids: ToolIdMap, messages: Sequence[Message], lead: int
     ) -> EncodedPrefix | None:
-        """Return the longest prefix whose messages have the same content. Its calls get the ids that they had."""
+        """Return the longest prefix whose messages have the same content, before a message that no item of a wire can
+        hold with the last of them. Its calls get the ids that they had."""
         found = self._prefixes.get(target)
         if found is None:
             return None
         pairs = zip(found.messages, islice(messages, lead, None), strict=False)
         same = sum(1 for _ in takewhile(_have_same_content, pairs))
-        while found is not None and (len(found.messages) > same or len(found.messages) >= len(messages) - lead):
+        while found is not None and not (
+            len(found.messages) <= same
+            and len(found.messages) < len(messages) - lead
+            and _changes_side(messages[lead + len(found.messages)], found.messages[-1])
+            and _has_content(messages[lead + len(found.messages)].content)
+        ):
             found = found.shorter
         if found is None or not tool_ids.adopt(found.provider, found.sent_ids):
             return None
@@ -213,12 +219,15 @@ def find_boundary(messages: Sequence[Message]) -> int:
     """Return the index of the last message at which the side changes: the prefix may end before it. 0 if there is
     none."""
     for index in range(len(messages) - 1, 0, -1):
-        role, previous = messages[index].role, messages[index - 1].role
-        if role is Role.USER and previous is Role.ASSISTANT and not messages[index - 1].tool_uses:
-            return index
-        if role is Role.ASSISTANT and previous in (Role.USER, Role.TOOL):
+        if _changes_side(messages[index], messages[index - 1]):
             return index
     return 0
+
+
+def _changes_side(message: Message, previous: Message) -> bool:
+    if message.role is Role.USER:
+        return previous.role is Role.ASSISTANT and not previous.tool_uses
+    return message.role is Role.ASSISTANT and previous.role in (Role.USER, Role.TOOL)
 
 
 def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
@@ -246,14 +255,17 @@ def _begins_stretch(turn: Turn, previous: Turn) -> bool:
     """
     return (
         turn.message is not previous.message
-        and turn.role is turn.message.role
-        and SYNTHETIC not in turn.origins[:1]
+        and begins_anew(turn)
         and (turn.role is Role.ASSISTANT) != (previous.role is Role.ASSISTANT)
         and not previous.has_calls
-        and _has_content(turn)
-        and _has_content(previous)
+        and _has_content(previous.blocks)
     )
 
 
-def _has_content(turn: Turn) -> bool:
-    return any(not isinstance(block, TextBlock) or block.text for block in turn.blocks)
+def begins_anew(turn: Turn) -> bool:
+    """Whether a turn is as its message: no item of a wire can hold it and one of the other side before it."""
+    return turn.role is turn.message.role and SYNTHETIC not in turn.origins[:1] and _has_content(turn.blocks)
+
+
+def _has_content(blocks: Iterable[ContentBlock]) -> bool:
+    return any(not isinstance(block, TextBlock) or block.text for block in blocks)

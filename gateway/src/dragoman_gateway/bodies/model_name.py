@@ -20,18 +20,13 @@ def replace_model(body: bytes, fields: dict[str, Any], name: str) -> bytes:
 
     Raises ClientError if a field occurs twice: a provider could read another name than this gateway did.
     """
-    span = _find_span(body)
+    if body.count(_KEY) == 1 and not _ESCAPED_LETTER.search(body) and (found := _VALUE.search(body)):
+        start, end = found.span(1)
+    else:
+        _, (start, end) = _scan(body.decode(), "model")
     if fields["model"] == name:
         return body
-    start, end = span
     return b"".join((body[:start], json.dumps(name).encode(), body[end:]))
-
-
-def _find_span(body: bytes) -> tuple[int, int]:
-    """Return where the value of the field model stands."""
-    if body.count(_KEY) == 1 and not _ESCAPED_LETTER.search(body) and (found := _VALUE.search(body)):
-        return found.span(1)
-    return _scan(body.decode(), "model")[1]
 
 
 def rename_fields(body: bytes, fields: Mapping[str, Any], names: Mapping[str, str]) -> bytes:

@@ -8,15 +8,16 @@ import re
 import sys
 import threading
 import time
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.answers import KeptPart, SharedEncodeCache
+from dragoman.answers import KeptHistory, KeptPart, SharedEncodeCache
 from dragoman_gateway.json import decode_part
 
-HISTORIES = ("messages", "input")
+HISTORIES = ("messages", "input", "contents")
 """The fields with the conversation, by wire."""
 SMALLEST, LARGEST = 16 * 1024, 4 * 1024 * 1024
 """Bytes of the bodies that are kept. Below, there is little to save; above, one body would push out all others."""
@@ -41,19 +42,24 @@ class _Text:
 
 @dataclass(slots=True, eq=False)
 class KeptBody:
-    """The parts of one body: long values by the name of their field, and the items of its history."""
+    """The parts of one body: long values by the name of their field, and its history."""
 
     fields: dict[str, _Text] = field(default_factory=dict)
     history: str = ""
-    items: list[_Text] = field(default_factory=list)
+    """The name of the field with the history."""
+    items: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
+    """The text of the items, from the first one to the last."""
+    ends: list[int] = field(default_factory=list)
+    """Where each item ends in the text."""
+    decoded: KeptHistory = field(default_factory=KeptHistory)
+    """The history as it was read."""
     encodings: SharedEncodeCache = field(default_factory=SharedEncodeCache)
     """The history as it was encoded for providers of other wires."""
+    block_keys: dict[int, tuple[object, str]] = field(default_factory=dict)
+    """The keys of the history's blocks, by which its labels are recalled."""
     continued: "KeptBody | None" = None
     """The body whose history this one goes on with."""
-
-    def parts(self, history: Any) -> Sequence[KeptPart]:
-        """Return the parts of a history; none if it is not the one of this body."""
-        return [each.part for each in self.items] if len(history) == len(self.items) else ()
 
     def field(self, name: str) -> KeptPart | None:
         found = self.fields.get(name)
@@ -62,7 +68,7 @@ class KeptBody:
     @property
     def size(self) -> int:
         """The bytes that the body takes at most, with what is decoded from it."""
-        items = sum(_PER_PART + _PER_ITEM_CHARACTER * sys.getsizeof(each.text) for each in self.items)
+        items = _PER_PART * len(self.items) + _PER_ITEM_CHARACTER * sys.getsizeof(self.text)
         return items + sum(_PER_PART + _PER_FIELD_CHARACTER * sys.getsizeof(each.text) for each in self.fields.values())
 
 
@@ -112,6 +118,8 @@ class RepeatedParts:
         with self._lock:
             if earlier is not None and earlier in self._kept:
                 self._drop(earlier)
+            elif earlier is not None:  # another request goes on with it: each has what was made of its own history
+                kept.decoded, kept.encodings = KeptHistory(), SharedEncodeCache()
             if size > self._max_bytes // 2:
                 return
             own = self._owned.setdefault(owner, [])
@@ -151,7 +159,7 @@ def _read(text: str, known: Sequence[KeptBody]) -> tuple[dict[str, Any], KeptBod
         position = _expect(text, _skip(text, position), ":")
         if name in HISTORIES and text[position] == "[" and not kept.history:
             position = _read_items(text, position, name, kept, known)
-            fields[name] = [each.part.value for each in kept.items]
+            fields[name] = list(kept.items)
         else:
             fields[name], position = _read_value(text, position, name, kept, known)
         position = _skip(text, position)
@@ -180,42 +188,37 @@ def _read_value(text: str, position: int, name: str, kept: KeptBody, known: Sequ
 
 def _read_items(text: str, position: int, name: str, kept: KeptBody, known: Sequence[KeptBody]) -> int:
     """Read the items of a history into ``kept``. Returns the position behind them."""
-    position = _skip(text, position + 1)
+    start = position = _skip(text, position + 1)
     kept.history = name
-    same = [(_count_same(text, position, body.items), body) for body in known if body.history == name]
+    same = [(_count_same(text, position, body), body) for body in known if body.history == name]
     count, earlier = max(same, key=lambda each: each[0], default=(0, None))
-    before: Sequence[_Text] = earlier.items if earlier is not None and count else ()
-    if earlier is not None and 2 * count >= len(earlier.items):
-        kept.continued, kept.encodings = earlier, earlier.encodings
-    if text[position] == "]":
-        return position + 1
-    while True:
-        index = len(kept.items)
-        if index < len(before) and text.startswith(before[index].text, position):
-            kept.items.append(before[index])
-            position += len(before[index].text)
-        else:
+    if earlier is not None and count:
+        kept.items, kept.ends = earlier.items[:count], earlier.ends[:count]
+        position = _skip(text, start + kept.ends[-1])
+        if 2 * count >= len(earlier.items):
+            kept.continued, kept.decoded, kept.encodings = earlier, earlier.decoded, earlier.encodings
+            kept.block_keys = dict(earlier.block_keys)
+    if text[position] != "]":
+        position = _expect(text, position, ",") if count else position
+        while True:
             value, end = decode_part(text, position, 2)
             if type(value) is not dict:
                 raise ValueError("not an item of a conversation")
-            kept.items.append(_Text(text[position:end], KeptPart(value)))
-            position = end
-        position = _skip(text, position)
-        if text[position] == "]":
-            return position + 1
-        position = _expect(text, position, ",")
+            kept.items.append(value)
+            kept.ends.append(end - start)
+            position = _skip(text, end)
+            if text[position] == "]":
+                break
+            position = _expect(text, position, ",")
+    kept.text = text[start : start + kept.ends[-1]] if kept.ends else ""
+    return position + 1
 
 
-def _count_same(text: str, position: int, items: Sequence[_Text]) -> int:
-    """Return how many of the items stand at the beginning of a history."""
-    for count, each in enumerate(items):
-        if not text.startswith(each.text, position):
-            return count
-        position = _skip(text, position + len(each.text))
-        if text[position] != ",":
-            return count + 1
-        position = _skip(text, position + 1)
-    return len(items)
+def _count_same(text: str, position: int, body: KeptBody) -> int:
+    """Return how many of the items of a body stand at the beginning of a history."""
+    if text.startswith(body.text, position):
+        return len(body.ends)
+    return bisect_left(body.ends, True, key=lambda end: not text.startswith(body.text[:end], position))
 
 
 def _expect(text: str, position: int, mark: str) -> int:

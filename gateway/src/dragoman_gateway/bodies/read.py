@@ -11,13 +11,13 @@ from starlette.types import Receive, Scope
 from dragoman_gateway.access.numbers import check_numbers
 from dragoman_gateway.access.page_rules import is_json
 from dragoman_gateway.access.single_headers import check_single, key_of_query
+from dragoman_gateway.bodies.inflate import inflate
+from dragoman_gateway.bodies.repeated import KeptBody, RepeatedParts
+from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
 from dragoman_gateway.json import loads_request
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.inflate import inflate
-from dragoman_gateway.turn.repeated import KeptBody, RepeatedParts
-from dragoman_gateway.turn.values import check_values
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings, share: Share) -> bytes:
@@ -74,10 +74,8 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def parse_body(body: bytes, headers: Mapping[str, str], known: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the fields of a request, which may be known. Raises ClientError if the body is not a JSON object with a
-    model."""
-    fields = parse_object(body, headers) if known is None else known
+def check_model(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request. Raises ClientError if they name no model."""
     if not isinstance(fields.get("model"), str) or not fields["model"]:
         raise ClientError("model: a string is required")
     return fields
@@ -86,10 +84,9 @@ def parse_body(body: bytes, headers: Mapping[str, str], known: dict[str, Any] | 
 def parse_repeated(
     body: bytes, headers: Mapping[str, str], parts: RepeatedParts, owner: Hashable
 ) -> tuple[dict[str, Any], KeptBody | None]:
-    """As `parse_body`, with the parts that the owner has sent before. They are None for a body that is not kept."""
+    """As `parse_object`, with the parts that the owner has sent before. They are None for a body that is not kept."""
     known = parts.read(owner, body) if is_json(headers.get("content-type", "application/json")) else None
-    fields, kept = (None, None) if known is None else known
-    return parse_body(body, headers, fields), kept
+    return (parse_object(body, headers), None) if known is None else known
 
 
 def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
