@@ -64,6 +64,7 @@ async def forward(
                 yield reply
             outcome = Replied(_receipt(used()))
         except (GeneratorExit, asyncio.CancelledError):
+            outcome = Abandoned(billed=_receipt(used()))  # the provider may go on
             raise
         except Exception as error:
             outcome = Broken(error, _receipt(used()), seen=True) if has_begun else Failed(error)

@@ -9,7 +9,9 @@ const file = () => toFile(bytes, 'a.jsonl');
 const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
 
 await openai.moderations.create({ input: 'Hi', model: 'omni-moderation-latest' });
-await openai.files.create({ file: await file(), purpose: 'batch' });
+await openai.files.create({ file: await file(), purpose: 'user_data' });
+const line = '{"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": {"model": "m", "input": "Hi"}}\n';
+await openai.files.create({ file: await toFile(Buffer.from(line), 'a.jsonl'), purpose: 'batch' });
 for await (const each of openai.files.list()) if (each.id !== 'file-1') console.error('a row of another key');
 await openai.files.retrieve('file-1');
 await (await openai.files.content('file-1')).arrayBuffer();

@@ -7,15 +7,17 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Self
 
 import anthropic
+import cohere
 import httpx
 import ollama
 import openai
 import pytest
 from google import genai
 from google.genai import types
+from mistralai.client import Mistral
 
 from dragoman import Limit, Limits
 from dragoman.policy import PluginResult, Step, hook
@@ -27,14 +29,26 @@ from tests.gateway.agents.clients import VARIABLE, folder
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import KEY, PATIENCE, gateway_before, waiting_reply
 from tests.gateway.vendors.address_page import PAGE, render
-from tests.gateway.vendors.forwarded_calls import ANTHROPIC, GOOGLE, MISTRAL, OLLAMA, OPENAI, Call, plain, record
+from tests.gateway.vendors.forwarded_calls import (
+    ANTHROPIC,
+    COHERE,
+    GOOGLE,
+    MISTRAL,
+    OLLAMA,
+    OPENAI,
+    Call,
+    plain,
+    record,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 ALL = tuple({each.kind for each in addresses()})
 _CALLS: dict[str, Mapping[str, Call]] = {
     "openai": OPENAI,
     "anthropic": ANTHROPIC,
+    "cohere": COHERE,
     "google": GOOGLE,
+    "mistral": MISTRAL,
     "ollama": OLLAMA,
 }
 _COST = {each.name: each for each in addresses()}
@@ -51,9 +65,11 @@ def test_the_page_of_the_docs_has_the_present_table() -> None:
 
 
 def test_there_is_a_call_for_each_address() -> None:
-    for vendor, calls in {**_CALLS, "mistral": MISTRAL}.items():
+    """No SDK of Ollama asks whether a blob is there: its own program does."""
+    for vendor, calls in _CALLS.items():
         named = {each.name for each in addresses() if each.vendor.name == vendor}
-        assert {each.replace("/v1beta/", "/v1/") for each in named} == set(calls)
+        asked = set(calls) | ({"HEAD /api/blobs/{_digest}"} if vendor == "ollama" else set())
+        assert {each.replace("/v1beta/", "/v1/") for each in named} == asked
 
 
 def _sdk(vendor: str, url: str, key: str) -> Any:
@@ -64,7 +80,24 @@ def _sdk(vendor: str, url: str, key: str) -> Any:
         return anthropic.Anthropic(base_url=url, api_key=key, max_retries=0)
     if vendor == "google":
         return genai.Client(api_key=key, http_options=types.HttpOptions(base_url=url))
+    if vendor == "mistral":
+        return Mistral(api_key=key, server_url=url)
+    if vendor == "cohere":
+        return _Both(*(each(api_key=key, base_url=url) for each in (cohere.Client, cohere.ClientV2)))
     return ollama.Client(host=url, headers={"Authorization": f"Bearer {key}"})
+
+
+class _Both(tuple[Any, ...]):
+    """Cohere's clients of two versions."""
+
+    def __new__(cls, *clients: Any) -> Self:
+        return super().__new__(cls, clients)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave them open until they are collected: they have no end."""
 
 
 @pytest.mark.parametrize(("vendor", "calls"), _CALLS.items())
@@ -91,14 +124,9 @@ def test_the_sdk_s_bytes_arrive_and_no_key_of_the_client(
                 assert KEY.encode() in each.head
 
 
-def test_the_bytes_of_mistral_s_clients_arrive(gateway: Keyed) -> None:
-    for name, body in MISTRAL.items():
-        method, path = name.split(" ")
-        assert gateway.http().request(method, path, json=body).status_code == 200
-        sent = gateway.server.requests[-1]
-        assert (sent.path, json.loads(sent.body)) == (path, body)
-        assert KEY.encode() in sent.head
-        assert gateway.secrets[0].encode() not in sent.head
+def test_the_program_of_ollama_asks_whether_a_blob_is_there(gateway: Keyed) -> None:
+    assert gateway.http().head("/api/blobs/sha256:0a1b").status_code == 200
+    assert gateway.server.requests[-1].method == "HEAD"
 
 
 def test_a_cache_of_another_key_is_an_unknown_one(gateway: Keyed) -> None:
@@ -264,6 +292,12 @@ def _make_ids(gateway: Keyed, key: int) -> None:
     ):
         OPENAI[name](gateway.sdk(key))
     ANTHROPIC["POST /v1/messages/batches"](gateway.anthropic(key))
+    google, mistral = (_sdk(each, gateway.url, gateway.secrets[key]) for each in ("google", "mistral"))
+    for name in ("POST /upload/v1/files", "POST /v1/fileSearchStores", "POST /v1/cachedContents"):
+        GOOGLE[name](google)
+    GOOGLE["POST /v1/models/{_model}:batchGenerateContent"](google)
+    for name in ("POST /v1/files", "POST /v1/batch/jobs"):
+        MISTRAL[name](mistral)
     assert json.loads(json.dumps(gateway.http(key).get("/v1/files").json()))["data"]
 
 

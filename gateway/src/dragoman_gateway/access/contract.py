@@ -47,6 +47,14 @@ class Access(Protocol):
         """
         ...
 
+    async def resume(self, key_id: str) -> Caller:
+        """Return the caller who began what a request without a key goes on with, under an address that only that caller
+        was given.
+
+        Raises AuthenticationError if its key is not valid any more.
+        """
+        ...
+
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
         """Return the budgets and limits of the caller that are counted in this process."""
         ...

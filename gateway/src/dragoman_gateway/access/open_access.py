@@ -21,6 +21,9 @@ class OpenAccess:
         self.rules.check(headers)
         return _ANYONE
 
+    async def resume(self, key_id: str) -> Caller:
+        return _ANYONE
+
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
         return ()
 

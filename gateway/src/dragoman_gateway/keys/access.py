@@ -35,20 +35,14 @@ class KeyAccess:
         key_id = secrets.key_id_of(secret) if secret else None
         key = await self._cache.find(key_id or _UNKNOWN_ID)
         if not self._is_valid(key, secret or "") or key is None:
-            raise AuthenticationError(
-                "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
-                status=401,
-            )
-        return Caller(
-            key_id=key.id,
-            user=key.user,
-            team=key.team,
-            roles=key.roles,
-            permissions=key.permissions,
-            models=key.models,
-            endpoints=key.endpoints,
-            admin=key.admin,
-        )
+            raise _invalid()
+        return _caller(key)
+
+    async def resume(self, key_id: str) -> Caller:
+        key = await self._cache.find(key_id)
+        if key is None or not key.is_active(self._clock()):
+            raise _invalid()
+        return _caller(key)
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
         """Return nothing: what a key, a user and a team may spend is counted for all replicas, by the governor."""
@@ -88,12 +82,35 @@ class OpenUntilKeys(OpenAccess):
             return await self._keyed.authenticate(headers)
         return await super().authenticate(headers)
 
+    async def resume(self, key_id: str) -> Caller:
+        return await self._keyed.resume(key_id) if self._cache.knows_keys else await super().resume(key_id)
+
     def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
         return None if caller.key_id is None else self._keyed.governor_for(caller, prices)
 
     async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         if caller.key_id is not None:
             await self._keyed.check(caller, prices, measure)
+
+
+def _caller(key: VirtualKey) -> Caller:
+    return Caller(
+        key_id=key.id,
+        user=key.user,
+        team=key.team,
+        roles=key.roles,
+        permissions=key.permissions,
+        models=key.models,
+        endpoints=key.endpoints,
+        admin=key.admin,
+    )
+
+
+def _invalid() -> AuthenticationError:
+    return AuthenticationError(
+        "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
+        status=401,
+    )
 
 
 def presented_secret(headers: Mapping[str, str]) -> str | None:
