@@ -227,8 +227,8 @@ MISTRAL: Mapping[str, Call] = {
     "POST /v1/fim/completions": lambda sdk: sdk.fim.complete(model="codestral-latest", prompt="def f("),
 }
 COHERE: Mapping[str, Call] = {
-    "POST /v1/rerank": lambda sdk: sdk[0].rerank(model="rerank-v3.5", query="Bern", documents=["a", "b"]),
-    "POST /v2/rerank": lambda sdk: sdk[1].rerank(model="rerank-v3.5", query="Bern", documents=["a", "b"]),
+    "POST /v1/rerank": lambda sdk: sdk.first.rerank(model="rerank-v3.5", query="Bern", documents=["a", "b"]),
+    "POST /v2/rerank": lambda sdk: sdk.second.rerank(model="rerank-v3.5", query="Bern", documents=["a", "b"]),
 }
 
 
@@ -268,7 +268,14 @@ def record(request: ReceivedRequest) -> HttpReply:
     fields: dict[str, Any] = {"id": made, "object": "batch", "data": [], "results": [], "text": "Hi", **_OF_MISTRAL}
     if request.method == "GET" and last in ("files", "batches", "jobs", "videos", "vector_stores"):
         rows = [{**fields, "id": "secret-of-another"}, {**fields, "id": made}]
-        fields = {"object": "list", "total": 2, "has_more": False, "first_id": "secret-of-another", "last_id": made, "data": rows}
+        fields = {
+            "object": "list",
+            "total": 2,
+            "has_more": False,
+            "first_id": "secret-of-another",
+            "last_id": made,
+            "data": rows,
+        }
     if first == "messages":
         fields["results_url"] = "https://api.anthropic.com/v1/messages/batches/msgbatch_1/results"
         fields["processing_status"] = "ended"

@@ -117,7 +117,9 @@ _HIDDEN = [
     _form(("purpose", b"user_data"), ("file", b"x\n" + _BATCH)),
     _form(("file", b"x"), ("purpose", b"batch"))[:-9],
     _form(("file", b"x")) + _BATCH,
-    _form(("purpose", b"user_data"), ("file", b"x")).replace(b"\r\n\r\nx", b"\r\nContent-Transfer-Encoding: base64\r\n\r\nx"),
+    _form(("purpose", b"user_data"), ("file", b"x")).replace(
+        b"\r\n\r\nx", b"\r\nContent-Transfer-Encoding: base64\r\n\r\nx"
+    ),
     _form(("purpose", b"user_data"), ("file", b"x")).replace(b'name="purpose"', b"name=purpose"),
     b"preamble" + _form(("purpose", b"batch"), ("file", b"x")),
 ]
@@ -149,7 +151,12 @@ def test_the_parts_of_a_form_are_the_same_in_any_pieces() -> None:
 
 
 def test_a_form_needs_a_boundary_and_an_end() -> None:
-    for kind in ("multipart/form-data", "text/plain", "multipart/form-data; boundary=b; boundary=c", "multipart/mixed; boundary=b"):
+    for kind in (
+        "multipart/form-data",
+        "text/plain",
+        "multipart/form-data; boundary=b; boundary=c",
+        "multipart/mixed; boundary=b",
+    ):
         with pytest.raises(ContentTypeError):
             FormParts(kind)
     with pytest.raises(ClientError, match="no end"):

@@ -92,8 +92,6 @@ def test_a_store_takes_no_file_of_another_key(start: Start) -> None:
     assert gateway.bare.post("/v1/fileSearchStores", json={}, headers=other).status_code == 200
     sent = len(gateway.server.requests)
     for name in ("fileName", "file_name"):
-        reply = gateway.bare.post(
-            "/v1/fileSearchStores/store-1:importFile", json={name: "files/file-1"}, headers=other
-        )
+        reply = gateway.bare.post("/v1/fileSearchStores/store-1:importFile", json={name: "files/file-1"}, headers=other)
         assert reply.status_code == 404
     assert len(gateway.server.requests) == sent

@@ -41,7 +41,10 @@ from tests.gateway.vendors.forwarded_calls import (
     record,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:batches.create_embeddings"),
+]
 ALL = tuple({each.kind for each in addresses()})
 _CALLS: dict[str, Mapping[str, Call]] = {
     "openai": OPENAI,
@@ -83,21 +86,23 @@ def _sdk(vendor: str, url: str, key: str) -> Any:
     if vendor == "mistral":
         return Mistral(api_key=key, server_url=url)
     if vendor == "cohere":
-        return _Both(*(each(api_key=key, base_url=url) for each in (cohere.Client, cohere.ClientV2)))
+        return _Both(key, url)
     return ollama.Client(host=url, headers={"Authorization": f"Bearer {key}"})
 
 
-class _Both(tuple[Any, ...]):
+class _Both:
     """Cohere's clients of two versions."""
 
-    def __new__(cls, *clients: Any) -> Self:
-        return super().__new__(cls, clients)
+    def __init__(self, key: str, url: str) -> None:
+        self._http = httpx.Client()
+        given: dict[str, Any] = {"api_key": key, "base_url": url, "httpx_client": self._http}
+        self.first, self.second = cohere.Client(**given), cohere.ClientV2(**given)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave them open until they are collected: they have no end."""
+        self._http.close()
 
 
 @pytest.mark.parametrize(("vendor", "calls"), _CALLS.items())

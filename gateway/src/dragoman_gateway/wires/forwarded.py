@@ -129,7 +129,9 @@ def addressed(url: str, vendor: str) -> Address | None:
 
 def is_client_of(vendor: Vendor, headers: Mapping[str, str], ids: Sequence[str]) -> bool:
     """Whether a client is one of this vendor: by a header, else by an id that it alone makes."""
-    has_header = any(fnmatchcase(headers.get(name, ""), glob) for name, glob in vendor.client.items() if name in headers)
+    has_header = any(
+        fnmatchcase(headers.get(name, ""), glob) for name, glob in vendor.client.items() if name in headers
+    )
     return has_header or any(fnmatchcase(each, glob) for each in ids for glob in vendor.ids)
 
 

@@ -16,12 +16,15 @@ from dragoman_gateway.vendors.forwarding.batch_file import BatchFile
 _ID_FIELD = re.compile(
     rb"""content-disposition:[^\r\n]{0,400}\bname="?[^"\r\n;]*(?:_ids?\b|container|conversation)""", re.IGNORECASE
 )
+_MODEL = re.compile(rb"""content-disposition:[^\r\n]{0,99}\bname="?model"?\r\n\r\n([^\r\n]{1,200})\r\n""", re.IGNORECASE)
 _LINE = 600
 """Bytes of the end of a piece that are searched again with the next one."""
 
 
 class FormBody:
-    """Yields the body in pieces as they arrive. ``error`` is what ended it early: a transport hides it."""
+    """Yields the body in pieces as they arrive. ``error`` is what ended it early: a transport hides it. ``model`` is what
+    a form named on its way, for the price: nothing that a key may do depends on it.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class FormBody:
         Raises BodyTooLargeError, and ContentTypeError for a body that is compressed.
         """
         self.error: Exception | None = None
+        self.model: str | None = None
         self._receive = receive
         self._settings = settings
         self._refuses_ids = refuses_ids and headers.get("content-type", "").strip().lower().startswith("multipart/")
@@ -68,6 +72,8 @@ class FormBody:
                     raise _too_large(self._settings.forward_cap)
                 if self._refuses_ids and _ID_FIELD.search(end + piece):
                     raise InvalidRequestError("a form cannot name ids here: send JSON", status=400)
+                if self.model is None and (found := _MODEL.search(end + piece)) is not None:
+                    self.model = found[1].decode("utf-8", "replace")
                 end = (end + piece)[-_LINE:]
                 is_last = not message.get("more_body", False)
                 if self._batch is not None:

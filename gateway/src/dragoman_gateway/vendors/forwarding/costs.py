@@ -67,7 +67,10 @@ class Cost:
             )
         return self._reserved
 
-    def begin(self, content_type: str) -> None:
+    def begin(self, content_type: str, model: str) -> None:
+        """Begin with the reply of a model, which a form may have named on its way."""
+        if not self._free:
+            self._model = model
         self._is_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
 
     def feed(self, piece: bytes) -> None:
@@ -122,7 +125,7 @@ def _stated(rule: UsageRule, reply: Any) -> TokenUsage | None:
                 unread.append(path)
             else:
                 into[name] = math.ceil(value)
-    if not counts and not units and not unread:
+    if not counts and not units:
         return None
     counts["input_tokens"] = max(0, counts.get("input_tokens", 0) - counts.get("cached_input_tokens", 0))
     return TokenUsage.model_validate({**counts, "server_tools": units, "unread": tuple(unread)})

@@ -88,9 +88,7 @@ class ForwardingEndpoint(Endpoint):
             cost.check_stated()
         await self._forward(exchange, caller, adapter, asked, cost)
 
-    async def _forward(
-        self, exchange: Exchange, caller: Caller, adapter: Adapter, asked: _Asked, cost: Cost
-    ) -> None:
+    async def _forward(self, exchange: Exchange, caller: Caller, adapter: Adapter, asked: _Asked, cost: Cost) -> None:
         generation, record, departure = exchange.generation, exchange.record, DisconnectWatcher(exchange.receive)
         governor = generation.access.governor_for(caller, generation.prices)
         client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
@@ -111,7 +109,9 @@ class ForwardingEndpoint(Endpoint):
                     departure.watch()
                 read = await self._read_reply(exchange, caller, reply)
                 has_begun = True
-                cost.begin(reply.headers.get("content-type", ""))
+                if form is not None and form.model is not None:
+                    record.model = f"{self._address.vendor.provider}:{form.model}"
+                cost.begin(reply.headers.get("content-type", ""), record.model)
                 await self._send(exchange, reply, read, cost)
         except asyncio.CancelledError:
             record.broken = True
