@@ -38,7 +38,9 @@ def test_what_is_said_of_a_beta_can_be_read_where_it_says() -> None:
         if module.startswith("anthropic"):
             assert hasattr(import_module(module), name), beta
         else:
-            assert known["source"].startswith(("https://platform.claude.com/docs/en/", "https://github.com/anthropics/"))
+            assert known["source"].startswith(
+                ("https://platform.claude.com/docs/en/", "https://github.com/anthropics/")
+            )
     assert all(each["unknown"] and each["why"] for each in table["unknown_betas"].values())
 
 

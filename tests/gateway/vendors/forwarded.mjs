@@ -25,6 +25,8 @@ await (await openai.audio.speech.create({ input: 'Hi', model: 'tts-1', voice: 'a
 await openai.audio.transcriptions.create({ file: await file(), model: 'whisper-1' });
 await openai.vectorStores.create({ file_ids: ['file-1'] });
 await openai.vectorStores.files.create('vs_1', { file_id: 'file-1' });
+await openai.skills.create({ files: [await file()] });
+await openai.skills.retrieve('skill_1');
 await openai.completions.create({ model: 'gpt-3.5-turbo-instruct', prompt: 'Hi' });
 await openai.files.delete('file-1');
 await claude.beta.files.upload({ file: await file() });

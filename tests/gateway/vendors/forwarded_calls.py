@@ -17,6 +17,7 @@ IDS = {
     "batch": "batch_1",
     "conversation": "conv_1",
     "video": "video_1",
+    "skill": "skill_1",
     "vector store": "vs_1",
     "message batch": "msgbatch_1",
 }
@@ -108,6 +109,19 @@ OPENAI: Mapping[str, Call] = {
         sdk.vector_stores.file_batches.list_files("vsfb_1", vector_store_id="vs_1")
     ),
     "POST /v1/completions": lambda sdk: sdk.completions.create(model="gpt-3.5-turbo-instruct", prompt="Hi"),
+    "POST /v1/skills": lambda sdk: sdk.skills.create(files=[_form("a/SKILL.md")]),
+    "GET /v1/skills": lambda sdk: list(sdk.skills.list()),
+    "GET /v1/skills/{skill}": lambda sdk: sdk.skills.retrieve("skill_1"),
+    "POST /v1/skills/{skill}": lambda sdk: sdk.skills.update("skill_1", default_version="2"),
+    "DELETE /v1/skills/{skill}": lambda sdk: sdk.skills.delete("skill_1"),
+    "GET /v1/skills/{skill}/content": lambda sdk: sdk.skills.content.retrieve("skill_1").read(),
+    "POST /v1/skills/{skill}/versions": lambda sdk: sdk.skills.versions.create("skill_1", files=[_form("a/SKILL.md")]),
+    "GET /v1/skills/{skill}/versions": lambda sdk: list(sdk.skills.versions.list("skill_1")),
+    "GET /v1/skills/{skill}/versions/{_version}": lambda sdk: sdk.skills.versions.retrieve("2", skill_id="skill_1"),
+    "DELETE /v1/skills/{skill}/versions/{_version}": lambda sdk: sdk.skills.versions.delete("2", skill_id="skill_1"),
+    "GET /v1/skills/{skill}/versions/{_version}/content": lambda sdk: sdk.skills.versions.content.retrieve(
+        "2", skill_id="skill_1"
+    ).read(),
 }
 ANTHROPIC: Mapping[str, Call] = {
     "POST /v1/files": lambda sdk: sdk.beta.files.upload(file=_form("a.txt")),
@@ -115,6 +129,23 @@ ANTHROPIC: Mapping[str, Call] = {
     "GET /v1/files/{file}": lambda sdk: sdk.beta.files.retrieve_metadata("file-1"),
     "DELETE /v1/files/{file}": lambda sdk: sdk.beta.files.delete("file-1"),
     "GET /v1/files/{file}/content": lambda sdk: sdk.beta.files.download("file-1").read(),
+    "POST /v1/skills": lambda sdk: sdk.beta.skills.create(files=[_form("a/SKILL.md")]),
+    "GET /v1/skills": lambda sdk: list(sdk.beta.skills.list()),
+    "GET /v1/skills/{skill}": lambda sdk: sdk.beta.skills.retrieve("skill_1"),
+    "DELETE /v1/skills/{skill}": lambda sdk: sdk.beta.skills.delete("skill_1"),
+    "POST /v1/skills/{skill}/versions": lambda sdk: sdk.beta.skills.versions.create(
+        "skill_1", files=[_form("a/SKILL.md")]
+    ),
+    "GET /v1/skills/{skill}/versions": lambda sdk: list(sdk.beta.skills.versions.list("skill_1")),
+    "GET /v1/skills/{skill}/versions/{_version}": lambda sdk: sdk.beta.skills.versions.retrieve(
+        "2", skill_id="skill_1"
+    ),
+    "DELETE /v1/skills/{skill}/versions/{_version}": lambda sdk: sdk.beta.skills.versions.delete(
+        "2", skill_id="skill_1"
+    ),
+    "GET /v1/skills/{skill}/versions/{_version}/content": lambda sdk: sdk.beta.skills.versions.download(
+        "2", skill_id="skill_1"
+    ).read(),
     "POST /v1/messages/batches": lambda sdk: sdk.messages.batches.create(
         requests=[
             {
@@ -259,6 +290,7 @@ def record(request: ReceivedRequest) -> HttpReply:
         "files": "file-1",
         "parts": "part_1",
         "jobs": _JOB,
+        "skills": "skill_1",
         "uploads": "upload_1",
         "vector_stores": "vs_1",
         "videos": "video_1",
@@ -266,7 +298,7 @@ def record(request: ReceivedRequest) -> HttpReply:
     if last == "msgbatch_1":
         made = last
     fields: dict[str, Any] = {"id": made, "object": "batch", "data": [], "results": [], "text": "Hi", **_OF_MISTRAL}
-    if request.method == "GET" and last in ("files", "batches", "jobs", "videos", "vector_stores"):
+    if request.method == "GET" and last in ("files", "batches", "jobs", "skills", "videos", "vector_stores"):
         rows = [{**fields, "id": "secret-of-another"}, {**fields, "id": made}]
         fields = {
             "object": "list",

@@ -292,6 +292,7 @@ def _make_ids(gateway: Keyed, key: int) -> None:
         "POST /v1/uploads/{upload}/parts",
         "POST /v1/batches",
         "POST /v1/conversations",
+        "POST /v1/skills",
         "POST /v1/videos",
         "POST /v1/vector_stores",
     ):

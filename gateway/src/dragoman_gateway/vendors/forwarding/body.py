@@ -16,7 +16,9 @@ from dragoman_gateway.vendors.forwarding.batch_file import BatchFile
 _ID_FIELD = re.compile(
     rb"""content-disposition:[^\r\n]{0,400}\bname="?[^"\r\n;]*(?:_ids?\b|container|conversation)""", re.IGNORECASE
 )
-_MODEL = re.compile(rb"""content-disposition:[^\r\n]{0,99}\bname="?model"?\r\n\r\n([^\r\n]{1,200})\r\n""", re.IGNORECASE)
+_MODEL = re.compile(
+    rb"""content-disposition:[^\r\n]{0,99}\bname="?model"?\r\n\r\n([^\r\n]{1,200})\r\n""", re.IGNORECASE
+)
 _LINE = 600
 """Bytes of the end of a piece that are searched again with the next one."""
 
