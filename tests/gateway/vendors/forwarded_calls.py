@@ -10,17 +10,6 @@ from google.genai import types
 
 from dragoman.testing.faults.server import HttpReply, ReceivedRequest
 
-IDS = {
-    "file": "file-1",
-    "upload": "upload_1",
-    "upload part": "part_1",
-    "batch": "batch_1",
-    "conversation": "conv_1",
-    "video": "video_1",
-    "skill": "skill_1",
-    "vector store": "vs_1",
-    "message batch": "msgbatch_1",
-}
 _BOUNDARY = re.compile(rb"boundary=([\w.-]+)")
 Call = Callable[[Any], object]
 
@@ -264,7 +253,8 @@ COHERE: Mapping[str, Call] = {
 
 
 _OF_MISTRAL: Mapping[str, Any] = {
-    "audio_data": "", "bytes": 1, "choices": [], "completed_requests": 0, "created": 1, "created_at": 1, "deleted": True,
+    "audio_data": "",
+    "bytes": 1, "choices": [], "completed_requests": 0, "created": 1, "created_at": 1, "deleted": True,
     "endpoint": "/v1/chat/completions", "errors": [], "failed_requests": 0, "filename": "a", "input_files": [],
     "language": None, "model": "m", "pages": [], "purpose": "batch", "sample_type": "batch_request", "source": "upload",
     "status": "RUNNING", "succeeded_requests": 0, "total_requests": 0, "url": "https://files.example/1",

@@ -12,7 +12,6 @@ import httpx
 import openai
 import pytest
 
-
 from dragoman.limits import MaxUsage
 from dragoman.messages import TokenUsage
 from dragoman.pricing import price_table
@@ -243,7 +242,10 @@ def test_a_form_names_one_model(start: Start) -> None:
     ("rule", "fields", "size", "most"),
     [
         ("completion", {"prompt": "Hi"}, 100, TokenUsage(input_tokens=50, output_tokens=16)),
-        ("completion", {"prompt": ["a", "b"], "max_tokens": 9, "n": 2, "best_of": 3}, 4, TokenUsage(input_tokens=2, output_tokens=54)),
+        (
+            "completion", {"prompt": ["a", "b"], "max_tokens": 9, "n": 2, "best_of": 3}, 4,
+            TokenUsage(input_tokens=2, output_tokens=54),
+        ),
         ("completion", {"prompt": [1, 2, 3], "max_tokens": 9}, 4, TokenUsage(input_tokens=2, output_tokens=9)),
         ("image", {"n": "3"}, 4, TokenUsage(input_tokens=2, output_tokens=3 * 16_384)),
         ("image", {"n": True}, 10**7, TokenUsage(input_tokens=16_000, output_tokens=16_384)),

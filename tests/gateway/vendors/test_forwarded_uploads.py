@@ -36,6 +36,14 @@ def test_an_upload_goes_on_through_the_gateway_for_the_key_that_began_it(start: 
         assert gateway.bare.get("/v1/files/file-1", headers={"x-goog-api-key": key}).status_code == status
 
 
+def test_behind_a_proxy_the_upload_goes_on_at_the_address_of_the_proxy(start: Start) -> None:
+    gateway = start(record, forward=_KINDS)
+    headers = {**_BEGIN, "x-goog-api-key": gateway.secrets[0]}
+    headers |= {"host": "llm.example", "x-forwarded-proto": "https"}
+    reply = gateway.bare.post(_START, json={}, headers=headers)
+    assert reply.headers["x-goog-upload-url"].startswith(f"https://llm.example{_START}?upload_id=")
+
+
 def test_an_upload_of_another_key_and_of_nobody_is_an_unknown_one(start: Start) -> None:
     gateway = start(record, forward=_KINDS)
     address = _begin(gateway, gateway.secrets[0])

@@ -310,16 +310,16 @@ def _make_ids(gateway: Keyed, key: int) -> None:
 @pytest.mark.exhaustive
 def test_the_sdks_of_npm_send_the_same_bytes_through_the_gateway(gateway: Keyed) -> None:
     installed = folder()
-    if installed is None or not (installed / "npm" / "node_modules" / "openai").exists():
+    if installed is None or not (installed / "npm" / "node_modules" / "cohere-ai").exists():
         pytest.skip(f"no packages of npm are installed: {VARIABLE}")
     with FaultyServer(record) as server:
         _run_node(installed, server.url, "sk-own")
-        _run_node(installed, gateway.url, gateway.secrets[0])
+        assert "a row of another key" not in _run_node(installed, gateway.url, gateway.secrets[0])
         assert list(map(plain, gateway.server.requests)) == list(map(plain, server.requests))
         assert all(gateway.secrets[0].encode() not in each.head for each in gateway.server.requests)
 
 
-def _run_node(installed: Path, base: str, key: str) -> None:
+def _run_node(installed: Path, base: str, key: str) -> str:
     script = installed / "npm" / "forwarded.mjs"
     shutil.copyfile(Path(__file__).with_name("forwarded.mjs"), script)
     ended = subprocess.run(
@@ -331,6 +331,7 @@ def _run_node(installed: Path, base: str, key: str) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stderr
 
 
 def test_a_stream_arrives_as_it_comes(start: Start) -> None:

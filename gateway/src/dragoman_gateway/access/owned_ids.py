@@ -118,9 +118,9 @@ class OwnedIds:
                 f"there is no {named[each]} {each!r:.200}: an id works only for the key that made it", status=400
             )
 
-    async def owner_of(self, id: str) -> str | None:
+    async def owner_of(self, made: str) -> str | None:
         """Return the key that made an id; None if nothing is remembered of it."""
-        query = select(owners.c.owner).where(owners.c.id == id)
+        query = select(owners.c.owner).where(owners.c.id == made)
         return await self._database.read(lambda connection: connection.execute(query).scalar())
 
     async def record(self, caller: Caller, ids: Mapping[str, str]) -> None:

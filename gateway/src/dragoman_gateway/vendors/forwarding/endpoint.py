@@ -302,12 +302,13 @@ class ForwardingEndpoint(Endpoint):
 
     def _own_headers(self, exchange: Exchange, reply: AsyncStreamedReply) -> Headers:
         """Return the headers of the reply that this vendor alone has."""
-        scope, found = exchange.scope, []
+        sent, found = exchange.headers, []
+        # Only the client itself reads the address, so it may say what stands before the gateway.
+        scheme = "https" if sent.get("x-forwarded-proto") == "https" else exchange.scope["scheme"]
+        base = f"{scheme}://{sent.get('host', '')}{exchange.scope['path']}"
         for name, value in reply.headers.items():
             if matches(name, self._address.vendor.headers):
-                here = address_here(
-                    name, value, scheme=scope["scheme"], host=exchange.headers.get("host", ""), path=scope["path"]
-                )
+                here = address_here(name, value, base)
                 found += [] if here is None else [(name.encode(), here.encode("latin-1"))]
         return found
 

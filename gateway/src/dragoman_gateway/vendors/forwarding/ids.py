@@ -67,9 +67,9 @@ class ForwardedIds:
         except InvalidRequestError as error:
             raise NotFoundError(error.message, status=404) from None
 
-    async def owner_of(self, id: str) -> str | None:
+    async def owner_of(self, made: str) -> str | None:
         try:
-            return await self._owned.owner_of(id)
+            return await self._owned.owner_of(made)
         except DatabaseUnavailableError:
             raise _unavailable() from None
 

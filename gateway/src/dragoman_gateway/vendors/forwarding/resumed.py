@@ -20,9 +20,9 @@ def begun_upload(headers: Mapping[str, str]) -> str | None:
     return upload_of(urlsplit(headers.get(_ADDRESS, "")).query)
 
 
-def address_here(name: str, value: str, *, scheme: str, host: str, path: str) -> str | None:
-    """Return the value of a header of the reply as the client gets it: an address is one of the gateway. None: it
-    stays here."""
+def address_here(name: str, value: str, base: str) -> str | None:
+    """Return the value of a header of the reply as the client gets it: an address is ``base``, with the query of the
+    vendor's. None: it stays here."""
     if name == _ADDRESS:
-        return f"{scheme}://{host}{path}?{urlsplit(value).query}"
+        return f"{base}?{urlsplit(value).query}"
     return None if value.startswith(("http:", "https:")) else value
