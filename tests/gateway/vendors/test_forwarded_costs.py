@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Mapping
+from datetime import date
 from decimal import Decimal
 from threading import Event
 from typing import Any, NamedTuple
@@ -72,6 +73,12 @@ def _fill(gateway: Keyed, key: str) -> object:
     return gateway.http(key).post("/v1/fim/completions", json=body).raise_for_status()
 
 
+def _transcribe_by_mistral(gateway: Keyed, key: str) -> object:
+    headers = {"user-agent": "mistral-client-python/3"}
+    form: dict[str, Any] = {"data": {"model": "voxtral"}, "files": {"file": _audio()}, "headers": headers}
+    return gateway.http(key).post("/v1/audio/transcriptions", **form).raise_for_status()
+
+
 _PICTURE = {"b64_json": "A" * 3_000_000}
 CASES: Mapping[str, Case] = {
     "completion": Case(_complete, json_reply({"choices": [], "usage": _COMPLETION}), "0.0055"),
@@ -110,11 +117,33 @@ CASES: Mapping[str, Case] = {
     "rerank": Case(
         _rerank, json_reply({"results": [], "meta": {"billed_units": {"search_units": 3}}}), "0.006"
     ),
+    "pages": Case(
+        lambda gateway, key: gateway.http(key).post("/v1/ocr", json={"model": "ocr"}).raise_for_status(),
+        json_reply({"pages": [], "usage_info": {"pages_processed": 3}}),
+        "0.006",
+    ),
+    "transcription of Mistral": Case(
+        _transcribe_by_mistral, json_reply({"text": "Hi", "usage": {"prompt_audio_seconds": 30}}), "0.0015"
+    ),
 }  # fmt: skip
+_OF_MISTRAL = {
+    "mistral": {
+        "source": "https://example.com/prices",
+        "checked": date(2026, 11, 28),
+        "model": [
+            {
+                "id": "own",
+                "match": {"equals": ["ocr", "voxtral"]},
+                "prices": [{"output": "0", "tools": {"pages": "2", "audio_seconds": "0.05"}}],
+            }
+        ],
+    }
+}
+"""Prices of one's own, as the table has none."""
 
 
 def _start(start: Start, script: Any) -> Keyed:
-    return start(script, forward=_KINDS, client={"prices": price_table()})
+    return start(script, forward=_KINDS, client={"prices": price_table().with_overlay(_OF_MISTRAL)})
 
 
 @pytest.mark.parametrize("name", CASES)

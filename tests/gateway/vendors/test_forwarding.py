@@ -134,6 +134,30 @@ def test_the_program_of_ollama_asks_whether_a_blob_is_there(gateway: Keyed) -> N
     assert gateway.server.requests[-1].method == "HEAD"
 
 
+_AT_ONE_PATH: Mapping[str, list[tuple[str, dict[str, str]]]] = {
+    "openai": [("/v1/files", {}), ("/v1/files/file-1", {})],
+    "anthropic": [("/v1/files", {"anthropic-version": "2023-06-01"}), ("/v1/files/file_01", {})],
+    "google": [("/v1/files", {"x-goog-api-key": "any"}), ("/v1/files?key=any", {})],
+    "mistral": [
+        ("/v1/files", {"user-agent": "mistral-client-typescript/2"}),
+        ("/v1/files/3e5b4f5c-4c1d-4b37-9d0e-0a1b2c3d4e5f", {}),
+    ],
+}
+
+
+@pytest.mark.parametrize("opened", _AT_ONE_PATH)
+def test_a_path_of_several_vendors_leads_to_that_of_the_client(opened: str) -> None:
+    with (
+        gateway_before(record, forward=(f"{opened}.files",)) as (url, server),
+        httpx.Client(base_url=url) as http,
+    ):
+        for vendor, asked in _AT_ONE_PATH.items():
+            for path, headers in asked:
+                sent = len(server.requests)
+                assert (http.get(path, headers=headers).status_code == 200) == (vendor == opened), path
+                assert len(server.requests) - sent == (vendor == opened)
+
+
 def test_a_cache_of_another_key_is_an_unknown_one(gateway: Keyed) -> None:
     """A cache that a key has made through the gateway can be named in its requests, and in no other key's."""
     GOOGLE["POST /v1/cachedContents"](_sdk("google", gateway.url, gateway.secrets[0]))

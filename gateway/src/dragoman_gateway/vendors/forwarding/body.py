@@ -24,8 +24,8 @@ _LINE = 600
 
 
 class FormBody:
-    """Yields the body in pieces as they arrive. ``error`` is what ended it early: a transport hides it. ``model`` is what
-    a form named on its way, for the price: nothing that a key may do depends on it.
+    """Yields the body in pieces as they arrive. ``error`` is what ended it early: a transport hides it. ``model`` is
+    what a form named on its way, for the price: nothing that a key may do depends on it.
     """
 
     def __init__(

@@ -41,6 +41,8 @@ class Cost:
         self._kept_size = 0
         self._reserved: MaxUsage | None = None
         self._is_stream = False
+        self._found: tuple[int, TokenUsage | None] | None = None
+        """What was read last, and of how many bytes: a long reply is parsed once."""
 
     def check_stated(self) -> None:
         """Raise InvalidRequestError for a request whose reply would not state its use."""
@@ -97,6 +99,8 @@ class Cost:
     def _read(self, rule: UsageRule) -> TokenUsage | None:
         if self._kept_size > _MAX_KEPT:
             return None
+        if self._found is not None and self._found[0] == self._kept_size:
+            return self._found[1]
         texts = [b"".join(self._kept)]
         if self._is_stream:
             texts = [each.removeprefix(b"data:") for each in texts[0].splitlines() if each.startswith(b"data:")]
@@ -105,6 +109,7 @@ class Cost:
             with suppress(ValueError):
                 if (read := _stated(rule, loads(text))) is not None:
                     found = _sum(found, read) if rule.sums and found is not None else read
+        self._found = (self._kept_size, found)
         return found
 
     def _price(self, usage: TokenUsage) -> Usage:
