@@ -40,18 +40,11 @@ class Caller:
 class Access(Protocol):
     """Checks keys, and says what a caller may spend."""
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
-        """Return the caller of a request with these headers, whose names are in lower case.
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
+        """Return the caller of a request with these headers, whose names are in lower case. ``resumed`` is the key that
+        began what a request without one goes on with, at an address that only that caller was given.
 
         Raises AuthenticationError if there is no valid key.
-        """
-        ...
-
-    async def resume(self, key_id: str) -> Caller:
-        """Return the caller who began what a request without a key goes on with, under an address that only that caller
-        was given.
-
-        Raises AuthenticationError if its key is not valid any more.
         """
         ...
 

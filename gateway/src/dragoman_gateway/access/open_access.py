@@ -17,11 +17,8 @@ class OpenAccess:
     def __init__(self, rules: PageRules | None = None) -> None:
         self.rules = rules or PageRules()
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
         self.rules.check(headers)
-        return _ANYONE
-
-    async def resume(self, key_id: str) -> Caller:
         return _ANYONE
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:

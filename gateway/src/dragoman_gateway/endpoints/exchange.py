@@ -46,8 +46,7 @@ class Exchange:
         """
         if self.generation.tracing is not None:
             self.generation.tracing.follow(self.headers)
-        access = self.generation.access
-        caller = await (access.authenticate(self.headers) if resumed is None else access.resume(resumed))
+        caller = await self.generation.access.authenticate(self.headers, resumed)
         if caller.key_id is None:
             check_body_type(self.headers, untyped=self.wire.untyped_bodies, any_type=any_type)
         self.record.key_id = caller.key_id

@@ -30,19 +30,26 @@ class KeyAccess:
         self._admission = admission
         self._clock = clock
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
         secret = presented_secret(headers)
-        key_id = secrets.key_id_of(secret) if secret else None
+        key_id = resumed or (secrets.key_id_of(secret) if secret else None)
         key = await self._cache.find(key_id or _UNKNOWN_ID)
-        if not self._is_valid(key, secret or "") or key is None:
-            raise _invalid()
-        return _caller(key)
-
-    async def resume(self, key_id: str) -> Caller:
-        key = await self._cache.find(key_id)
-        if key is None or not key.is_active(self._clock()):
-            raise _invalid()
-        return _caller(key)
+        is_valid = self._is_valid(key, secret or "") if resumed is None else key and key.is_active(self._clock())
+        if not is_valid or key is None:
+            raise AuthenticationError(
+                "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
+                status=401,
+            )
+        return Caller(
+            key_id=key.id,
+            user=key.user,
+            team=key.team,
+            roles=key.roles,
+            permissions=key.permissions,
+            models=key.models,
+            endpoints=key.endpoints,
+            admin=key.admin,
+        )
 
     async def limits_for(self, caller: Caller) -> tuple[Budget | Limit, ...]:
         """Return nothing: what a key, a user and a team may spend is counted for all replicas, by the governor."""
@@ -73,17 +80,14 @@ class OpenUntilKeys(OpenAccess):
         self._cache = cache
         self._keyed = keyed
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
         try:
             keyed = await self._cache.has_keys()
         except OverloadedError:
             keyed = False
         if keyed:
-            return await self._keyed.authenticate(headers)
+            return await self._keyed.authenticate(headers, resumed)
         return await super().authenticate(headers)
-
-    async def resume(self, key_id: str) -> Caller:
-        return await self._keyed.resume(key_id) if self._cache.knows_keys else await super().resume(key_id)
 
     def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:
         return None if caller.key_id is None else self._keyed.governor_for(caller, prices)
@@ -91,26 +95,6 @@ class OpenUntilKeys(OpenAccess):
     async def check(self, caller: Caller, prices: Prices, measure: MeasureUsage | None = None) -> None:
         if caller.key_id is not None:
             await self._keyed.check(caller, prices, measure)
-
-
-def _caller(key: VirtualKey) -> Caller:
-    return Caller(
-        key_id=key.id,
-        user=key.user,
-        team=key.team,
-        roles=key.roles,
-        permissions=key.permissions,
-        models=key.models,
-        endpoints=key.endpoints,
-        admin=key.admin,
-    )
-
-
-def _invalid() -> AuthenticationError:
-    return AuthenticationError(
-        "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
-        status=401,
-    )
 
 
 def presented_secret(headers: Mapping[str, str]) -> str | None:
