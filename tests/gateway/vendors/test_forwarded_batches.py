@@ -140,7 +140,7 @@ def test_a_batch_file_is_not_uploaded_in_parts(gateway: Keyed) -> None:
 def test_the_parts_of_a_form_are_the_same_in_any_pieces() -> None:
     content = _form(("purpose", b"batch"), ("file", b"a\r\n-b\r\n--c"), ("empty", b""))
     expected = {"purpose": "batch", "file": "a\r\n-b\r\n--c", "empty": ""}
-    assert form_fields(_TYPE["content-type"], content) == expected
+    assert form_fields(_TYPE["content-type"], content, "model") == expected
     for size in range(1, len(content) + 1):
         parts, found = FormParts(_TYPE["content-type"]), dict[str, bytes]()
         for at in range(0, len(content), size):
@@ -148,6 +148,13 @@ def test_the_parts_of_a_form_are_the_same_in_any_pieces() -> None:
                 found[name] = found.get(name, b"") + data
         assert parts.is_whole
         assert {name: data.decode() for name, data in found.items()} == expected
+
+
+def test_a_form_may_repeat_any_field_but_one() -> None:
+    twice = _form(("model", b"m"), ("tag", b"1"), ("tag", b"2"))
+    assert form_fields(_TYPE["content-type"], twice, "model") == {"model": "m", "tag": "1"}
+    with pytest.raises(ClientError, match="twice"):
+        form_fields(_TYPE["content-type"], _form(("model", b"m"), ("Model", b"n")), "model")
 
 
 def test_a_form_needs_a_boundary_and_an_end() -> None:
@@ -160,4 +167,4 @@ def test_a_form_needs_a_boundary_and_an_end() -> None:
         with pytest.raises(ContentTypeError):
             FormParts(kind)
     with pytest.raises(ClientError, match="no end"):
-        form_fields(_TYPE["content-type"], _form(("a", b"b"))[:-6])
+        form_fields(_TYPE["content-type"], _form(("a", b"b"))[:-6], "model")

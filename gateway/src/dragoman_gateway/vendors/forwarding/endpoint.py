@@ -190,7 +190,7 @@ class ForwardingEndpoint(Endpoint):
             return
         asked.body = body = await form.read(exchange.share)
         asked.fields = dict(
-            await exchange.share.work(len(body), lambda: form_fields(headers.get("content-type", ""), body))
+            await exchange.share.work(len(body), lambda: form_fields(headers.get("content-type", ""), body, "model"))
         )
         asked.model = self._check_model(exchange, caller, asked.fields.get("model"))
 

@@ -87,23 +87,19 @@ class FormParts:
         return True
 
 
-def form_fields(content_type: str, body: bytes) -> dict[str, str]:
-    """Return the texts of a whole form, by their names. Raises as `FormParts` does, and ClientError for a field that
-    occurs twice, if it is not a list."""
-    parts, found = FormParts(content_type), {}
-    seen: set[str] = set()
-    values: dict[str, list[bytes]] = {}
+def form_fields(content_type: str, body: bytes, once: str) -> dict[str, str]:
+    """Return the texts of a whole form, by their names: the first of each. Raises as `FormParts` does, and ClientError
+    if the field ``once`` occurs twice, in whatever spelling."""
+    parts, found, value, times = FormParts(content_type), dict[str, str](), b"", 0
     for part in parts.feed(body):
-        values.setdefault(part.name, []).append(part.data)
+        value += part.data
         if part.ended:
-            name, value = part.name, b"".join(values.pop(part.name))
-            if name.endswith("[]"):
-                continue
-            if name.casefold() in seen:
-                raise ClientError(f"the form has the field {name!r:.80} twice")
-            seen.add(name.casefold())
+            times += part.name.casefold() == once
             if len(value) <= _MAX_HEAD:
-                found[name] = value.decode("utf-8", "replace")
+                found.setdefault(part.name, value.decode("utf-8", "replace"))
+            value = b""
     if not parts.is_whole:
         raise ClientError("the form has no end")
+    if times > 1:
+        raise ClientError(f"the form has the field {once!r} twice")
     return found
