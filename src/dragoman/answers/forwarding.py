@@ -39,7 +39,7 @@ async def forward(
     """Send a request, and yield its reply as it arrives. It is sent once: who sent it decides on another attempt.
 
     ``governors`` and the limits of the client let it start, ``measure`` estimates for them what it may use, and
-    ``used`` says what the reply used, when it has been read. The reply may have any type.
+    ``used`` says what the reply used, when it has ended or was left. The reply may have any type.
 
     Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what governors raise.
     """
@@ -64,6 +64,7 @@ async def forward(
                 yield reply
             outcome = Replied(_receipt(used()))
         except (GeneratorExit, asyncio.CancelledError):
+            outcome = Abandoned(billed=_receipt(used()))  # the provider may go on
             raise
         except Exception as error:
             outcome = Broken(error, _receipt(used()), seen=True) if has_begun else Failed(error)

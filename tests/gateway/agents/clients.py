@@ -18,7 +18,7 @@ PROMPT = "Read the file notes.txt in this folder and tell me the secret word."
 NPM_AGENTS = ("@anthropic-ai/claude-code", "@openai/codex", "opencode-ai", "@google/gemini-cli")
 NPM_LIBRARIES = (
     "openai", "@anthropic-ai/sdk", "ai@6", "@ai-sdk/openai@3", "@ai-sdk/anthropic@3", "@ai-sdk/openai-compatible@2",
-    "zod@4", "@google/genai", "ollama",
+    "zod@4", "@google/genai", "ollama", "@mistralai/mistralai", "cohere-ai",
 )  # fmt: skip
 ENVIRONMENTS = {
     "python": ("langchain-openai", "langchain-anthropic", "pydantic-ai-slim[openai,anthropic]", "llm"),

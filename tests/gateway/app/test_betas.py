@@ -1,5 +1,8 @@
 """The betas of Anthropic's SDK reach Anthropic; where something counts or judges, those that are unknown do not."""
 
+import tomllib
+from importlib import import_module
+from importlib.resources import files
 from typing import Any, get_args
 
 import anthropic
@@ -25,6 +28,35 @@ def test_each_beta_of_the_sdk_stands_in_one_list() -> None:
         listed = [*RULES.known_betas, *RULES.unknown_betas]
         assert sum(matches(beta, (glob,)) for glob in listed) >= 1, beta
         assert matches(beta, RULES.known_betas) != matches(beta, tuple(RULES.unknown_betas)), beta
+
+
+def test_what_is_said_of_a_beta_can_be_read_where_it_says() -> None:
+    table = tomllib.loads(files("dragoman_gateway.wires").joinpath("headers.toml").read_text("utf-8"))["messages"]
+    for beta, known in table["known_betas"].items():
+        assert known["changes"], beta
+        module, _, name = known["source"].rpartition(".")
+        if module.startswith("anthropic"):
+            assert hasattr(import_module(module), name), beta
+        else:
+            assert known["source"].startswith(
+                ("https://platform.claude.com/docs/en/", "https://github.com/anthropics/")
+            )
+    assert all(each["unknown"] and each["why"] for each in table["unknown_betas"].values())
+
+
+SKILLS = [{"type": "custom", "skill_id": "skill_01", "version": "latest"}]
+OWN_SKILLS = [{"type": "anthropic", "skill_id": "pptx", "version": "latest"}]
+
+
+def test_a_skill_of_another_key_is_an_unknown_one(start: Start) -> None:
+    gateway = start(whole_reply("messages"), "messages", keys={"shared_ids": ("skill_of_all",)})
+    shared = [{**SKILLS[0], "skill_id": "skill_of_all"}]
+    for skills, status in ((SKILLS, 400), (OWN_SKILLS, 200), (shared, 200), ([*OWN_SKILLS, *SKILLS], 400)):
+        sent = len(gateway.server.requests)
+        body = {**question("messages", "house"), "container": {"skills": skills}}
+        headers = {"x-api-key": gateway.secrets[0], "anthropic-beta": "skills-2025-10-02"}
+        assert gateway.bare.post("/v1/messages", json=body, headers=headers).status_code == status
+        assert len(gateway.server.requests) - sent == (status == 200)
 
 
 def test_every_beta_reaches_anthropic() -> None:

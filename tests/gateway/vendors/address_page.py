@@ -22,6 +22,7 @@ def render(page: str) -> str:
 
 def _row(address: Address) -> str:
     reads = [*address.kinds.values(), *address.names.values()]
+    reads += ["the lines of a batch"] if address.lines else []
     makes = [*([address.makes] if address.makes else ()), *address.yields.values()]
     ids = [f"reads {each}" for each in dict.fromkeys(reads)] + [f"makes {each}" for each in dict.fromkeys(makes)]
     listed = [*ids, "lists the key's own"] if address.lists else ids
@@ -30,7 +31,7 @@ def _row(address: Address) -> str:
         f"`{address.name}`",
         address.cost,
         address.content,
-        {"none": "-", "body": "known", "unseen": "unseen"}[address.model],
+        {"none": "-", "unseen": "unseen"}.get(address.model, "known"),
         ", ".join(listed) or "-",
         "yes" if address.stores else "-",
     )

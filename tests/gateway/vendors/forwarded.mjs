@@ -1,15 +1,22 @@
 // Calls of the SDKs of npm to addresses of their own vendors: node forwarded.mjs, with BASE and KEY in the environment.
 import Anthropic from '@anthropic-ai/sdk';
+import { GoogleGenAI } from '@google/genai';
+import { Mistral } from '@mistralai/mistralai';
+import { CohereClient, CohereClientV2 } from 'cohere-ai';
 import OpenAI, { toFile } from 'openai';
 const { BASE, KEY } = process.env;
 const openai = new OpenAI({ baseURL: `${BASE}/v1`, apiKey: KEY, maxRetries: 0 });
 const claude = new Anthropic({ baseURL: BASE, apiKey: KEY, maxRetries: 0 });
+const gemini = new GoogleGenAI({ apiKey: KEY, httpOptions: { baseUrl: BASE } });
+const mistral = new Mistral({ serverURL: BASE, apiKey: KEY });
 const bytes = Buffer.alloc(10240, 7);
 const file = () => toFile(bytes, 'a.jsonl');
 const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
 
 await openai.moderations.create({ input: 'Hi', model: 'omni-moderation-latest' });
-await openai.files.create({ file: await file(), purpose: 'batch' });
+await openai.files.create({ file: await file(), purpose: 'user_data' });
+const line = '{"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": {"model": "m", "input": "Hi"}}\n';
+await openai.files.create({ file: await toFile(Buffer.from(line), 'a.jsonl'), purpose: 'batch' });
 for await (const each of openai.files.list()) if (each.id !== 'file-1') console.error('a row of another key');
 await openai.files.retrieve('file-1');
 await (await openai.files.content('file-1')).arrayBuffer();
@@ -23,6 +30,8 @@ await (await openai.audio.speech.create({ input: 'Hi', model: 'tts-1', voice: 'a
 await openai.audio.transcriptions.create({ file: await file(), model: 'whisper-1' });
 await openai.vectorStores.create({ file_ids: ['file-1'] });
 await openai.vectorStores.files.create('vs_1', { file_id: 'file-1' });
+await openai.skills.create({ files: [await file()] });
+await openai.skills.retrieve('skill_1');
 await openai.completions.create({ model: 'gpt-3.5-turbo-instruct', prompt: 'Hi' });
 await openai.files.delete('file-1');
 await claude.beta.files.upload({ file: await file() });
@@ -30,3 +39,23 @@ await claude.beta.files.retrieveMetadata('file-1');
 await claude.messages.batches.create({ requests: [{ custom_id: '1', params: message }] });
 await claude.messages.batches.retrieve('msgbatch_1');
 if (process.env.RESULTS) for await (const each of await claude.messages.batches.results('msgbatch_1')) void each;
+
+const store = 'fileSearchStores/store-1';
+const text = new Blob(['Bern'], { type: 'text/plain' });
+await gemini.files.upload({ file: text, config: { mimeType: 'text/plain' } });
+await gemini.files.get({ name: 'files/file-1' });
+for await (const each of await gemini.files.list()) if (each.name !== 'files/file-1') console.error('a row of another key');
+await gemini.batches.create({ model: 'gemini-3-pro', src: [{ contents: [{ parts: [{ text: 'Hi' }] }] }] });
+await gemini.batches.get({ name: 'batches/batch-1' });
+await gemini.fileSearchStores.create({ config: { displayName: 'docs' } });
+await gemini.fileSearchStores.uploadToFileSearchStore({ fileSearchStoreName: store, file: text, config: { mimeType: 'text/plain' } });
+await gemini.fileSearchStores.importFile({ fileSearchStoreName: store, fileName: 'files/file-1' });
+await mistral.files.upload({ file: { fileName: 'a.pdf', content: bytes }, purpose: 'ocr' });
+await mistral.files.retrieve({ fileId: 'file-1' });
+await mistral.batch.jobs.create({ endpoint: '/v1/chat/completions', inputFiles: ['file-1'], model: 'm' });
+await mistral.classifiers.moderate({ model: 'mistral-moderation-latest', inputs: ['Hi'] });
+await mistral.ocr.process({ model: 'mistral-ocr-latest', document: { type: 'document_url', documentUrl: 'https://a.b' } });
+await mistral.audio.transcriptions.complete({ model: 'voxtral-mini-latest', file: { fileName: 'a.wav', content: bytes } });
+const ranked = { model: 'rerank-v3.5', query: 'Bern', documents: ['a', 'b'] };
+await new CohereClient({ token: KEY, environment: BASE }).rerank(ranked);
+await new CohereClientV2({ token: KEY, environment: BASE }).rerank(ranked);

@@ -7,15 +7,17 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Self
 
 import anthropic
+import cohere
 import httpx
 import ollama
 import openai
 import pytest
 from google import genai
 from google.genai import types
+from mistralai.client import Mistral
 
 from dragoman import Limit, Limits
 from dragoman.policy import PluginResult, Step, hook
@@ -27,14 +29,29 @@ from tests.gateway.agents.clients import VARIABLE, folder
 from tests.gateway.keyed import Keyed, Start
 from tests.gateway.upstream import KEY, PATIENCE, gateway_before, waiting_reply
 from tests.gateway.vendors.address_page import PAGE, render
-from tests.gateway.vendors.forwarded_calls import ANTHROPIC, GOOGLE, MISTRAL, OLLAMA, OPENAI, Call, plain, record
+from tests.gateway.vendors.forwarded_calls import (
+    ANTHROPIC,
+    COHERE,
+    GOOGLE,
+    MISTRAL,
+    OLLAMA,
+    OPENAI,
+    Call,
+    plain,
+    record,
+)
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:batches.create_embeddings"),
+]
 ALL = tuple({each.kind for each in addresses()})
 _CALLS: dict[str, Mapping[str, Call]] = {
     "openai": OPENAI,
     "anthropic": ANTHROPIC,
+    "cohere": COHERE,
     "google": GOOGLE,
+    "mistral": MISTRAL,
     "ollama": OLLAMA,
 }
 _COST = {each.name: each for each in addresses()}
@@ -51,9 +68,11 @@ def test_the_page_of_the_docs_has_the_present_table() -> None:
 
 
 def test_there_is_a_call_for_each_address() -> None:
-    for vendor, calls in {**_CALLS, "mistral": MISTRAL}.items():
+    """No SDK of Ollama asks whether a blob is there: its own program does."""
+    for vendor, calls in _CALLS.items():
         named = {each.name for each in addresses() if each.vendor.name == vendor}
-        assert {each.replace("/v1beta/", "/v1/") for each in named} == set(calls)
+        asked = set(calls) | ({"HEAD /api/blobs/{_digest}"} if vendor == "ollama" else set())
+        assert {each.replace("/v1beta/", "/v1/") for each in named} == asked
 
 
 def _sdk(vendor: str, url: str, key: str) -> Any:
@@ -64,7 +83,26 @@ def _sdk(vendor: str, url: str, key: str) -> Any:
         return anthropic.Anthropic(base_url=url, api_key=key, max_retries=0)
     if vendor == "google":
         return genai.Client(api_key=key, http_options=types.HttpOptions(base_url=url))
+    if vendor == "mistral":
+        return Mistral(api_key=key, server_url=url)
+    if vendor == "cohere":
+        return _Both(key, url)
     return ollama.Client(host=url, headers={"Authorization": f"Bearer {key}"})
+
+
+class _Both:
+    """Cohere's clients of two versions."""
+
+    def __init__(self, key: str, url: str) -> None:
+        self._http = httpx.Client()
+        given: dict[str, Any] = {"api_key": key, "base_url": url, "httpx_client": self._http}
+        self.first, self.second = cohere.Client(**given), cohere.ClientV2(**given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
 
 @pytest.mark.parametrize(("vendor", "calls"), _CALLS.items())
@@ -91,14 +129,33 @@ def test_the_sdk_s_bytes_arrive_and_no_key_of_the_client(
                 assert KEY.encode() in each.head
 
 
-def test_the_bytes_of_mistral_s_clients_arrive(gateway: Keyed) -> None:
-    for name, body in MISTRAL.items():
-        method, path = name.split(" ")
-        assert gateway.http().request(method, path, json=body).status_code == 200
-        sent = gateway.server.requests[-1]
-        assert (sent.path, json.loads(sent.body)) == (path, body)
-        assert KEY.encode() in sent.head
-        assert gateway.secrets[0].encode() not in sent.head
+def test_the_program_of_ollama_asks_whether_a_blob_is_there(gateway: Keyed) -> None:
+    assert gateway.http().head("/api/blobs/sha256:0a1b").status_code == 200
+    assert gateway.server.requests[-1].method == "HEAD"
+
+
+_AT_ONE_PATH: Mapping[str, list[tuple[str, dict[str, str]]]] = {
+    "openai": [("/v1/files", {}), ("/v1/files/file-1", {})],
+    "anthropic": [("/v1/files", {"anthropic-version": "2023-06-01"}), ("/v1/files/file_01", {})],
+    "google": [("/v1/files", {"x-goog-api-key": "any"}), ("/v1/files?key=any", {})],
+    "mistral": [
+        ("/v1/files", {"user-agent": "mistral-client-typescript/2"}),
+        ("/v1/files/3e5b4f5c-4c1d-4b37-9d0e-0a1b2c3d4e5f", {}),
+    ],
+}
+
+
+@pytest.mark.parametrize("opened", _AT_ONE_PATH)
+def test_a_path_of_several_vendors_leads_to_that_of_the_client(opened: str) -> None:
+    with (
+        gateway_before(record, forward=(f"{opened}.files",)) as (url, server),
+        httpx.Client(base_url=url) as http,
+    ):
+        for vendor, asked in _AT_ONE_PATH.items():
+            for path, headers in asked:
+                sent = len(server.requests)
+                assert (http.get(path, headers=headers).status_code == 200) == (vendor == opened), path
+                assert len(server.requests) - sent == (vendor == opened)
 
 
 def test_a_cache_of_another_key_is_an_unknown_one(gateway: Keyed) -> None:
@@ -259,27 +316,34 @@ def _make_ids(gateway: Keyed, key: int) -> None:
         "POST /v1/uploads/{upload}/parts",
         "POST /v1/batches",
         "POST /v1/conversations",
+        "POST /v1/skills",
         "POST /v1/videos",
         "POST /v1/vector_stores",
     ):
         OPENAI[name](gateway.sdk(key))
     ANTHROPIC["POST /v1/messages/batches"](gateway.anthropic(key))
+    google, mistral = (_sdk(each, gateway.url, gateway.secrets[key]) for each in ("google", "mistral"))
+    for name in ("POST /upload/v1/files", "POST /v1/fileSearchStores", "POST /v1/cachedContents"):
+        GOOGLE[name](google)
+    GOOGLE["POST /v1/models/{_model}:batchGenerateContent"](google)
+    for name in ("POST /v1/files", "POST /v1/batch/jobs"):
+        MISTRAL[name](mistral)
     assert json.loads(json.dumps(gateway.http(key).get("/v1/files").json()))["data"]
 
 
 @pytest.mark.exhaustive
 def test_the_sdks_of_npm_send_the_same_bytes_through_the_gateway(gateway: Keyed) -> None:
     installed = folder()
-    if installed is None or not (installed / "npm" / "node_modules" / "openai").exists():
+    if installed is None or not (installed / "npm" / "node_modules" / "cohere-ai").exists():
         pytest.skip(f"no packages of npm are installed: {VARIABLE}")
     with FaultyServer(record) as server:
         _run_node(installed, server.url, "sk-own")
-        _run_node(installed, gateway.url, gateway.secrets[0])
+        assert "a row of another key" not in _run_node(installed, gateway.url, gateway.secrets[0])
         assert list(map(plain, gateway.server.requests)) == list(map(plain, server.requests))
         assert all(gateway.secrets[0].encode() not in each.head for each in gateway.server.requests)
 
 
-def _run_node(installed: Path, base: str, key: str) -> None:
+def _run_node(installed: Path, base: str, key: str) -> str:
     script = installed / "npm" / "forwarded.mjs"
     shutil.copyfile(Path(__file__).with_name("forwarded.mjs"), script)
     ended = subprocess.run(
@@ -291,6 +355,7 @@ def _run_node(installed: Path, base: str, key: str) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stderr
 
 
 def test_a_stream_arrives_as_it_comes(start: Start) -> None:

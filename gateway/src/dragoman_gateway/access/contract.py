@@ -40,8 +40,9 @@ class Caller:
 class Access(Protocol):
     """Checks keys, and returns what a caller may spend."""
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
-        """Return the caller of a request with these headers, whose names are in lower case.
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
+        """Return the caller of a request with these headers, whose names are in lower case. ``resumed`` is the key that
+        began what a request without one goes on with, at an address that only that caller was given.
 
         Raises AuthenticationError if there is no valid key.
         """

@@ -17,7 +17,7 @@ class OpenAccess:
     def __init__(self, rules: PageRules | None = None) -> None:
         self.rules = rules or PageRules()
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
         self.rules.check(headers)
         return _ANYONE
 

@@ -37,12 +37,15 @@ _KINDS = {
     "cached_content": "cached content",
     "fileSearchStoreNames": "file search store",
     "file_search_store_names": "file search store",
+    "skill_id": "skill",
     _THREAD: _THREAD,
 }
 """The fields that hold such ids, on every wire, and what each names."""
 _ADDRESSES = ("fileUri", "file_uri", "url", "image_url", "file_url")
 """Fields with an address. That of a file at Google is an id."""
 _NAMES = frozenset((*_KINDS, *_ADDRESSES))
+_OF_VENDORS = ("openai-",)
+"""How the ids of skills begin that a vendor has for everyone. Anthropic's have the type ``anthropic``."""
 _MADE = ("file", "container", "audio")
 """The kinds that replies name."""
 _GOOGLE_FILE = re.compile(
@@ -116,6 +119,11 @@ class OwnedIds:
                 f"there is no {named[each]} {each!r:.200}: an id works only for the key that made it", status=400
             )
 
+    async def owner_of(self, made: str) -> str | None:
+        """Return the key that made an id; None if nothing is remembered of it."""
+        query = select(owners.c.owner).where(owners.c.id == made)
+        return await self._database.read(lambda connection: connection.execute(query).scalar())
+
     async def record(self, caller: Caller, ids: Mapping[str, str]) -> None:
         """Remember the ids that a reply to this caller named, by their kinds. An id keeps its first owner."""
         if caller.key_id is None or not ids:
@@ -187,6 +195,8 @@ def _ids_of(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
             else:
                 found = each.get("id") if isinstance(each, dict) else each
             if not isinstance(found, str) or not found or (name == "audio" and found is each):
+                continue
+            if name == "skill_id" and (fields.get("type") == "anthropic" or found.startswith(_OF_VENDORS)):
                 continue
             if name not in _ADDRESSES:
                 yield found, _KINDS[name]

@@ -24,6 +24,8 @@ _BEARER = "bearer "
 """Browsers add other schemes by themselves."""
 _OR_KEY = "or create a key with `dragoman gateway keys create`, which pages of other sites do not have"
 _SEND_JSON = "send the header content-type: application/json"
+_ASKED_FIRST = frozenset(("x-api-key", "x-goog-upload-command"))
+"""Headers that a browser asks the other site about first. Google's key may come from the address instead."""
 
 
 class PageRules:
@@ -75,7 +77,9 @@ def check_body_type(headers: Mapping[str, str], *, untyped: bool = False, any_ty
 
 
 def _sends_key(headers: Mapping[str, str]) -> bool:
-    return headers.get("authorization", "").lower().startswith(_BEARER) or "x-api-key" in headers
+    """Whether a request has a header that a page sends to another site only after that was asked: a key, or the one
+    with which an upload to Google goes on."""
+    return headers.get("authorization", "").lower().startswith(_BEARER) or not _ASKED_FIRST.isdisjoint(headers)
 
 
 def is_json(kind: str) -> bool:

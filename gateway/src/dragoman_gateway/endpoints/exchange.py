@@ -37,15 +37,16 @@ class Exchange:
     def request_id(self) -> str:
         return self.record.request_id
 
-    async def authenticate(self, *, any_type: bool = False) -> Caller:
+    async def authenticate(self, *, any_type: bool = False, resumed: str | None = None) -> Caller:
         """Return the caller, whose share the request takes a part of. ``any_type``: whether the body may be a form.
+        ``resumed`` is the key that began what the request goes on with, if its client sends no key.
 
         Raises AuthenticationError, UnavailableError if the key cannot be checked, what `Shares.enter` raises, and
         DeniedError or ContentTypeError if there are no keys, and the request could be that of a page of another site.
         """
         if self.generation.tracing is not None:
             self.generation.tracing.follow(self.headers)
-        caller = await self.generation.access.authenticate(self.headers)
+        caller = await self.generation.access.authenticate(self.headers, resumed)
         if caller.key_id is None:
             check_body_type(self.headers, untyped=self.wire.untyped_bodies, any_type=any_type)
         self.record.key_id = caller.key_id

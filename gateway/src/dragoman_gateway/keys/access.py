@@ -30,11 +30,12 @@ class KeyAccess:
         self._admission = admission
         self._clock = clock
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
         secret = presented_secret(headers)
-        key_id = secrets.key_id_of(secret) if secret else None
+        key_id = resumed or (secrets.key_id_of(secret) if secret else None)
         key = await self._cache.find(key_id or _UNKNOWN_ID)
-        if not self._is_valid(key, secret or "") or key is None:
+        is_valid = self._is_valid(key, secret or "") if resumed is None else key and key.is_active(self._clock())
+        if not is_valid or key is None:
             raise AuthenticationError(
                 "the API key is missing or invalid: send a key of this gateway as x-api-key or Authorization: Bearer",
                 status=401,
@@ -79,13 +80,13 @@ class OpenUntilKeys(OpenAccess):
         self._cache = cache
         self._keyed = keyed
 
-    async def authenticate(self, headers: Mapping[str, str]) -> Caller:
+    async def authenticate(self, headers: Mapping[str, str], resumed: str | None = None) -> Caller:
         try:
             keyed = await self._cache.has_keys()
         except OverloadedError:
             keyed = False
         if keyed:
-            return await self._keyed.authenticate(headers)
+            return await self._keyed.authenticate(headers, resumed)
         return await super().authenticate(headers)
 
     def governor_for(self, caller: Caller, prices: Prices) -> Governor | None:

@@ -4,27 +4,41 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_OWN = frozenset(("provider", "wire", "strip", "header", "id_prefixes", "id_field"))
+_OWN = frozenset(("provider", "wire", "strip", "client", "ids", "id_field", "versions", "headers"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """The vendor that answers. ``strip`` is the start of each path that the base URL of the provider has already.
-    ``header`` and ``id_prefixes`` distinguish its clients and its ids from those of another vendor with the same path.
-    ``id_field`` has the id in its replies."""
+    """Who answers; forwarded.toml says what each field means."""
 
     name: str
     provider: str
     wire: str
     strip: str = ""
-    header: str | None = None
-    id_prefixes: tuple[str, ...] = ()
+    client: Mapping[str, str] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()
     id_field: Literal["id", "name"] = "id"
+    versions: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRule:
+    """How a reply states what it used, and what a request may use at most; forwarded_costs.toml says what each field
+    means."""
+
+    counts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    other: tuple[str, ...] = ()
+    sums: bool = False
+    needs: tuple[Mapping[str, Any], ...] = ()
+    most: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +50,16 @@ class Address:
     method: str
     path: str
     body: Literal["json", "form", "file"] | None = None
-    cost: Literal["free", "unknown"] = "unknown"
+    cost: str = "unknown"
     content: Literal["none", "unseen"] = "none"
-    model: Literal["none", "body", "unseen"] = "none"
+    model: Literal["none", "body", "form", "path", "unseen"] = "none"
     makes: str | None = None
     yields: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    endpoint: str | None = None
+    lines: bool = False
+    resumes: str | None = None
     lists: str | None = None
     stores: bool = False
     relative: tuple[str, ...] = ()
@@ -54,6 +72,11 @@ class Address:
     def kinds(self) -> Mapping[str, str]:
         """The ids in the path that a key must have made, each with its kind."""
         return {each: each.replace("_", " ") for each in _PARAMETER.findall(self.path) if not each.startswith("_")}
+
+    @property
+    def usage(self) -> UsageRule | None:
+        """How its replies state what they used; None for what is free, or unknown."""
+        return usage_rules().get(self.cost)
 
     def full_id(self, parameter: str, value: str) -> str:
         """Return an id of the path as replies have it: a name has the part of the path before it too."""
@@ -69,17 +92,25 @@ class Address:
 @cache
 def addresses() -> tuple[Address, ...]:
     """Return the whole table."""
-    table = tomllib.loads(files("dragoman_gateway.wires").joinpath("forwarded.toml").read_text("utf-8"))
     found: list[Address] = []
-    for name, fields in table.items():
-        own = {each: fields[each] for each in _OWN & fields.keys()}
-        vendor = Vendor(name=name, **{**own, "id_prefixes": tuple(own.get("id_prefixes", ()))})
+    for name, fields in _read("forwarded.toml").items():
+        own = {each: _frozen(fields[each]) for each in _OWN & fields.keys()}
+        vendor = Vendor(name=name, **own)
         for kind in fields.keys() - _OWN:
             for address, rules in fields[kind].items():
                 method, path = address.split(" ")
-                rules = {**rules, "relative": tuple(rules.get("relative", ()))}
-                found.append(Address(vendor=vendor, kind=kind, method=method, path=path, **rules))
+                given = {each: _frozen(value) for each, value in rules.items()}
+                for version in vendor.versions or ("",):
+                    there = path.format_map(_Keeping(version=version)) if version else path
+                    found.append(Address(vendor=vendor, kind=kind, method=method, path=there, **given))
     return tuple(sorted(found, key=lambda each: (each.vendor.name, each.kind)))
+
+
+@cache
+def usage_rules() -> Mapping[str, UsageRule]:
+    """Return the costs that replies state, by their names in the table."""
+    rules = _read("forwarded_costs.toml")
+    return {name: UsageRule(**{each: _frozen(value) for each, value in rule.items()}) for name, rule in rules.items()}
 
 
 def forwarded_kinds() -> tuple[str, ...]:
@@ -89,3 +120,31 @@ def forwarded_kinds() -> tuple[str, ...]:
 def unknown_names(opened: Sequence[str]) -> list[str]:
     """Return the entries of a setting that open nothing."""
     return [each for each in opened if not any(address.is_open((each,)) for address in addresses())]
+
+
+def addressed(url: str, vendor: str) -> Address | None:
+    """Return the address of a vendor that a request in a batch is for, if it is one of the table."""
+    return next((each for each in addresses() if each.vendor.name == vendor and each.name == f"POST {url}"), None)
+
+
+def is_client_of(vendor: Vendor, headers: Mapping[str, str], ids: Sequence[str]) -> bool:
+    """Whether a client is one of this vendor: by a header, else by an id that it alone makes."""
+    has_header = any(
+        fnmatchcase(headers.get(name, ""), glob) for name, glob in vendor.client.items() if name in headers
+    )
+    return has_header or any(fnmatchcase(each, glob) for each in ids for glob in vendor.ids)
+
+
+class _Keeping(dict[str, str]):
+    """Leaves the other parameters of a path as they are."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("dragoman_gateway.wires").joinpath(name).read_text("utf-8"))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -35,7 +35,7 @@ class HeaderRules:
             tuple(table["request"]),
             tuple(table["reply"]),
             tuple(table.get("known_betas", ())),
-            table.get("unknown_betas", {}),
+            {glob: each["unknown"] for glob, each in table.get("unknown_betas", {}).items()},
             _DEFAULTS.get(wire, {}),
         )
 

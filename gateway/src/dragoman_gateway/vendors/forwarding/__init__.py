@@ -1,13 +1,17 @@
 """Addresses of a client's own vendor that are forwarded as they are, if the operator has opened them."""
 
+import re
+
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Scope
 
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.vendors.forwarding.endpoint import ForwardingEndpoint
-from dragoman_gateway.wires.forwarded import Address, Vendor, addresses
+from dragoman_gateway.wires.forwarded import Address, Vendor, addresses, is_client_of
 
 __all__ = ["routes"]
+
+_PARAMETER = re.compile(r"\{\w+\}")
 
 
 class _OpenRoute(Route):
@@ -36,9 +40,12 @@ class _OpenRoute(Route):
         vendor = self._address.vendor
         if not self._others:
             return True
-        if vendor.header is not None:
-            return _names(vendor, scope, ids)
-        return not any(_names(each, scope, ids) for each in self._others)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if b"key=" in scope["query_string"]:  # where Google's clients may write it
+            headers.setdefault("x-goog-api-key", "")
+        if vendor.client:
+            return is_client_of(vendor, headers, ids)
+        return not any(is_client_of(each, headers, ids) for each in self._others)
 
 
 def routes(gateway: Gateway) -> list[Route]:
@@ -51,9 +58,4 @@ def routes(gateway: Gateway) -> list[Route]:
 
 
 def _shape(address: Address) -> tuple[str, str]:
-    return address.method, address.path
-
-
-def _names(vendor: Vendor, scope: Scope, ids: tuple[str, ...]) -> bool:
-    has_header = any(name == (vendor.header or "").encode() for name, _ in scope["headers"])
-    return has_header or any(each.startswith(vendor.id_prefixes) for each in ids)
+    return address.method, _PARAMETER.sub("{}", address.path)

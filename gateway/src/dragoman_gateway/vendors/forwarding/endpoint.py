@@ -1,10 +1,9 @@
 """Forwards a request to its vendor as it is, under the key of the gateway, and the reply to the client."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -12,77 +11,88 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dragoman import Adapter, Usage, WireRequest, get_adapter
 from dragoman.answers import Upload, forward
-from dragoman.errors import InvalidRequestError, MalformedReplyError, NotFoundError
-from dragoman.limits import MaxUsage
-from dragoman.messages import CostStatus, TokenUsage
+from dragoman.errors import MalformedReplyError, NotFoundError
+from dragoman.messages import CostStatus
 from dragoman.transport import AsyncStreamedReply
 from dragoman_gateway.access import Caller
 from dragoman_gateway.access.page_rules import is_json
 from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.bodies.read import parse_object, read_body
-from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.endpoint import Endpoint
 from dragoman_gateway.endpoints.exchange import Exchange
-from dragoman_gateway.errors import DeniedError, ModelDeniedError, UnavailableError
+from dragoman_gateway.errors import DeniedError, ModelDeniedError
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.keys.access import presented_secret
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.replies import REQUEST_ID, DisconnectWatcher, Headers
+from dragoman_gateway.vendors.embedding import ENDPOINT as EMBEDDINGS
+from dragoman_gateway.vendors.forwarding.batch_file import BatchFile
 from dragoman_gateway.vendors.forwarding.body import FormBody
+from dragoman_gateway.vendors.forwarding.costs import Cost
+from dragoman_gateway.vendors.forwarding.form import form_fields
+from dragoman_gateway.vendors.forwarding.ids import ForwardedIds
+from dragoman_gateway.vendors.forwarding.resumed import KIND, address_here, begun_upload, upload_of
 from dragoman_gateway.wires import ALL_WIRES
-from dragoman_gateway.wires.forwarded import Address
+from dragoman_gateway.wires.forwarded import Address, addressed
+from dragoman_gateway.wires.headers import matches
 
-_ID = re.compile(r"(?!\.+$)[A-Za-z0-9._:~-]{1,190}")
 _PASSED = ("accept",)
 _REPLY_HEADERS = ("content-type", "content-disposition")
-_PAGE_FIELDS = ("object", "has_more", "nextPageToken")
 _MAX_READ = 16 * 1024 * 1024
 """Bytes of a reply that is read for its ids."""
-_SELF = "local:forwarded"
-"""A model without a price of its own, for the reservation of what costs nothing."""
+_SERVED = {**{each.path: each.name for each in ALL_WIRES}, "/v1/embeddings": EMBEDDINGS}
+"""The addresses that the gateway answers itself, with their names for a key's rights."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """What a request asks its vendor. ``form`` is its body, if that is streamed."""
+
+    ids: dict[str, str]
+    body: bytes = field(default=b"", repr=False)
+    form: FormBody | None = None
+    model: str = ""
+    fields: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 class ForwardingEndpoint(Endpoint):
     def __init__(self, gateway: Gateway, address: Address) -> None:
         super().__init__(gateway, next(wire for wire in ALL_WIRES if wire.name == address.vendor.wire))
         self._address = address
+        self._ids = ForwardedIds(gateway.services.owned, address)
 
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request. Raises what its client gets as an error, before the reply has begun."""
-        address, record = self._address, exchange.record
-        caller = await exchange.authenticate(any_type=True)
+        address, record, generation = self._address, exchange.record, exchange.generation
+        caller = await self._find_caller(exchange)
         check_caller(caller, address.kind)
-        await self._check_bounds(exchange, caller)
-        await exchange.generation.access.check(caller, exchange.generation.prices)
-        ids = {name: str(value) for name, value in exchange.scope["path_params"].items()}
-        named = {address.full_id(name, ids[name]): kind for name, kind in address.kinds.items()}
-        await self._check_ids(exchange, caller, named, ids)
-        body, form, model = b"", None, ""
-        sends_json = is_json(exchange.headers.get("content-type", ""))
-        if address.body == "json" or (address.body == "form" and sends_json):
-            body, model = await self._read_json(exchange, caller)
-        elif address.body is not None:
-            form = FormBody(
-                exchange.receive,
-                exchange.headers,
-                exchange.generation.settings,
-                refuses_ids=caller.key_id is not None,
-            )
-        adapter = get_adapter(f"{address.vendor.provider}:{model or address.kind}")
+        has_budget = await self._check_bounds(exchange, caller)
+        await generation.access.check(caller, generation.prices)
+        asked = _Asked(ids={name: str(value) for name, value in exchange.scope["path_params"].items()})
+        await self._ids.check(caller, self._ids.named_in_path(asked.ids))
+        await self._read(exchange, caller, asked, whole=has_budget or bool(caller.models))
+        adapter = get_adapter(f"{address.vendor.provider}:{asked.model or address.kind}")
         record.model = record.asked = str(adapter.model_id)
-        await self._forward(exchange, caller, adapter, self._request(exchange, ids, body, form), form)
+        size = len(asked.body) if asked.form is None else asked.form.size or 0
+        cost = Cost(
+            generation.prices,
+            str(adapter.model_id),
+            address.usage,
+            free=address.cost == "free",
+            fields=asked.fields,
+            size=size,
+        )
+        if has_budget:
+            cost.check_stated()
+        await self._forward(exchange, caller, adapter, asked, cost)
 
-    async def _forward(
-        self, exchange: Exchange, caller: Caller, adapter: Adapter, request: WireRequest, form: FormBody | None
-    ) -> None:
+    async def _forward(self, exchange: Exchange, caller: Caller, adapter: Adapter, asked: _Asked, cost: Cost) -> None:
         generation, record, departure = exchange.generation, exchange.record, DisconnectWatcher(exchange.receive)
         governor = generation.access.governor_for(caller, generation.prices)
         client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
-        usage = Usage(cost_status=CostStatus.UNPRICED)
-        if self._address.cost == "free":
-            usage = generation.prices.price(_SELF, TokenUsage(), datetime.now(UTC))
-        asked = _SELF if self._address.cost == "free" else str(adapter.model_id)
+        form = asked.form
         if form is None:
             departure.watch()  # a form is read to its end before the client can be seen to leave
         has_begun = False
@@ -90,17 +100,19 @@ class ForwardingEndpoint(Endpoint):
             async with forward(
                 client.config,
                 adapter,
-                request,
+                self._request(exchange, asked),
                 governors=() if governor is None else (governor,),
-                measure=lambda: MaxUsage(asked, TokenUsage()),
-                used=lambda: usage,
+                measure=cost.measure,
+                used=cost.used,
             ) as reply:
                 if form is not None:
                     departure.watch()
                 read = await self._read_reply(exchange, caller, reply)
-                record.usages = (usage,)
                 has_begun = True
-                await self._send(exchange, reply, read)
+                if form is not None and form.model is not None:
+                    record.model = f"{self._address.vendor.provider}:{form.model}"
+                cost.begin(reply.headers.get("content-type", ""), record.model)
+                await self._send(exchange, reply, read, cost)
         except asyncio.CancelledError:
             record.broken = True
             if not departure.seen:
@@ -111,9 +123,30 @@ class ForwardingEndpoint(Endpoint):
             record.broken, record.error = True, type(error).__name__  # the server breaks the connection off
         finally:
             departure.stop()
+            if has_begun:
+                record.usages = (cost.stated() or Usage(cost_status=CostStatus.UNPRICED),)
 
-    async def _check_bounds(self, exchange: Exchange, caller: Caller) -> None:
-        """Raise DeniedError if a budget, a policy or the models of the key need to know what is not known here."""
+    async def _find_caller(self, exchange: Exchange) -> Caller:
+        """Return the caller. An upload goes on for the key that began it, whose clients may send no key with it.
+
+        Raises NotFoundError for an upload that another key began.
+        """
+        upload = self._upload(exchange)
+        owner = None if upload is None else await self._ids.owner_of(upload)
+        resumed = owner if presented_secret(exchange.headers) is None else None
+        caller = await exchange.authenticate(any_type=True, resumed=resumed)
+        if upload is not None and caller.key_id is not None and caller.key_id != owner:
+            raise NotFoundError("there is no such upload", status=404)
+        return caller
+
+    def _upload(self, exchange: Exchange) -> str | None:
+        """Return the upload that a request goes on with."""
+        query = exchange.scope["query_string"].decode("latin-1")
+        return None if self._address.resumes is None else upload_of(query)
+
+    async def _check_bounds(self, exchange: Exchange, caller: Caller) -> bool:
+        """Return whether a budget counts what the caller spends. Raises DeniedError if a budget, a policy or the models
+        of the key need to know what is not known here."""
         address, generation = self._address, exchange.generation
         config, bounds = generation.client.config, await generation.access.limits_for(caller)
         has_budget = generation.has_budget(bounds, generation.access.governor_for(caller, generation.prices))
@@ -127,64 +160,101 @@ class ForwardingEndpoint(Endpoint):
             raise DeniedError(f"{address.name} is not for a key with restricted models: its model is not known here")
         if has_budget or config.policy is not None:
             self._wire.headers.check_betas(exchange.headers)
+        return has_budget
 
-    async def _check_ids(
-        self, exchange: Exchange, caller: Caller, named: dict[str, str], ids: dict[str, str] | None = None
-    ) -> None:
-        """Raise NotFoundError for an id that the key did not make, as for one that does not exist."""
-        for each in (ids or {}).values():
-            if not _ID.fullmatch(each):
-                raise NotFoundError(f"there is no {self._address.kind[:-1]} {each!r:.120}", status=404)
-        if caller.key_id is None:
+    async def _read(self, exchange: Exchange, caller: Caller, asked: _Asked, *, whole: bool) -> None:
+        """Read the body. ``whole``: a form is read too, because its model counts."""
+        address, headers = self._address, exchange.headers
+        if address.model == "path":
+            asked.model = self._check_model(exchange, caller, asked.ids["_model"])
+        if address.body is None:
             return
-        owned = self._gateway.services.owned
-        try:
-            await owned.check(caller, owned.unshared(named))
-        except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
-        except InvalidRequestError as error:
-            raise NotFoundError(error.message, status=404) from None
+        goes_on = self._upload(exchange) is not None  # with bytes, whatever their type is said to be
+        sends_json = is_json(headers.get("content-type", "")) and not goes_on
+        if address.body == "json" or (address.body == "form" and sends_json):
+            await self._read_json(exchange, caller, asked)
+            return
+        batch = None
+        if address.lines and caller.key_id is not None:
+            check = partial(self._check_lines, exchange, caller)
+            batch = BatchFile(headers.get("content-type", ""), check, exchange.generation.settings.body_cap)
+        form = FormBody(
+            exchange.receive,
+            headers,
+            exchange.generation.settings,
+            refuses_ids=caller.key_id is not None and not goes_on,
+            batch=batch,
+        )
+        if address.model != "form" or not whole:
+            asked.form = form
+            return
+        asked.body = body = await form.read(exchange.share)
+        asked.fields = dict(
+            await exchange.share.work(len(body), lambda: form_fields(headers.get("content-type", ""), body, "model"))
+        )
+        asked.model = self._check_model(exchange, caller, asked.fields.get("model"))
 
-    async def _read_json(self, exchange: Exchange, caller: Caller) -> tuple[bytes, str]:
-        """Return the body, within the limits of all requests, and the model that it names, if it names one."""
+    async def _check_lines(self, exchange: Exchange, caller: Caller, lines: list[dict[str, Any]]) -> None:
+        """Raise what is wrong with the requests of a batch: an address that the key may not use, an id of another."""
+        for line in lines:
+            check_spelling(line, self._wire.name)
+            if (url := line.get("url")) is not None:
+                self._check_url(exchange, caller, url)
+        await self._ids.check(caller, self._ids.named_in_lines(lines))
+
+    def _check_url(self, exchange: Exchange, caller: Caller, url: Any) -> None:
+        """Raise DeniedError if the key may not send a request to this address: a batch sends it for the key."""
+        found = addressed(str(url), self._address.vendor.name)
+        is_open = found is not None and found.is_open(exchange.generation.settings.forward)
+        endpoint = _SERVED.get(str(url)) or (found.kind if found is not None and is_open else None)
+        if endpoint is None:
+            raise DeniedError(f"a batch cannot use {url!r:.120}: it is not an address that is open here")
+        check_caller(caller, endpoint)
+
+    def _check_model(self, exchange: Exchange, caller: Caller, named: Any) -> str:
+        """Return the model of a request. Raises ModelDeniedError if the key may not use it."""
+        model = exchange.generation.known_name(named) if isinstance(named, str) else ""
+        names = (model, f"{self._address.vendor.provider}:{model}")
+        if caller.models and not any(fnmatchcase(each, pattern) for pattern in caller.models for each in names):
+            raise ModelDeniedError(f"{model!r:.120}")
+        return model
+
+    async def _read_json(self, exchange: Exchange, caller: Caller, asked: _Asked) -> None:
+        """Read the body, within the limits of all requests, and the model that it names, if it names one."""
         address, share, headers = self._address, exchange.share, exchange.headers
-        body = await read_body(exchange.receive, headers, exchange.generation.settings, share)
-        if not body and address.model == "none" and not address.names:
-            return body, ""
-        fields = await share.work(len(body), lambda: parse_object(body, headers))
+        asked.body = body = await read_body(exchange.receive, headers, exchange.generation.settings, share)
+        if not body and address.model in ("none", "path") and not address.names:
+            return
+        asked.fields = fields = await share.work(len(body), lambda: parse_object(body, headers))
         if caller.key_id is not None:
             await share.work(len(body), partial(check_spelling, fields, self._wire.name))
-            named = await share.work(len(body), lambda: self._gateway.services.owned.find(fields, fields.get("items")))
-            named |= {each: kind for name, kind in address.names.items() for each in _texts(fields.get(name))}
-            await self._check_ids(exchange, caller, named)
-        model = fields.get("model") if address.model == "body" else None
-        model = exchange.generation.known_name(model) if isinstance(model, str) else ""
-        provider = address.vendor.provider
-        if caller.models and address.model == "body":
-            names = (model, f"{provider}:{model}")
-            if not any(fnmatchcase(each, pattern) for pattern in caller.models for each in names):
-                raise ModelDeniedError(f"{model!r:.120}")
-        return body, model
+            await self._ids.check(caller, await share.work(len(body), lambda: self._ids.named_in_body(fields)))
+            if address.endpoint is not None:
+                self._check_url(exchange, caller, fields.get(address.endpoint))
+        if address.model in ("body", "form"):
+            asked.model = self._check_model(exchange, caller, fields.get("model"))
 
-    def _request(self, exchange: Exchange, ids: dict[str, str], body: bytes, form: FormBody | None) -> WireRequest:
+    def _request(self, exchange: Exchange, asked: _Asked) -> WireRequest:
         """Return the request as the vendor gets it: the body as it is, and the headers that are known here."""
-        address, sent = self._address, exchange.headers
+        address, sent, form = self._address, exchange.headers, asked.form
         query = parse_qsl(exchange.scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        path = address.path.removeprefix(address.vendor.strip).format(**ids)
+        path = address.path.removeprefix(address.vendor.strip).format(**asked.ids)
         if kept := urlencode([each for each in query if each[0] != "key"]):
             path = f"{path}?{kept}"
         headers = self._wire.headers.to_provider(sent)
-        headers |= {name: sent[name] for name in _PASSED if name in sent}
+        headers |= {name: sent[name] for name in sent if name in _PASSED or matches(name, address.vendor.headers)}
         if "content-type" in sent and address.body is not None:
             headers["content-type"] = sent["content-type"]
         upload = None if form is None else Upload(form.pieces(), form.size)
-        return WireRequest(address.method, path, body, headers, stream=True, upload=upload)
+        return WireRequest(address.method, path, asked.body, headers, stream=True, upload=upload)
 
     async def _read_reply(self, exchange: Exchange, caller: Caller, reply: AsyncStreamedReply) -> bytes | None:
         """Return the whole reply if it has ids to note, rows of others to leave out, or an address to change.
 
         Raises MalformedReplyError for one that cannot be read."""
         address = self._address
+        if address.resumes is not None and (begun := begun_upload(reply.headers)) is not None:
+            await self._ids.remember(caller, {begun: KIND})
         if not (address.makes or address.yields or address.lists or address.relative):
             return None
         pieces, size = [], 0
@@ -194,6 +264,8 @@ class ForwardingEndpoint(Endpoint):
                 raise MalformedReplyError(f"the reply is larger than {_MAX_READ} bytes")
             pieces.append(piece)
         body = b"".join(pieces)
+        if not body and address.resumes is not None:
+            return body
         try:
             fields = await exchange.share.work(len(body), lambda: loads(body))
         except ValueError:
@@ -202,59 +274,43 @@ class ForwardingEndpoint(Endpoint):
             raise MalformedReplyError("the reply is not a JSON object")
         if caller.key_id is not None:
             if address.lists is not None:
-                fields = await self._own_rows(caller, fields, address.lists)
+                fields = await self._ids.own_rows(caller, fields)
                 body = dumps(fields)
             else:
-                await self._note_ids(caller, fields)
+                await self._ids.note(caller, fields)
         if address.relative and any(_relate(each, address.relative) for each in wire_objects(fields)):
             body = dumps(fields)
         return body
 
-    async def _own_rows(self, caller: Caller, fields: dict[str, Any], name: str) -> dict[str, Any]:
-        """Return a list without the rows of other keys, and without anything that reveals them."""
-        rows = fields.get(name)
-        if not isinstance(rows, list):
-            raise MalformedReplyError("the reply is not a list")
-        field = self._address.vendor.id_field
-        ids = [each[field] for each in rows if isinstance(each, dict) and isinstance(each.get(field), str)]
-        try:
-            own = await self._gateway.services.owned.owned(caller, ids)
-        except DatabaseUnavailableError:
-            raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
-        kept = [each for each in rows if isinstance(each, dict) and each.get(field) in own]
-        found: dict[str, Any] = {each: fields[each] for each in _PAGE_FIELDS if each in fields}
-        for end, place in (("first_id", 0), ("last_id", -1)):
-            if end in fields:
-                found[end] = kept[place]["id"] if kept else None
-        return {**found, name: kept}
-
-    async def _note_ids(self, caller: Caller, fields: dict[str, Any]) -> None:
-        """Note the ids that the reply names as those of the key, before the key can use them."""
-        address, found = self._address, {}
-        if address.makes is not None:
-            found.update(dict.fromkeys(_texts(fields.get(address.vendor.id_field)), address.makes))
-        for name, kind in address.yields.items():
-            found.update(dict.fromkeys(_texts(fields.get(name)), kind))
-        try:
-            await self._gateway.services.owned.record(caller, found)
-        except DatabaseUnavailableError:
-            self._gateway.services.owned.dropped += len(found)
-
-    async def _send(self, exchange: Exchange, reply: AsyncStreamedReply, read: bytes | None) -> None:
-        """Send the reply as it arrives. A client that reads nothing for too long is disconnected."""
+    async def _send(self, exchange: Exchange, reply: AsyncStreamedReply, read: bytes | None, cost: Cost) -> None:
+        """Send the reply as it arrives. A client that reads nothing for too long is left."""
         headers: Headers = [(REQUEST_ID, exchange.request_id.encode()), *self._wire.headers.to_client(reply.headers)]
         headers += [
             (name.encode(), reply.headers[name].encode("latin-1")) for name in _REPLY_HEADERS if name in reply.headers
         ]
+        headers += self._own_headers(exchange, reply)
         if read is not None:
             headers.append((b"content-length", str(len(read)).encode()))
         record, seconds = exchange.record, exchange.generation.settings.reader_seconds
         record.status = reply.status
         await exchange.send({"type": "http.response.start", "status": reply.status, "headers": headers})
         async for piece in _pieces(reply, read):
+            cost.feed(piece)
             async with asyncio.timeout(seconds):
                 await exchange.send({"type": "http.response.body", "body": piece, "more_body": True})
         await exchange.send({"type": "http.response.body", "body": b""})
+
+    def _own_headers(self, exchange: Exchange, reply: AsyncStreamedReply) -> Headers:
+        """Return the headers of the reply that this vendor alone has."""
+        sent, found = exchange.headers, []
+        # Only the client itself reads the address, so it may say what stands before the gateway.
+        scheme = "https" if sent.get("x-forwarded-proto") == "https" else exchange.scope["scheme"]
+        base = f"{scheme}://{sent.get('host', '')}{exchange.scope['path']}"
+        for name, value in reply.headers.items():
+            if matches(name, self._address.vendor.headers):
+                here = address_here(name, value, base)
+                found += [] if here is None else [(name.encode(), here.encode("latin-1"))]
+        return found
 
 
 async def _pieces(reply: AsyncStreamedReply, read: bytes | None) -> AsyncIterator[bytes]:
@@ -263,13 +319,6 @@ async def _pieces(reply: AsyncStreamedReply, read: bytes | None) -> AsyncIterato
         return
     async for piece in reply.chunks:
         yield piece
-
-
-def _texts(value: Any) -> list[str]:
-    """Return the ids of a field: a text, an object with an id, or a list of them."""
-    values = value if isinstance(value, list) else [value]
-    ids = [each.get("id") if isinstance(each, dict) else each for each in values]
-    return [each for each in ids if isinstance(each, str) and each]
 
 
 def _relate(fields: dict[str, Any], names: tuple[str, ...]) -> bool:
