@@ -12,6 +12,7 @@ from anthropic import AnthropicVertex
 from dragoman import Message
 from dragoman.adapter.wire import WireRequest
 from dragoman.blocks import ProviderBlock
+from tests.conformance.coverage.__main__ import main
 from tests.conformance.coverage.evidence import NotSentError, Table, compare
 from tests.conformance.coverage.loopback import Loopback, loopback
 from tests.conformance.coverage.page import read_rows
@@ -99,6 +100,26 @@ def test_a_renamed_event_fails() -> None:
     assert not reads_stop_reason("anthropic", "rest_turn")
     sdk = replace(SDKS["anthropic"], events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",))
     assert unread(sdk) == {"event message_begin"}
+
+
+def moved() -> dict[str, list[Any]]:
+    raise AttributeError("the SDK has no such module")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"package": "an-sdk-of-nobody"}, "ollama: an-sdk-of-nobody is not installed"),
+        ({"parameters": moved}, "cannot be compared: AttributeError('the SDK has no such module')"),
+    ],
+)
+def test_the_check_fails_if_an_sdk_cannot_be_compared(
+    change: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scheduled report would otherwise be silent about it."""
+    monkeypatch.setitem(SDKS, "ollama", replace(SDKS["ollama"], **change))
+    assert main(["ollama"], check=True) == 1
+    assert problem in capsys.readouterr().out
 
 
 def test_a_native_document_of_converse_is_sent_again() -> None:
