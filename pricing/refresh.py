@@ -56,6 +56,7 @@ UNPRICED = {
     "compatible": "an endpoint of your own: only you know what it asks",
     "nvidia": "hosted models are free to try and otherwise licensed, not billed by token",
     "snowflake": "billed in credits, whose price is part of the contract",
+    "text-completion": "an endpoint of your own: only you know what it asks",
     "venice": "the source does not have its prices",
     "vercel": "passes on what others ask, and tells the cost of each reply: reported_cost_usd",
     "writer": "the source does not have its prices",
