@@ -34,6 +34,7 @@ SAME_PRICES = {
     "anthropic-bedrock": "bedrock",
     "anthropic-foundry": "anthropic",
     "anthropic-vertex": "google",
+    "bedrock-invoke": "bedrock",
     "bedrock-openai": "bedrock",
     "google-interactions": "google",
     "google-openai": "google",
