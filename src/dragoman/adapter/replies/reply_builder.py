@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
-from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, add_drift
+from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
@@ -81,8 +81,10 @@ class ReplyBuilder:
         status: MessageStatus = MessageStatus.COMPLETE,
         channel: Channel | None = None,
         alternatives: Iterable[Alternative] = (),
+        known: KnownNames | None = None,
     ) -> Message:
         """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered.
+        Names that are not ``known`` are noted.
 
         Raises MalformedReplyError if a name is too long.
         """
@@ -91,6 +93,9 @@ class ReplyBuilder:
         served_model = self._served_model(model)
         content = tuple(content)
         blocks = named = self._check_calls(content)
+        if known is not None:
+            for kind, names in known.find_unknown(content, raw, (usage and usage.raw) or {}):
+                self.note_drift(kind, names)
         if context.answer_tool is not None:
             blocks = tuple(map(context.answer_tool.translate_block, named))
             if blocks != named:
