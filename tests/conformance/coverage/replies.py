@@ -9,6 +9,7 @@ from dragoman import DragomanError, RequestContext, WireResponse, get_adapter
 from dragoman.adapter.replies.drift import drift_of
 from dragoman.adapter.replies.framing import Frame
 from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from tests.conformance.coverage.chunks import CHUNKS, reads_field
 from tests.conformance.coverage.sdks import Sdk
 from tests.conformance.coverage.typed import MODELS
 
@@ -44,6 +45,8 @@ def reads_stop_reason(provider: str, stop: str) -> bool:
 
 def reads_event(provider: str, name: str) -> bool:
     """Whether the decoder knows an event of that name. Alone, most events are malformed: that is another question."""
+    if provider in CHUNKS:
+        return reads_field(provider, name)
     model = f"{provider}:{MODELS[provider][0]}"
     decoder: Any = get_adapter(model).decoder(RequestContext.for_model(model))  # type: ignore[attr-defined]
     if provider == "bedrock":

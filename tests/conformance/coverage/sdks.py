@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from tests.conformance.coverage.chunks import chunk_fields
 from tests.conformance.coverage.shapes import (
     botocore_samples,
     fields_of,
@@ -310,13 +311,14 @@ SDKS: dict[str, Sdk] = {
             stop_reasons=lambda: literals(
                 fields_of(_get("openai.types.chat.chat_completion.Choice"))["finish_reason"]  # type: ignore[index]
             ),
+            events=lambda: chunk_fields("openai-chat"),
         ),
         Sdk(
             "google", "google-genai", _google, _google_parameters, {"model": MODEL, "contents": "Hi"},
             parts=_google_members("Part"), tools=_google_members("Tool"),
             with_parts=lambda parts: {"contents": [{"role": "user", "parts": parts}]},
             replay=_replay_google, one_by_one=True,
-            stop_reasons=_literals("google.genai.types.FinishReason"),
+            stop_reasons=_literals("google.genai.types.FinishReason"), events=lambda: chunk_fields("google"),
         ),
         Sdk(
             "google-interactions", "google-genai", _interactions,
@@ -340,7 +342,7 @@ SDKS: dict[str, Sdk] = {
         Sdk(
             "ollama", "ollama", _ollama, _ollama_parameters, _CHAT,
             parts=_ollama_parts, tools=lambda: _functions("ollama.Tool"),
-            with_parts=lambda parts: {"messages": parts}, one_by_one=True,
+            with_parts=lambda parts: {"messages": parts}, one_by_one=True, events=lambda: chunk_fields("ollama"),
         ),
         Sdk(
             "mistral", "mistralai", _mistral, lambda: _all(parameters_of(_get("mistralai.client.chat.Chat").complete)),

@@ -93,11 +93,18 @@ def test_a_header_is_a_header(server: Loopback) -> None:
 
 
 def test_a_renamed_event_fails() -> None:
-    """So does a stop reason."""
+    """So does a stop reason, and on a wire without names of events a field of a chunk."""
     assert reads_event("anthropic", "content_block_delta")
     assert not reads_event("anthropic", "content_block_change")
     assert reads_stop_reason("anthropic", "pause_turn")
     assert not reads_stop_reason("anthropic", "rest_turn")
+    for provider, known, renamed in (
+        ("openai-chat", "choices[].delta.content", "choices[].delta.kontent"),
+        ("google", "candidates[].content.parts[].text", "candidates[].content.parts[].txt"),
+        ("ollama", "message.thinking", "message.thinkin"),
+    ):
+        assert reads_event(provider, known)
+        assert not reads_event(provider, renamed)
     sdk = replace(SDKS["anthropic"], events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",))
     assert unread(sdk) == {"event message_begin"}
 

@@ -61,9 +61,9 @@ class KnownNames:
             names = {name for note in raw["blocks"].values() for name in _fields_of_note(note)}
             if unknown := names - self.part_fields:
                 found.append(("field", [f"part.{name}" for name in unknown]))
-        for block in content:
-            if type(block) is ProviderBlock and block.kind not in self.parts:
-                found.append(("part", [block.kind]))
+        native = [block.kind for block in content if type(block) is ProviderBlock]
+        if native and not self.parts.issuperset(native):
+            found.append(("part", [kind for kind in native if kind not in self.parts]))
         return found
 
 
