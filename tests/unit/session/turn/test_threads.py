@@ -144,7 +144,9 @@ CLOUDS: dict[str, tuple[str, Any]] = {
     ),
     "anthropic-bedrock": (
         "anthropic.claude-opus-5-5",
-        lambda url: anthropic.AnthropicBedrockMantle(api_key="key", aws_region="us-east-1", base_url=url, max_retries=0),
+        lambda url: anthropic.AnthropicBedrockMantle(
+            api_key="key", aws_region="us-east-1", base_url=url, max_retries=0
+        ),
     ),
     "anthropic-foundry": (
         "claude-opus-5-5", lambda url: anthropic.AnthropicFoundry(api_key="key", base_url=url, max_retries=0),
