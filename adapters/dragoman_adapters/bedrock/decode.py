@@ -56,9 +56,9 @@ REPLY_FIELDS = {
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 KNOWN_NAMES = KnownNames(
     part_fields=frozenset({
-        "audio", "cachePoint", "citationsContent", "content", "document", "guardContent", "image", "input",
-        "name", "reasoningContent", "searchResult", "status", "text", "toolResult", "toolUse", "toolUseId",
-        "type", "video",
+        "audio", "cachePoint", "citations", "citationsContent", "content", "context", "document", "error",
+        "format", "guardContent", "image", "input", "name", "reasoningContent", "searchResult", "source",
+        "status", "text", "toolResult", "toolUse", "toolUseId", "type", "video",
     }),
     parts=frozenset({
         "audio", "citationsContent", "document", "guardContent", "image", "reasoningContent", "searchResult",

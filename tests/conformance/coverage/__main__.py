@@ -36,7 +36,7 @@ def main(providers: list[str], *, check: bool) -> int:
                     raise
                 missing.append(f"{provider}: {sdk.package} {sdk.version} cannot be compared: {error!r}")
                 continue
-            replies = len(sdk.events()) + len(sdk.stop_reasons())
+            replies = len(sdk.events()) + len(sdk.stop_reasons()) + len(sdk.reply_parts())
             rows[provider] = Row.of(sdk, table, replies - len(unknown), len(unknown))
             missing += [f"{provider} {name}" for name in sorted(table.names("absent") | unknown)]
         for provider, connect in () if check or providers else CLIENTS.items():

@@ -48,6 +48,8 @@ class Sdk:
     """Turns the body of a request into the arguments that send it."""
     stop_reasons: Callable[[], tuple[str, ...]] = tuple
     events: Callable[[], tuple[str, ...]] = tuple
+    reply_parts: Callable[[], list[Any]] = list
+    """Samples of the parts of a reply."""
     typed: Callable[[], Iterable[dict[str, Any]]] | None = None
     """The requests that Dragoman writes from its own words; None for those of `typed_requests`."""
     one_by_one: bool = False
@@ -285,6 +287,7 @@ SDKS: dict[str, Sdk] = {
             tools=lambda: _kinds("anthropic.types.beta.BetaToolUnionParam"),
             stop_reasons=_literals("anthropic.types.beta.BetaStopReason"),
             events=lambda: event_types("anthropic.types.beta.BetaRawMessageStreamEvent"),
+            reply_parts=lambda: _kinds("anthropic.types.beta.BetaContentBlock"),
         ),
         Sdk(
             "openai", "openai", lambda url: _openai(url).responses.create,  # type: ignore[no-any-return]
@@ -299,6 +302,7 @@ SDKS: dict[str, Sdk] = {
                 fields_of(_get("openai.types.responses.response.IncompleteDetails"))["reason"]  # type: ignore[index]
             ),
             events=lambda: event_types("openai.types.responses.ResponseStreamEvent"),
+            reply_parts=lambda: _kinds("openai.types.responses.ResponseOutputItem"),
         ),
         Sdk(
             "openai-chat", "openai", lambda url: _openai(url).chat.completions.create,  # type: ignore[no-any-return]
@@ -338,6 +342,7 @@ SDKS: dict[str, Sdk] = {
             replay=_replay_bedrock, one_by_one=True,
             stop_reasons=lambda: tuple(_bedrock_model().shape_for("StopReason").enum),
             events=_bedrock_events,
+            reply_parts=lambda: botocore_samples(_bedrock_model().shape_for("ContentBlock")),
         ),
         Sdk(
             "ollama", "ollama", _ollama, _ollama_parameters, _CHAT,

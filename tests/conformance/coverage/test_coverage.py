@@ -16,7 +16,7 @@ from tests.conformance.coverage.__main__ import main
 from tests.conformance.coverage.evidence import NotSentError, Table, compare
 from tests.conformance.coverage.loopback import Loopback, loopback
 from tests.conformance.coverage.page import read_rows
-from tests.conformance.coverage.replies import reads_event, reads_stop_reason, unread
+from tests.conformance.coverage.replies import reads_event, reads_stop_reason, unknown_names, unread
 from tests.conformance.coverage.sdks import SDKS
 from tests.conformance.coverage.typed import encode
 
@@ -93,7 +93,7 @@ def test_a_header_is_a_header(server: Loopback) -> None:
 
 
 def test_a_renamed_event_fails() -> None:
-    """So does a stop reason, and on a wire without names of events a field of a chunk."""
+    """So does a stop reason, a part, and on a wire without names of events a field of a chunk."""
     assert reads_event("anthropic", "content_block_delta")
     assert not reads_event("anthropic", "content_block_change")
     assert reads_stop_reason("anthropic", "pause_turn")
@@ -105,7 +105,11 @@ def test_a_renamed_event_fails() -> None:
     ):
         assert reads_event(provider, known)
         assert not reads_event(provider, renamed)
-    sdk = replace(SDKS["anthropic"], events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",))
+    assert unknown_names("bedrock", {"text": "Hi"}) == []
+    assert unknown_names("bedrock", {"thought": {}}) == ["part thought"]
+    sdk = replace(
+        SDKS["anthropic"], reply_parts=list, events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",)
+    )
     assert unread(sdk) == {"event message_begin"}
 
 
