@@ -51,8 +51,8 @@ REPLY_FIELDS = {
 KNOWN_NAMES = KnownNames(
     part_fields=frozenset({
         "caller", "citations", "content", "data", "encrypted_content", "file_id", "from", "id", "input",
-        "is_error", "mcp_server_name", "name", "server_name", "signature", "text", "thinking", "to",
-        "tool_changes", "tool_use_id", "tools", "toolset_name", "trigger", "type",
+        "is_error", "mcp_server_name", "name", "raw_input", "server_name", "signature", "text", "thinking",
+        "to", "tool_changes", "tool_use_id", "tools", "toolset_name", "trigger", "type",
     }),
     parts=frozenset({
         "advisor_tool_result", "bash_code_execution_tool_result", "code_execution_tool_result", "compaction",

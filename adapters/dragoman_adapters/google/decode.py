@@ -19,7 +19,7 @@ REPLY_FIELDS = {
 KNOWN_NAMES = KnownNames(
     part_fields=frozenset({
         "audioMetadata", "audioTranscription", "documentMetadata", "fileData", "functionCall",
-        "functionResponse", "inlineData", "mediaProcessing", "mediaResolution", "partMetadata",
+        "functionResponse", "inlineData", "mediaProcessing", "mediaResolution", "partMetadata", "rawInput",
         "speechMetadata", "spreadsheetMetadata", "text", "thought", "thoughtSignature", "videoMetadata",
     }),
     parts=frozenset({

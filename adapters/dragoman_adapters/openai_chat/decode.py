@@ -74,8 +74,8 @@ KNOWN_NAMES = KnownNames(
         "native_finish_reason", "seed", "stop_reason", "text", "token_ids",
     }),
     "message": frozenset({
-        "channel", "executed_tools", "graph_data", "padding", "provider_metadata", "reasoning_encrypted",
-        "token_id",
+        "channel", "executed_tools", "graph_data", "index", "padding", "provider_metadata",
+        "reasoning_encrypted", "token_id",
     }),
     },
 )  # fmt: skip

@@ -55,7 +55,7 @@ REPLY_FIELDS = _REQUEST_FIELDS | {
     "id", "object", "model", "output", "output_text", "usage", "created_at", "completed_at", "status", "error",
     "incomplete_details", "access_programs", "conversation", "image", "input_transformations", "moderation",
     "previous_response_id", "prompt_cache_diagnostics", "prompt_cache_options", "reasoning", "service_tier", "store",
-    "tool_usage", "billing", "content_filters", "copilot_usage",
+    "tool_usage", "billing", "content_filters",
 }  # fmt: skip
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
 KNOWN_NAMES = KnownNames(
@@ -74,7 +74,7 @@ KNOWN_NAMES = KnownNames(
         "file_search_call", "function_call_output", "image_generation_call", "local_shell_call",
         "local_shell_call_output", "mcp_approval_request", "mcp_approval_response", "mcp_call",
         "mcp_list_tools", "program", "program_output", "shell_call", "shell_call_output", "tool_search_call",
-        "tool_search_output", "web_search_call",
+        "tool_search_output", "web_search_call", "x_search_call",
     }),
     usage=frozenset({
         "context_details", "cost", "cost_details", "cost_in_usd_ticks", "input_tokens", "input_tokens_details",
