@@ -9,7 +9,7 @@ from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, assemble
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import (
@@ -94,8 +94,14 @@ class ReplyBuilder:
         content = tuple(content)
         blocks = named = self._check_calls(content)
         if known is not None:
-            for kind, names in known.find_unknown(content, raw, (usage and usage.raw) or {}):
-                self.note_drift(kind, names)
+            counts = usage.raw if usage is not None and usage.raw else {}
+            # Most replies have nothing to look through: no call is made for them.
+            has_rest = "blocks" in raw or ProviderBlock in map(type, content) or not known.usage.issuperset(counts)
+            for place, names in known.places.items():
+                has_rest = has_rest or not names.issuperset(raw.get(place, ()))
+            if has_rest:
+                for kind, unknown in known.find_unknown(content, raw, counts):
+                    self.note_drift(kind, unknown)
         if context.answer_tool is not None:
             blocks = tuple(map(context.answer_tool.translate_block, named))
             if blocks != named:
