@@ -35,11 +35,31 @@ _OPERATIONS = {
 }
 
 
+_FOREIGN_FIELDS = {
+    "inputText": "Titan",
+    "prompt": "Llama, Mistral, Cohere, AI21 or Claude 2",
+    "message": "Cohere",
+    "max_tokens": "AI21 or Mistral",
+}
+"""Fields of other vendors' bodies, none of which Converse has (docs/reference/wires/bedrock.md, B43)."""
+
+
 def detect_format(body: Mapping[str, Any]) -> BodyFormat:
-    """Return the format of a request body, or of the caller's extra fields."""
+    """Return the format of a request body, or of the caller's extra fields.
+
+    Raises RequestError for a body of another vendor's model, which Converse serves.
+    """
     if "anthropic_version" in body:
         return BodyFormat.MESSAGES
-    return BodyFormat.NOVA if "schemaVersion" in body else BodyFormat.CONVERSE
+    if "schemaVersion" in body:
+        return BodyFormat.NOVA
+    if (name := next(filter(body.__contains__, _FOREIGN_FIELDS), None)) is not None:
+        raise RequestError(
+            f"{name} belongs to a body of InvokeModel for {_FOREIGN_FIELDS[name]}: Converse serves these models, so"
+            " send messages, and the model's own fields in additionalModelRequestFields; an imported model that"
+            " Converse does not serve is bedrock-invoke:MODEL"
+        )
+    return BodyFormat.CONVERSE
 
 
 def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.block_fields import unread_fields, without_fields
@@ -53,6 +54,22 @@ REPLY_FIELDS = {
     "serviceTier",
 }  # fmt: skip
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
+KNOWN_NAMES = KnownNames(
+    part_fields=frozenset({
+        "audio", "cachePoint", "citations", "citationsContent", "content", "context", "document", "error",
+        "format", "guardContent", "image", "input", "name", "reasoningContent", "searchResult", "source",
+        "status", "text", "toolResult", "toolUse", "toolUseId", "type", "video",
+    }),
+    parts=frozenset({
+        "audio", "citationsContent", "document", "guardContent", "image", "reasoningContent", "searchResult",
+        "toolAddition", "toolRemoval", "toolResult", "toolUse", "video",
+    }),
+    usage=frozenset({
+        "cacheDetails", "cacheReadInputTokenCount", "cacheReadInputTokens", "cacheWriteInputTokenCount",
+        "cacheWriteInputTokens", "inputTokens", "outputTokens", "serverToolUsage", "totalTokens",
+    }),
+)  # fmt: skip
+"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"output", "usage"}
 _PLAIN_FIELDS = {"text"}
 _MEDIA = ("image", "document", "video", "audio")
@@ -74,6 +91,7 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
         usage=decode_usage(native),
         raw={**raw, "form": str(BodyFormat.CONVERSE), **notes},
         status=status,
+        known=KNOWN_NAMES,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -40,6 +41,16 @@ STOP_REASONS = {
 
 REPLY_FIELDS = {"id", "message", "finish_reason", "usage", "logprobs", "prompt", "meta", "response_type"}
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
+KNOWN_NAMES = KnownNames(
+    part_fields=frozenset({
+        "arguments", "citations", "content", "function", "id", "name", "text", "thinking", "type",
+    }),
+    parts=frozenset(),
+    usage=frozenset({
+        "billed_units", "cached_tokens", "tokens",
+    }),
+)  # fmt: skip
+"""As recorded, and as the official SDK declares."""
 _COVERED_REPLY_FIELDS = {"message", "usage"}
 _PLAIN_FIELDS = {"type", "text"}
 _COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
@@ -67,7 +78,9 @@ def decode_message(
     raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_REPLY_FIELDS}
     raw |= {"blocks": notes, "list": isinstance(native_message.get("content"), list), "citations": unattached}
     extra = {key: value for key, value in native_message.items() if key not in _COVERED_MESSAGE_FIELDS}
-    raw["residue"] = {"set": extra} if extra else None
+    if extra:
+        raw["residue"] = {"set": extra}
+        reply.note_drift("field", [f"message.{name}" for name in extra])
     if unknown := native.keys() - REPLY_FIELDS:
         reply.note_drift("field", unknown)
     if finish is not None and finish not in STOP_REASONS:
@@ -79,6 +92,7 @@ def decode_message(
         usage=decode_usage(native.get("usage")),
         raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
         status=status,
+        known=KNOWN_NAMES,
     )
 
 

@@ -14,10 +14,11 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman_adapters.compatible import user_file
 from dragoman_adapters.compatible.endpoint_row import EndpointRow, Table, built_in_tables, parse_row, resolve_table
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
-from dragoman_adapters.openai_platform.dual_api import Api, DualApiAdapter
+from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
 from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
-_MODEL_FILES: dict[tuple[str, Api], tuple[str, ...]] = {
+_MODEL_FILES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("open", "completions"): ("dragoman_adapters.compatible", "models.toml", "completions.toml"),
     ("open", "chat"): ("dragoman_adapters.compatible", "models.toml"),
     ("open", "responses"): ("dragoman_adapters.compatible", "models.toml", "responses.toml"),
     ("openai", "chat"): ("dragoman_adapters", "openai_platform/models.toml", "openai_chat/models.toml"),
@@ -73,7 +74,7 @@ def build_endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
     return type(f"{title}Adapter", (DualApiAdapter,), fields)
 
 
-def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
+def _build_api_class(title: str, name: str, row: EndpointRow, api: str) -> type[ChatAdapter] | type[ResponsesAdapter]:
     reads = row.default.get("thinking_policy", {}).get(
         "reads_from", ["{provider}:*"] if _replays_thinking(row, api) else []
     )
@@ -89,6 +90,11 @@ def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[
         fields["listed_models"] = ModelTable({"model": row.models}).listed
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
+    if api == "completions":
+        # Imported late: few endpoints have them alone.
+        from dragoman_adapters.openai_chat.text_completions import TextCompletionAdapter, text_dialect
+
+        return type(title, (TextCompletionAdapter,), {**fields, "dialect": text_dialect(row.dialect)})
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})
 
 
@@ -96,6 +102,6 @@ def _class_fields(name: str, row: EndpointRow) -> dict[str, Any]:
     return {"provider": name, "endpoint": row.endpoint, "telemetry_name": row.telemetry_name or name}
 
 
-def _replays_thinking(row: EndpointRow, api: Api) -> bool:
+def _replays_thinking(row: EndpointRow, api: str) -> bool:
     """Whether a model's own thinking goes back to it on this wire."""
     return api == "responses" or row.dialect.reasoning_details or row.dialect.reasoning_replay != "never"

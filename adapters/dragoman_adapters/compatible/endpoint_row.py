@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError
@@ -45,7 +45,8 @@ class EndpointRow(FrozenModel):
     token_variables: tuple[str, ...] = ()
     credentials: Literal["aws", "google", "azure"] | None = None
     scope: str = ""
-    apis: tuple[Api, ...] = Field(default=("chat",), min_length=1)
+    apis: tuple[Literal[Api, "completions"], ...] = Field(default=("chat",), min_length=1)
+    """``completions``, text completions, is for a server that has neither of the others."""
     families: Literal["open", "openai"] = "open"
     vendor_prefix: str = ""
     """What the endpoint's names have before those of the families, as a regular expression. Its own rows alone say what
@@ -54,6 +55,13 @@ class EndpointRow(FrozenModel):
     dialect: Dialect = Field(default_factory=Dialect)
     default: Table = Field(default_factory=dict)
     model: tuple[ModelRow, ...] = ()
+
+    @field_validator("apis")
+    @classmethod
+    def _completions_alone(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "completions" in value and len(value) > 1:
+            raise ValueError("a server with another API has no use for completions")
+        return value
 
     @property
     def endpoint(self) -> Endpoint:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import ContentBlock, text_block
@@ -15,6 +16,30 @@ REPLY_FIELDS = {
     "candidates", "modelVersion", "usageMetadata", "promptFeedback", "responseId", "createTime", "modelStatus",
 }  # fmt: skip
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
+KNOWN_NAMES = KnownNames(
+    part_fields=frozenset({
+        "audioMetadata", "audioTranscription", "documentMetadata", "fileData", "functionCall",
+        "functionResponse", "inlineData", "mediaProcessing", "mediaResolution", "partMetadata", "rawInput",
+        "speechMetadata", "spreadsheetMetadata", "text", "thought", "thoughtSignature", "videoMetadata",
+    }),
+    parts=frozenset({
+        "audioTranscription", "codeExecutionResult", "executableCode", "fileData", "functionResponse",
+        "inlineData", "toolCall", "toolResponse",
+    }),
+    usage=frozenset({
+        "cacheTokensDetails", "cachedContentTokenCount", "candidatesTokenCount", "candidatesTokensDetails",
+        "promptTokenCount", "promptTokensDetails", "serviceTier", "thoughtsTokenCount",
+        "toolUsePromptTokenCount", "toolUsePromptTokensDetails", "totalTokenCount", "trafficType",
+    }),
+    places={
+    "candidate": frozenset({
+        "avgLogprobs", "citationMetadata", "content", "continuationToken", "finishMessage", "finishReason",
+        "groundingAttributions", "groundingMetadata", "index", "logprobsResult", "safetyRatings", "tokenCount",
+        "urlContextMetadata",
+    }),
+    },
+)  # fmt: skip
+"""As recorded, and as the official SDK declares."""
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
 
 STOP_REASONS = {
@@ -90,6 +115,7 @@ def decode_message(
         alternatives=[
             _decode_alternative(other, reply, facts, status, place) for place, other in enumerate(candidates[1:], 1)
         ],
+        known=KNOWN_NAMES,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dragoman.adapter.replies.drift import KnownNames
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
@@ -33,6 +34,26 @@ REPLY_FIELDS = {
     "updated", "usage", "webhook_config",
 }  # fmt: skip
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
+KNOWN_NAMES = KnownNames(
+    part_fields=frozenset({
+        "annotations", "arguments", "call_id", "content", "error", "id", "is_error", "name", "result",
+        "retrieval_type", "search_type", "server_name", "signature", "summary", "type",
+    }),
+    parts=frozenset({
+        "code_execution_call", "code_execution_result", "file_search_call", "file_search_result",
+        "google_maps_call", "google_maps_result", "google_search_call", "google_search_result",
+        "mcp_server_tool_call", "mcp_server_tool_result", "processing_call", "processing_result",
+        "retrieval_call", "retrieval_result", "tool_search_call", "tool_search_result", "url_context_call",
+        "url_context_result",
+    }),
+    usage=frozenset({
+        "cached_tokens_by_modality", "grounding_tool_count", "initial_input_tokens", "input_tokens_by_modality",
+        "output_tokens_by_modality", "raw_prompt_token", "tool_use_tokens_by_modality", "total_cached_tokens",
+        "total_input_tokens", "total_output_tokens", "total_thought_tokens", "total_tokens",
+        "total_tool_use_tokens",
+    }),
+)  # fmt: skip
+"""As recorded, and as the official SDK declares."""
 STATUSES = {
     "queued": MessageStatus.PARTIAL,
     "in_progress": MessageStatus.PARTIAL,
@@ -69,6 +90,7 @@ def decode_message(
         usage=decode_usage(native.get("usage"), native.get("service_tier")),
         raw=raw,
         status=status,
+        known=KNOWN_NAMES,
     )
 
 

@@ -31,6 +31,7 @@ REPLY_FIELDS = {
     "prompt_eval_duration", "eval_count", "eval_duration", "logprobs", "remote_model", "remote_host",
 }  # fmt: skip
 """The fields of a reply that this version knows; `dragoman.adapter.replies.drift` reports others."""
+MESSAGE_FIELDS = {"role", "content", "thinking", "images", "tool_calls", "tool_name"}
 _IDLE = ("load", "unload")
 """The reasons of a reply to a request without messages, and of one that a model left."""
 _COVERED_FIELDS = {"message", "model"}
@@ -52,6 +53,8 @@ def decode_message(
     raw |= _note_message(native_message, content)
     if unknown := native.keys() - REPLY_FIELDS:
         reply.note_drift("field", unknown)
+    if unknown := native_message.keys() - MESSAGE_FIELDS:
+        reply.note_drift("field", [f"message.{name}" for name in unknown])
     if (stop := native.get("done_reason")) and stop not in STOP_REASONS and stop not in _IDLE:
         reply.note_drift("stop_reason", [stop])
     return reply.build(

@@ -23,6 +23,9 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_adapters.ollama import decode, errors
 
+_DELTA_FIELDS = {"role", "content", "thinking", "tool_calls"}
+"""The fields of a message that this decoder accumulates; it keeps the last value of others."""
+
 
 class OllamaStreamDecoder(StreamDecoder):
     """Accumulates the reply object of the lines and emits an event for each change."""
@@ -66,6 +69,8 @@ class OllamaStreamDecoder(StreamDecoder):
             yield TextDelta(self._reply.message_id, self._index("content"), text)
         for call in delta.get("tool_calls") or ():
             yield from self._call(call)
+        if not delta.keys() <= _DELTA_FIELDS:
+            self._native["message"] |= {name: value for name, value in delta.items() if name not in _DELTA_FIELDS}
 
     def _call(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Yield the events of calls, which arrive whole."""

@@ -154,6 +154,8 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
     for name in ("max_completion_tokens", "max_tokens"):  # one of them is the older name of the other
         if values["max_output_tokens"] is None:
             values["max_output_tokens"] = read_option("max_output_tokens", name, native.get(name), limited=False)
+    if dialect.logprobs:
+        values["logprobs"] = option_support.decode_logprobs(native, "logprobs", "top_logprobs")
     options = AdapterOptions(
         **values,
         tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
@@ -161,7 +163,6 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         output_schema=schema if reads_schema else None,
         effort=effort,
         thinking=_decode_thinking(native, dialect),
-        logprobs=option_support.decode_logprobs(native, "logprobs", "top_logprobs") if dialect.logprobs else None,
         thinking_budget=read_option("thinking_budget", path, lookup_path(native, path))
         if (path := dialect.thinking_budget)
         else None,

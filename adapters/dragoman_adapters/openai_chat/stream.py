@@ -3,7 +3,7 @@ dialect."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
@@ -59,7 +59,7 @@ _COVERED_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"
 class ChatStreamDecoder(StreamDecoder):
     """Accumulates the reply object of the stream and emits an event for each change of its first choice."""
 
-    text_frame = _TEXT_FRAME
+    text_frame: ClassVar[TextFrame | None] = _TEXT_FRAME
 
     def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))

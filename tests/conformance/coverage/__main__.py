@@ -2,7 +2,8 @@
 
 SDKs that the tests do not install: `uv run --with mistralai --with cohere --with groq --with together
 python -m tests.conformance.coverage mistral cohere groq together`. An SDK that is not installed keeps its row.
-``--check`` writes nothing, and fails if something that an SDK sends is out of reach: the report of the newest SDKs.
+``--check`` writes nothing, and fails if something that an SDK sends is out of reach, or if an SDK cannot be compared:
+the report of the newest SDKs.
 """
 
 import logging
@@ -26,9 +27,16 @@ def main(providers: list[str], *, check: bool) -> int:
             sdk = SDKS[provider]
             if sdk.version is None:
                 print(f"{provider}: {sdk.package} is not installed", file=sys.stderr)
+                missing += [f"{provider}: {sdk.package} is not installed"] if check else []
                 continue
-            table, unknown = compare(sdk, server), unread(sdk)
-            replies = len(sdk.events()) + len(sdk.stop_reasons())
+            try:
+                table, unknown = compare(sdk, server), unread(sdk)
+            except Exception as error:  # an SDK whose modules have moved: the others are still compared
+                if not check:
+                    raise
+                missing.append(f"{provider}: {sdk.package} {sdk.version} cannot be compared: {error!r}")
+                continue
+            replies = len(sdk.events()) + len(sdk.stop_reasons()) + len(sdk.reply_parts())
             rows[provider] = Row.of(sdk, table, replies - len(unknown), len(unknown))
             missing += [f"{provider} {name}" for name in sorted(table.names("absent") | unknown)]
         for provider, connect in () if check or providers else CLIENTS.items():

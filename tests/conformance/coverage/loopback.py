@@ -20,12 +20,13 @@ class Sent:
 
 
 class Loopback:
-    """``answer`` is the body of the next answers, with its type."""
+    """``answer`` is the body of the next answers, with its type, and ``status`` their status."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.sent: list[Sent] = []
         self.answer: tuple[str, bytes] = ("application/json", b"{}")
+        self.status = 200
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def loopback() -> Iterator[Loopback]:
             names = {name.lower(): value for name, value in self.headers.items()}
             state.sent.append(Sent(self.command, self.path.partition("?")[0], names, body))
             kind, answer = state.answer
-            self.send_response(200)
+            self.send_response(state.status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(answer)))
             self.end_headers()

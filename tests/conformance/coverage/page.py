@@ -79,7 +79,9 @@ loopback, and Dragoman's request with the same meaning must have the same value 
 - **typed**: an option, a block or a tool of Dragoman writes it.
 - **extra**: `extra`, `headers`, a native block or a `ProviderTool` writes it, at the place where the SDK has it.
 - **absent**: a program cannot send it.
-- **read**: events and stop reasons that Dragoman knows; **unread** ones are [reported as drift](../cli.md).
+- **read**: events, stop reasons and samples of a reply's parts that Dragoman knows with all their fields, and fields of
+  a stream's chunks if its events have no names (`openai-chat`, `google`, `ollama`); **unread** ones are
+  [reported as drift](../cli.md).
 
 The last column has what an earlier check of names counted as covered. It could not fail: it took made-up names, too.
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
+from tests.conformance.coverage.chunks import chunk_fields
 from tests.conformance.coverage.shapes import (
     botocore_samples,
     fields_of,
@@ -47,6 +48,8 @@ class Sdk:
     """Turns the body of a request into the arguments that send it."""
     stop_reasons: Callable[[], tuple[str, ...]] = tuple
     events: Callable[[], tuple[str, ...]] = tuple
+    reply_parts: Callable[[], list[Any]] = list
+    """Samples of the parts of a reply."""
     typed: Callable[[], Iterable[dict[str, Any]]] | None = None
     """The requests that Dragoman writes from its own words; None for those of `typed_requests`."""
     one_by_one: bool = False
@@ -284,6 +287,7 @@ SDKS: dict[str, Sdk] = {
             tools=lambda: _kinds("anthropic.types.beta.BetaToolUnionParam"),
             stop_reasons=_literals("anthropic.types.beta.BetaStopReason"),
             events=lambda: event_types("anthropic.types.beta.BetaRawMessageStreamEvent"),
+            reply_parts=lambda: _kinds("anthropic.types.beta.BetaContentBlock"),
         ),
         Sdk(
             "openai", "openai", lambda url: _openai(url).responses.create,  # type: ignore[no-any-return]
@@ -298,6 +302,7 @@ SDKS: dict[str, Sdk] = {
                 fields_of(_get("openai.types.responses.response.IncompleteDetails"))["reason"]  # type: ignore[index]
             ),
             events=lambda: event_types("openai.types.responses.ResponseStreamEvent"),
+            reply_parts=lambda: _kinds("openai.types.responses.ResponseOutputItem"),
         ),
         Sdk(
             "openai-chat", "openai", lambda url: _openai(url).chat.completions.create,  # type: ignore[no-any-return]
@@ -310,13 +315,14 @@ SDKS: dict[str, Sdk] = {
             stop_reasons=lambda: literals(
                 fields_of(_get("openai.types.chat.chat_completion.Choice"))["finish_reason"]  # type: ignore[index]
             ),
+            events=lambda: chunk_fields("openai-chat"),
         ),
         Sdk(
             "google", "google-genai", _google, _google_parameters, {"model": MODEL, "contents": "Hi"},
             parts=_google_members("Part"), tools=_google_members("Tool"),
             with_parts=lambda parts: {"contents": [{"role": "user", "parts": parts}]},
             replay=_replay_google, one_by_one=True,
-            stop_reasons=_literals("google.genai.types.FinishReason"),
+            stop_reasons=_literals("google.genai.types.FinishReason"), events=lambda: chunk_fields("google"),
         ),
         Sdk(
             "google-interactions", "google-genai", _interactions,
@@ -336,11 +342,12 @@ SDKS: dict[str, Sdk] = {
             replay=_replay_bedrock, one_by_one=True,
             stop_reasons=lambda: tuple(_bedrock_model().shape_for("StopReason").enum),
             events=_bedrock_events,
+            reply_parts=lambda: botocore_samples(_bedrock_model().shape_for("ContentBlock")),
         ),
         Sdk(
             "ollama", "ollama", _ollama, _ollama_parameters, _CHAT,
             parts=_ollama_parts, tools=lambda: _functions("ollama.Tool"),
-            with_parts=lambda parts: {"messages": parts}, one_by_one=True,
+            with_parts=lambda parts: {"messages": parts}, one_by_one=True, events=lambda: chunk_fields("ollama"),
         ),
         Sdk(
             "mistral", "mistralai", _mistral, lambda: _all(parameters_of(_get("mistralai.client.chat.Chat").complete)),

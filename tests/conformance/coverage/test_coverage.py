@@ -12,10 +12,11 @@ from anthropic import AnthropicVertex
 from dragoman import Message
 from dragoman.adapter.wire import WireRequest
 from dragoman.blocks import ProviderBlock
+from tests.conformance.coverage.__main__ import main
 from tests.conformance.coverage.evidence import NotSentError, Table, compare
 from tests.conformance.coverage.loopback import Loopback, loopback
 from tests.conformance.coverage.page import read_rows
-from tests.conformance.coverage.replies import reads_event, reads_stop_reason, unread
+from tests.conformance.coverage.replies import reads_event, reads_stop_reason, unknown_names, unread
 from tests.conformance.coverage.sdks import SDKS
 from tests.conformance.coverage.typed import encode
 
@@ -92,13 +93,44 @@ def test_a_header_is_a_header(server: Loopback) -> None:
 
 
 def test_a_renamed_event_fails() -> None:
-    """So does a stop reason."""
+    """So does a stop reason, a part, and on a wire without names of events a field of a chunk."""
     assert reads_event("anthropic", "content_block_delta")
     assert not reads_event("anthropic", "content_block_change")
     assert reads_stop_reason("anthropic", "pause_turn")
     assert not reads_stop_reason("anthropic", "rest_turn")
-    sdk = replace(SDKS["anthropic"], events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",))
+    for provider, known, renamed in (
+        ("openai-chat", "choices[].delta.content", "choices[].delta.kontent"),
+        ("google", "candidates[].content.parts[].text", "candidates[].content.parts[].txt"),
+        ("ollama", "message.thinking", "message.thinkin"),
+    ):
+        assert reads_event(provider, known)
+        assert not reads_event(provider, renamed)
+    assert unknown_names("bedrock", {"text": "Hi"}) == []
+    assert unknown_names("bedrock", {"thought": {}}) == ["part thought"]
+    sdk = replace(
+        SDKS["anthropic"], reply_parts=list, events=lambda: ("message_begin",), stop_reasons=lambda: ("end_turn",)
+    )
     assert unread(sdk) == {"event message_begin"}
+
+
+def moved() -> dict[str, list[Any]]:
+    raise AttributeError("the SDK has no such module")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"package": "an-sdk-of-nobody"}, "ollama: an-sdk-of-nobody is not installed"),
+        ({"parameters": moved}, "cannot be compared: AttributeError('the SDK has no such module')"),
+    ],
+)
+def test_the_check_fails_if_an_sdk_cannot_be_compared(
+    change: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scheduled report would otherwise be silent about it."""
+    monkeypatch.setitem(SDKS, "ollama", replace(SDKS["ollama"], **change))
+    assert main(["ollama"], check=True) == 1
+    assert problem in capsys.readouterr().out
 
 
 def test_a_native_document_of_converse_is_sent_again() -> None:

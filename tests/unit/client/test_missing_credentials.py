@@ -20,7 +20,8 @@ from dragoman.cli.app import app
 from dragoman_gateway import GatewaySettings, create_app
 from tests.gateway.serving import serving
 
-KEYLESS = {"compatible", "llamacpp", "lmstudio", "local", "mistralrs", "ollama", "ollama-openai", "vllm"}
+KEYLESS = {"compatible", "llamacpp", "lmstudio", "local", "mistralrs", "ollama", "ollama-openai", "text-completion",
+           "vllm"}  # fmt: skip
 """Models and servers of the caller's own: a key is sent if there is one."""
 PROVIDERS = [provider for provider in providers() if provider not in KEYLESS]
 VERTEX = "google-vertex:gemini-2.5-flash"

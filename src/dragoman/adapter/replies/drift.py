@@ -4,13 +4,15 @@ Decoders keep or ignore what they do not know. They note its name in `provider_r
 value. The bus reports it with the reply, and ``dragoman doctor --drift`` counts it in the kept conversations.
 """
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Message
 
-DriftKind = Literal["event", "field", "stop_reason"]
+DriftKind = Literal["event", "field", "part", "stop_reason"]
 
 DRIFT_NOTE = "drift"
 """The note of a reply on the unknown names, by kind."""
@@ -25,6 +27,52 @@ class Drift(NamedTuple):
     provider: str
     kind: DriftKind
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """What this version knows of a wire's replies, below their top level.
+
+    The names are looked for where an adapter keeps what it does not read: in its notes, in native blocks and in the raw
+    usage. So a reply without such leftovers costs next to nothing.
+    """
+
+    part_fields: frozenset[str]
+    """Fields of a part, an item or a call, of any kind."""
+    parts: frozenset[str]
+    """Kinds of parts that become native blocks."""
+    usage: frozenset[str]
+    """Fields of the usage."""
+    places: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Fields of the objects that the adapter notes whole, by the key of the note."""
+
+    def find_unknown(
+        self, content: Iterable[ContentBlock], raw: Mapping[str, Any], usage: Mapping[str, Any]
+    ) -> list[tuple[DriftKind, list[str]]]:
+        """Return the other names. ``raw`` are the notes of the reply, ``usage`` its raw counts."""
+        found: list[tuple[DriftKind, list[str]]] = []
+        if not usage.keys() <= self.usage:
+            found.append(("field", [f"usage.{name}" for name in usage.keys() - self.usage]))
+        for place, known in self.places.items():
+            if place in raw and not raw[place].keys() <= known:
+                prefix = "" if place == "reply" else f"{place}."
+                found.append(("field", [f"{prefix}{name}" for name in raw[place].keys() - known]))
+        if "blocks" in raw:
+            names = {name for note in raw["blocks"].values() for name in _fields_of_note(note)}
+            if unknown := names - self.part_fields:
+                found.append(("field", [f"part.{name}" for name in unknown]))
+        native = [block.kind for block in content if type(block) is ProviderBlock]
+        if native and not self.parts.issuperset(native):
+            found.append(("part", [kind for kind in native if kind not in self.parts]))
+        return found
+
+
+def _fields_of_note(note: Any) -> Iterator[str]:
+    """Yield the fields that a part has beyond our encoding; see `dragoman.adapter.wire_diff`."""
+    if isinstance(note, dict):
+        yield from note.get("set", ())
+        if isinstance(inner := note.get("inner"), dict):
+            yield from inner.get("set", ())
 
 
 def add_drift(note: dict[str, list[str]], kind: DriftKind, names: Iterable[object]) -> None:
@@ -45,7 +93,7 @@ def drift_of(message: Message) -> tuple[Drift, ...]:
     return tuple(Drift(provider, kind, str(name)) for kind in _KINDS for name in note.get(kind, ()))
 
 
-_KINDS: tuple[DriftKind, ...] = ("event", "field", "stop_reason")
+_KINDS: tuple[DriftKind, ...] = ("event", "field", "part", "stop_reason")
 
 
 def with_drift(message: Message, kind: DriftKind, names: Iterable[object]) -> Message:

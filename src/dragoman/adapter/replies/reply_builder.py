@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
-from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, add_drift
+from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
-from dragoman.canonical.blocks import ContentBlock, ToolUseBlock, assemble
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, assemble
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger, one_line
 from dragoman.canonical.message import (
@@ -81,8 +81,10 @@ class ReplyBuilder:
         status: MessageStatus = MessageStatus.COMPLETE,
         channel: Channel | None = None,
         alternatives: Iterable[Alternative] = (),
+        known: KnownNames | None = None,
     ) -> Message:
         """Return the assistant's message with its cost. ``model`` is the provider's name of the model that answered.
+        Names that are not ``known`` are noted.
 
         Raises MalformedReplyError if a name is too long.
         """
@@ -91,6 +93,15 @@ class ReplyBuilder:
         served_model = self._served_model(model)
         content = tuple(content)
         blocks = named = self._check_calls(content)
+        if known is not None:
+            counts = usage.raw if usage is not None and usage.raw else {}
+            # Most replies have nothing to look through: no call is made for them.
+            has_rest = "blocks" in raw or ProviderBlock in map(type, content) or not known.usage.issuperset(counts)
+            for place, names in known.places.items():
+                has_rest = has_rest or not names.issuperset(raw.get(place, ()))
+            if has_rest:
+                for kind, unknown in known.find_unknown(content, raw, counts):
+                    self.note_drift(kind, unknown)
         if context.answer_tool is not None:
             blocks = tuple(map(context.answer_tool.translate_block, named))
             if blocks != named:

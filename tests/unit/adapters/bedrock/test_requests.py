@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from dragoman import Message
+from dragoman import AdapterOptions, Message
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.blocks import DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, VideoBlock
 from dragoman.canonical.message import Role
 from dragoman_adapters.bedrock.adapter import BedrockAdapter
+from tests.exchanges import load_or_skip
 from tests.tables import each_row
 from tests.unit.adapters.bedrock.wire import CLAUDE, NOVA, VERSION, Native, answer, call, context, return_trip
 
@@ -254,3 +255,27 @@ REFUSED: list[Any] = [b"[]", b"{", {}, {"messages": [{"role": "chatbot", "conten
 def test_invalid_requests_are_refused(body: Any) -> None:
     with pytest.raises(RequestError):
         BedrockAdapter(CLAUDE).from_wire_request(body, context())
+
+
+def test_bodies_of_other_vendors_are_refused() -> None:
+    """As recorded, and in ``extra``: the error says what to send. Converse serves the same models."""
+    refused, served = set(), set()
+    for each in load_or_skip("bedrock"):
+        model, _, operation = each.url_path.removeprefix("/model/").partition("/")
+        fields = (each.request or {}).keys()
+        if operation.startswith("converse"):
+            served.add(model)
+        elif (
+            operation.startswith("invoke")
+            and not fields & {"anthropic_version", "schemaVersion", "texts", "inferenceConfig"}
+            and fields
+            and "embed" not in model
+        ):
+            with pytest.raises(RequestError, match="Converse serves these models"):
+                BedrockAdapter(model).from_wire_request(each.request, context(model))
+            options = AdapterOptions(extra={"bedrock": each.request})
+            with pytest.raises(RequestError, match="additionalModelRequestFields"):
+                BedrockAdapter(model).to_wire([Message.user("Hi")], [], options)
+            refused.add(model)
+    assert refused & served >= {"amazon.titan-text-lite-v1"}
+    assert len(refused) > 10

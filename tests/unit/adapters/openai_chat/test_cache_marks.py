@@ -22,11 +22,13 @@ ENDPOINTS = [
 REPLY = {
     "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "claude",
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes."}}],
-    "usage": {
-        "prompt_tokens": 5000, "completion_tokens": 2, "total_tokens": 5002,
-        "prompt_tokens_details": {"cached_tokens": 3000, "cache_write_tokens": 1500},
-    },
 }  # fmt: skip
+TOTALS = {"prompt_tokens": 5000, "completion_tokens": 2, "total_tokens": 5002}
+USAGE: dict[str, dict[str, Any]] = {
+    "databricks": {**TOTALS, "cache_read_input_tokens": 3000, "cache_creation_input_tokens": 1500},
+}
+"""Of an endpoint with names of its own, as recorded."""
+OPENAI_USAGE = {**TOTALS, "prompt_tokens_details": {"cached_tokens": 3000, "cache_write_tokens": 1500}}
 
 
 def part(text: str, **mark: Any) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def test_the_request_is_that_of_the_sdk_and_the_reply_counts_what_was_cached(pro
         {"role": "user", "content": [part("Long text.", **HOUR)]},
     ]
     with loopback() as server, Client() as client:
-        server.answer = ("application/json", json.dumps(REPLY).encode())
+        server.answer = ("application/json", json.dumps({**REPLY, "usage": USAGE.get(provider, OPENAI_USAGE)}).encode())
         with openai.OpenAI(api_key="key-of-a-test", base_url=server.url) as sdk:
             sdk.chat.completions.create(model=model, messages=messages)
         reply = client.ask(

@@ -7,8 +7,8 @@ import anthropic
 import httpx
 import pytest
 
-from dragoman import AdapterOptions, Message, TextBlock, get_adapter, tool
-from dragoman.adapter.errors import ExpiredReferenceError
+from dragoman import AdapterOptions, Client, Message, TextBlock, get_adapter, tool
+from dragoman.adapter.errors import ExpiredReferenceError, InvalidRequestError
 from tests.conformance.coverage.loopback import Loopback, Sent, loopback
 from tests.unit.session.drivers import Driver
 from tests.unit.session.test_routes import wires
@@ -131,3 +131,60 @@ def test_a_refused_turn_is_not_continued(driver: Driver) -> None:
     driver.ask(session, "One.")
     driver.ask(session, "Two.")
     assert [each["thread"]["type"] for each in provider["anthropic"].requests] == ["create", "create"]
+
+
+HI = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+CLOUDS: dict[str, tuple[str, Any]] = {
+    "anthropic-vertex": (
+        "claude-opus-5-5",
+        lambda url: anthropic.AnthropicVertex(
+            region="global", project_id="p", access_token="token", base_url=url, max_retries=0
+        ),
+    ),
+    "anthropic-bedrock": (
+        "anthropic.claude-opus-5-5",
+        lambda url: anthropic.AnthropicBedrockMantle(
+            api_key="key", aws_region="us-east-1", base_url=url, max_retries=0
+        ),
+    ),
+    "anthropic-foundry": (
+        "claude-opus-5-5", lambda url: anthropic.AnthropicFoundry(api_key="key", base_url=url, max_retries=0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("provider", CLOUDS)
+def test_a_cloud_gets_the_thread_that_a_caller_names(provider: str) -> None:
+    """As the SDK of the cloud sends it; its refusal is an error."""
+    name, connect = CLOUDS[provider]
+    thread = {"type": "continue", "previous_message_id": "msg_1"}
+    body = {"max_tokens": 64, "messages": [HI], "thread": thread}
+    refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": "thread: Extra inputs"}}
+    with loopback() as server, Client() as client, connect(server.url) as sdk:
+        server.answer = ("application/json", json.dumps(refusal).encode())
+        server.status = 400
+        with pytest.raises(anthropic.BadRequestError):
+            sdk.beta.messages.create(model=name, **body)
+        with pytest.raises(InvalidRequestError):
+            client.ask(
+                f"{provider}:{name}", "Hi", api_key="key", base_url=server.url, max_output_tokens=64,
+                extra={provider: {"thread": thread}},
+            )  # fmt: skip
+    theirs, ours = (each.body for each in server.sent)
+    assert ours["thread"] == theirs["thread"] == thread
+    assert ours["messages"] == theirs["messages"]
+
+
+@pytest.mark.parametrize("provider", [*CLOUDS, "bedrock"])
+def test_a_cloud_gets_the_whole_history_of_a_thread(driver: Driver, provider: str) -> None:
+    """With a loss: no cloud is known to hold threads."""
+    wire = wires([answer(1)])
+    session = driver.session(wire, MODEL, options=STATE)
+    driver.ask(session, "One.")
+    name = CLOUDS.get(provider, ("us.anthropic.claude-opus-4-8",))[0]
+    request = get_adapter(f"{provider}:{name}").to_wire([*session.messages, Message.user("Two.")], [], STATE)
+    body = json.loads(request.body)
+    assert "thread" not in body
+    assert len(body["messages"]) == 3
+    assert [loss.reason.partition(":")[0] for loss in request.losses] == ["server_state"]

@@ -1,0 +1,98 @@
+"""InvokeModel with the body of Chat Completions (docs/reference/wires/bedrock.md, B44).
+
+It is for models that Converse does not serve: imported ones of Qwen 2.5 and gpt-oss. The body is Chat Completions'
+without the model and the switch of a stream, which are in the path; a stream wraps its chunks in Bedrock's frames.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
+from dragoman.canonical.events import StreamEvent
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.bedrock import errors
+from dragoman_adapters.bedrock.adapter import BedrockAdapter
+from dragoman_adapters.bedrock.body_formats import BodyFormat, request_path
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.service_api import ServiceApi
+
+_METRICS = "amazon-bedrock-invocationMetrics"
+"""The field of the last chunk with Bedrock's own counts."""
+
+
+class BedrockInvokeAdapter(ChatAdapter):
+    """A model id, an inference profile or an ARN of a model that takes the body of Chat Completions."""
+
+    provider: ClassVar[str] = "bedrock-invoke"
+    endpoint: ClassVar[Endpoint] = BedrockAdapter.endpoint
+    telemetry_name: ClassVar[str] = BedrockAdapter.telemetry_name
+    dialect: ClassVar[Dialect] = Dialect(
+        max_tokens="max_tokens", free_arguments=False, stream_usage=False, done_marker=False
+    )
+    client_wire: ClassVar[str] = ""
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters", "compatible/models.toml", "bedrock/invoke.toml")
+    server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
+    encode_reply = WireAdapter.encode_reply
+    encode_error = WireAdapter.encode_error
+    reply_encoder = WireAdapter.reply_encoder
+
+    @property
+    def services(self) -> "ServiceApi":
+        from dragoman_adapters.bedrock.services import BedrockServiceApi  # imported late: few programs use them
+
+        return BedrockServiceApi(self.provider, self.model)
+
+    @property
+    def embeddings(self) -> "EmbeddingAdapter | None":  # type: ignore[override]
+        return None
+
+    def request_path(self, options: AdapterOptions) -> str:
+        return request_path(self.model, BodyFormat.MESSAGES, stream=options.stream)
+
+    def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
+        return {"accept": "application/vnd.amazon.eventstream"} if request.options.stream else {}
+
+    def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+        encoded = super().encode_body(request, tools)
+        return {name: value for name, value in encoded.items() if name not in ("model", "stream")}
+
+    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+        return errors.decode_reply_error(native, origin)
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return _InvokeStreamDecoder(self.provider, context, self.dialect)
+
+
+class _InvokeStreamDecoder(ChatStreamDecoder):
+    text_frame = None
+
+    def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
+        super().__init__(provider, context, dialect)
+        self._framing = AwsEventStreamDecoder(context.frame_cap, context.body_cap)
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        if frame.event.startswith(EXCEPTION_PREFIX):
+            name = frame.event.removeprefix(EXCEPTION_PREFIX)
+            raise errors.decode_error(data, ErrorContext(self.provider, self._model), name)
+        wrapped = base64.b64decode(data["bytes"], validate=True)
+        chunk = wirejson.loads_object(wrapped, what="a stream event")
+        if (metrics := chunk.pop(_METRICS, None)) and not chunk.get("usage"):
+            counts = {"prompt_tokens": metrics["inputTokenCount"], "completion_tokens": metrics["outputTokenCount"]}
+            chunk["usage"] = counts
+        return self._chunk(chunk)
