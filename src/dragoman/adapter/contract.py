@@ -17,6 +17,7 @@ from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.facts.limit_updates import with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
+from dragoman.adapter.losses import log_losses
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, add_response_facts, parse_error_body
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
@@ -172,7 +173,9 @@ class Adapter(ABC):
     ) -> WireRequest:
         """Encode a request. The same input gives the same bytes and losses in every process.
 
-        Raises CriticalLossError if a critical block would be lost, and RequestError if an option cannot be encoded.
+        Without a context in the options, each loss is also a record in the log; sessions, and other callers with a
+        context, log those that are new. Raises CriticalLossError if a critical block would be lost, and RequestError if
+        an option cannot be encoded.
         """
 
     @abstractmethod
@@ -414,7 +417,7 @@ class WireAdapter(Adapter):
             if request.used.left:
                 request.record_unused_options()
             # A whole reply to a streamed request is read as a stream is: its bytes are one document.
-            return request.build(path, body, self.request_headers(request, body), stream=options.stream)
+            wire = request.build(path, body, self.request_headers(request, body), stream=options.stream)
         except MALFORMED_ERRORS as error:
             from dragoman.adapter.requests.damaged_notes import without_notes  # imported late: few requests fail
 
@@ -424,6 +427,9 @@ class WireAdapter(Adapter):
             raise RequestError(
                 f"provider_raw, the notes of {self.provider} in the history or its tools, is damaged: leave it out"
             ) from error
+        if options.context is None and wire.losses:  # whoever gives a context logs the losses that are new to it
+            log_losses(wire.losses, session_id=messages[0].session_id if messages else "", adapter=self.provider)
+        return wire
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))

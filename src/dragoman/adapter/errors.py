@@ -142,7 +142,8 @@ class SwapRefusedError(ProjectionError):
     def __init__(self, model: str, reasons: list[str]) -> None:
         self.model = model
         self.reasons = tuple(reasons)
-        super().__init__(f"the session cannot move to {model}: " + "; ".join(reasons))
+        sentences = [re.sub(r": ([a-z]+(?:_[a-z]+)+)$", r" (\1)", reason) for reason in reasons]  # names go last
+        super().__init__(f"the session cannot move to {model}, because {', and '.join(sentences)}")
 
 
 class CompactionError(ProjectionError):

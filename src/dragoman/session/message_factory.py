@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.names import foreign_value
-from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
 
@@ -36,7 +36,7 @@ class MessageFactory:
     def user_message(self, prompt: Any) -> Message:
         """Return a prompt, a `UserInput`, as a message."""
         if isinstance(prompt, Message):
-            return self.adopt(prompt)
+            return self.adopt(_with_valid_media(prompt))
         if _is_body(prompt):
             from dragoman.formats.body.convert import from_message_body
 
@@ -62,7 +62,7 @@ class MessageFactory:
         if self.user_id is not None or self.team_id is not None:
             fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
         try:
-            return Message(
+            message = Message(
                 id=self._new_id(),
                 session_id=self._session_id,
                 role=role,
@@ -74,6 +74,18 @@ class MessageFactory:
             mistake = error.errors(include_input=False, include_url=False, include_context=False)[0]
             place = ".".join(map(str, mistake["loc"][:4]))
             raise RequestError(f"this cannot be a message: {place:.80}: {mistake['msg']:.300}") from None
+        return message if isinstance(content, str) else _with_valid_media(message)
+
+
+def _with_valid_media(message: Message) -> Message:
+    """Return the message. Raises RequestError if it holds a medium whose data or type no provider takes."""
+    if all(type(block) is TextBlock for block in message.content):
+        return message
+    from dragoman.canonical.rules import check_media  # imported late: most prompts are texts
+
+    for violation in check_media(message.content):
+        raise RequestError(f"this cannot be a message: {violation}")
+    return message
 
 
 def _is_body(prompt: Any) -> bool:
