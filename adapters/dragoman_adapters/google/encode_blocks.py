@@ -78,15 +78,8 @@ def encode_media(block: Media) -> dict[str, Any]:
             data = base64.b64encode(source.data.encode()).decode()
             return {"inlineData": {"mimeType": media_type or "text/plain", "data": data}}
         case _:
-            media_type = media_type or _type_of_link(source.data, block.type)
+            media_type = media_type or _TYPES_BY_EXTENSION.get(urlsplit(source.data).path.rpartition(".")[2].lower())
             return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
-
-
-def _type_of_link(url: str, kind: str) -> str | None:
-    """Return the media type that a link's name suggests; None if it suggests none, or one of another kind of media."""
-    found = _TYPES_BY_EXTENSION.get(urlsplit(url).path.rpartition(".")[2].lower())
-    kinds = ("application", "text") if kind == "document" else (kind,)
-    return found if found and found.partition("/")[0] in kinds else None
 
 
 def encode_tool_result(
