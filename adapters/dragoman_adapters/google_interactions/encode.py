@@ -169,7 +169,7 @@ def _encode_tool_results(
         if not isinstance(block, ToolResultBlock):
             continue
         if not note:
-            request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS)
+            request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, "resolution", "title", "note")
         call = calls.get(block.tool_use_id) or encode_blocks.Call("unknown")
         native = encode_blocks.encode_tool_result(block, call, request.tool_id(block.tool_use_id))
         native = request.restore_block(turn, index, native) if note else native

@@ -16,6 +16,7 @@ from dragoman.adapter.context import Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import DragomanError, ProviderError, RequestError, UnsupportedReplyError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable, with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
+from dragoman.adapter.losses import log_losses
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
 from dragoman.adapter.replies.error_context import ErrorContext, add_response_facts, parse_error_body
 from dragoman.adapter.replies.reply_builder import ReplyBuilder, ReplyCounts
@@ -102,27 +103,60 @@ class Adapter(ABC):
 
     provider: ClassVar[str]
     endpoint: ClassVar[Endpoint]
-    transport: ClassVar[str] = "http"
-    listed_models: ClassVar[tuple[str, ...]] = ()
-    history_field: ClassVar[str] = "messages"
-    """The field of a request with the list of messages."""
-    history_entry_fields: ClassVar[frozenset[str] | None] = None
-    """The fields of an entry that `from_wire_request` reads; None if it keeps the others as well."""
-    instruction_fields: ClassVar[tuple[str, ...]] = ()
-    """The fields of a request with instructions, if the list does not hold them."""
-    server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
-    """The tools that the provider runs, and those that it defines."""
-    marks_cache: ClassVar[bool] = False
-    """Whether requests mark places up to which the prompt is cached."""
-    cites_documents: ClassVar[bool] = False
-    """Whether requests say which documents the answer cites."""
-    priced_fields: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Fields of a request that change its price and that no reply repeats: path and default, by the name of the
-    term."""
-    telemetry_name: ClassVar[str]
-    """The provider's name in OpenTelemetry's conventions; by default its own name."""
-    telemetry_operation: ClassVar[str] = "chat"
-    """The name of a request in OpenTelemetry's conventions."""
+
+    # The specification's four members.
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> AdapterCapabilities:
+        """What the model can do."""
+
+    @abstractmethod
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        """Encode a request. The same input gives the same bytes and losses in every process.
+
+        Without a context in the options, each loss is also a record in the log; sessions, and other callers with a
+        context, log those that are new. Raises CriticalLossError if a critical block would be lost, and RequestError if
+        an option cannot be encoded.
+        """
+
+    @abstractmethod
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        """Decode the assistant's message. Raises the provider's error for a status of 400 and over."""
+
+    def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
+        """Yield the events of a streamed reply. The last one is message_complete or error."""
+        return decode_stream_async(chunks, self.reply_decoder(context))
+
+    # What else each adapter does.
+
+    @abstractmethod
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        """Decode a request in the provider's format. The options carry the given context.
+
+        Raises RequestError if the body is not such a request.
+        """
+
+    @abstractmethod
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        """Return the error of a failed reply. Never raises, whatever the body is."""
+
+    @abstractmethod
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        """Return a new decoder for one streamed reply."""
+
+    def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
+        """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).
+
+        Options are not counted: an output schema, or reasoning, makes some providers add to the prompt.
+        """
+        return estimate_tokens(str(self.model_id), messages, tools, self.capabilities.token_estimate)
+
+    # What follows from these: a subclass rarely changes it.
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -160,45 +194,62 @@ class Adapter(ABC):
         """Whether requests of a model with these capabilities mark such places."""
         return self.marks_cache
 
-    @property
-    @abstractmethod
-    def capabilities(self) -> AdapterCapabilities:
-        """What the model can do."""
+    def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
+        """The sync twin of `stream_response`."""
+        return decode_stream(chunks, self.reply_decoder(context))
 
-    @abstractmethod
-    def to_wire(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> WireRequest:
-        """Encode a request. The same input gives the same bytes and losses in every process.
-
-        Raises CriticalLossError if a critical block would be lost, and RequestError if an option cannot be encoded.
-        """
-
-    @abstractmethod
-    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        """Decode the assistant's message. Raises the provider's error for a status of 400 and over."""
+    def reply_decoder(self, context: RequestContext) -> StreamDecoder:
+        """Return the decoder for the reply to the request that was made with this context."""
+        decoder = self.decoder(context)
+        translations = (context.action_calls, context.tool_names, context.answer_tool)
+        decoder.translators = tuple(each.translate for each in translations if each is not None)
+        decoder.accept_document(
+            lambda body: self.from_wire_response(WireResponse(200, body, {}), context), always=context.replies_whole
+        )
+        return decoder
 
     def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
         """Return what a whole reply used, with its cost, for a caller who passes its bytes on. Raises as
         `from_wire_response`; content that only its reader could refuse passes."""
         return self.from_wire_response(response, context).usage
 
-    @abstractmethod
-    def decoder(self, context: RequestContext) -> StreamDecoder:
-        """Return a new decoder for one streamed reply."""
+    @property
+    def default_output_tokens(self) -> int:
+        """The output limit of a stream whose options set none."""
+        return self.capabilities.default_output_limit(stream=True)
 
-    @abstractmethod
-    def from_wire_request(
-        self, body: bytes | Mapping[str, Any], context: RequestContext
-    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        """Decode a request in the provider's format. The options carry the given context.
+    def output_limit(self, options: AdapterOptions) -> int:
+        """Return the most output tokens of a reply to a request with these options, alternatives included."""
+        limit = options.max_output_tokens
+        if limit is None:
+            limit = self.capabilities.default_output_limit(stream=options.stream)
+        return limit * (options.n or 1)
 
-        Raises RequestError if the body is not such a request.
-        """
+    # Facts about the wire, if they differ.
 
-    @abstractmethod
-    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        """Return the error of a failed reply. Never raises, whatever the body is."""
+    transport: ClassVar[str] = "http"
+    listed_models: ClassVar[tuple[str, ...]] = ()
+    history_field: ClassVar[str] = "messages"
+    """The field of a request with the list of messages."""
+    history_entry_fields: ClassVar[frozenset[str] | None] = None
+    """The fields of an entry that `from_wire_request` reads; None if it keeps the others as well."""
+    instruction_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields of a request with instructions, if the list does not hold them."""
+    server_tools: ClassVar[ServerToolTable] = EMPTY_TABLE
+    """The tools that the provider runs, and those that it defines."""
+    marks_cache: ClassVar[bool] = False
+    """Whether requests mark places up to which the prompt is cached."""
+    cites_documents: ClassVar[bool] = False
+    """Whether requests say which documents the answer cites."""
+    priced_fields: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Fields of a request that change its price and that no reply repeats: path and default, by the name of the
+    term."""
+    telemetry_name: ClassVar[str]
+    """The provider's name in OpenTelemetry's conventions; by default its own name."""
+    telemetry_operation: ClassVar[str] = "chat"
+    """The name of a request in OpenTelemetry's conventions."""
+
+    # What some providers have besides.
 
     @property
     def batch_api(self) -> "BatchApi | None":
@@ -244,42 +295,7 @@ class Adapter(ABC):
         signs thinking alone."""
         return None
 
-    @property
-    def default_output_tokens(self) -> int:
-        """The output limit of a stream whose options set none."""
-        return self.capabilities.default_output_limit(stream=True)
-
-    def output_limit(self, options: AdapterOptions) -> int:
-        """Return the most output tokens of a reply to a request with these options, alternatives included."""
-        limit = options.max_output_tokens
-        if limit is None:
-            limit = self.capabilities.default_output_limit(stream=options.stream)
-        return limit * (options.n or 1)
-
-    def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
-        """Estimate the input tokens locally, at least 1 (docs/reference/contract.md#estimates).
-
-        Options are not counted: an output schema, or reasoning, makes some providers add to the prompt.
-        """
-        return estimate_tokens(str(self.model_id), messages, tools, self.capabilities.token_estimate)
-
-    def reply_decoder(self, context: RequestContext) -> StreamDecoder:
-        """Return the decoder for the reply to the request that was made with this context."""
-        decoder = self.decoder(context)
-        translations = (context.action_calls, context.tool_names, context.answer_tool)
-        decoder.translators = tuple(each.translate for each in translations if each is not None)
-        decoder.accept_document(
-            lambda body: self.from_wire_response(WireResponse(200, body, {}), context), always=context.replies_whole
-        )
-        return decoder
-
-    def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
-        """Yield the events of a streamed reply. The last one is message_complete or error."""
-        return decode_stream_async(chunks, self.reply_decoder(context))
-
-    def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
-        """The sync twin of `stream_response`."""
-        return decode_stream(chunks, self.reply_decoder(context))
+    # Replies to clients in this wire, for servers.
 
     def to_wire_response(self, reply: Message | DragomanError, context: RequestContext) -> WireResponse:
         """Write a reply, or an error, as the provider would have answered a client (docs/answers.md).
@@ -413,7 +429,7 @@ class WireAdapter(Adapter):
             if request.used.left:
                 request.record_unused_options()
             # A whole reply to a streamed request is read as a stream is: its bytes are one document.
-            return request.build(path, body, self.request_headers(request, body), stream=options.stream)
+            wire = request.build(path, body, self.request_headers(request, body), stream=options.stream)
         except MALFORMED_ERRORS as error:
             from dragoman.adapter.notes import without_notes  # imported late: few requests fail
 
@@ -423,6 +439,9 @@ class WireAdapter(Adapter):
             raise RequestError(
                 f"provider_raw, the notes of {self.provider} in the history or its tools, is damaged: leave it out"
             ) from error
+        if options.context is None and wire.losses:  # whoever gives a context logs the losses that are new to it
+            log_losses(wire.losses, session_id=messages[0].session_id if messages else "", adapter=self.provider)
+        return wire
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))

@@ -149,7 +149,8 @@ class SwapRefusedError(ProjectionError):
         self.model = model
         """The model that the session cannot move to, as ``provider:name``."""
         self.reasons = tuple(reasons)
-        super().__init__(f"the session cannot move to {model}: " + "; ".join(reasons))
+        sentences = [re.sub(r": ([a-z]+(?:_[a-z]+)+)$", r" (\1)", reason) for reason in reasons]  # names go last
+        super().__init__(f"the session cannot move to {model}, because {', and '.join(sentences)}")
 
 
 class CompactionError(ProjectionError):

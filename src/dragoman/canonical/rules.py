@@ -1,13 +1,23 @@
-"""The invariants of a history, as one table and one function. Nothing here raises.
+"""The invariants of a history, as one table and a few functions. Nothing here raises.
 
 Source: docs/reference/canonical.md#invariants.
 """
 
+import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from dragoman.canonical.blocks import ToolResultBlock, UnknownBlock
+from dragoman.canonical.blocks import MEDIA_BLOCKS, ContentBlock, ToolResultBlock, UnknownBlock
+from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus, Role
+
+logger = get_logger("dragoman.canonical")
+
+_SHOWN = 3
+"""The violations that one log record quotes."""
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+ *(?:;.*)?", re.ASCII)
+_OWN_REPLY = " is missing"
+"""How the violations end that only a reply of a session can be free of: its model, its usage."""
 
 _MEDIA = frozenset({"image", "audio", "video", "document"})
 _RESOURCES = frozenset({"resource", "resource_ref", "prompt_request", "prompt_result"})
@@ -32,6 +42,38 @@ def check(history: Sequence[Message]) -> list[str]:
     ]
 
 
+def warn(history: Sequence[Message], origin: str) -> None:
+    """Write one log record of what a history breaks where it enters. It may enter all the same: what a provider cannot
+    get is a loss of the request. What only replies of a session have is not asked of others."""
+    violations = [violation for violation in check(history) if not violation.endswith(_OWN_REPLY)]
+    if violations:
+        shown = "; ".join(violation[:200] for violation in violations[:_SHOWN])
+        more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
+        logger.warning("%s breaks the invariants of histories: %s%s", origin, shown, more)
+
+
+def check_media(content: Iterable[ContentBlock]) -> Iterator[str]:
+    """Yield as phrases what is wrong with media, by their place: base64 that is not, and media types that are not."""
+    for position, block in enumerate(content):
+        if isinstance(block, ToolResultBlock):
+            yield from (f"content[{position}].{violation}" for violation in check_media(block.content))
+        elif isinstance(block, MEDIA_BLOCKS):
+            if block.source.kind == "base64" and not _is_base64(block.source.data):
+                hint = ", but a URL" if block.source.data.startswith(("data:", "http://", "https://")) else ""
+                yield f"content[{position}]: the data of the {block.type} is not base64{hint}"
+            if block.media_type is not None and not _MEDIA_TYPE.fullmatch(block.media_type):
+                yield f"content[{position}]: {block.media_type[:40]!r} is not a media type, such as image/png"
+
+
+def _is_base64(data: str) -> bool:
+    """Whether data is base64 with its padding. Line breaks are allowed, as MIME has them."""
+    try:
+        binascii.a2b_base64(data if "\n" not in data else "".join(data.split()), strict_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_message(index: int, message: Message) -> list[str]:
     if message.metadata.status is MessageStatus.PARTIAL:
         return []
@@ -44,6 +86,7 @@ def _check_message(index: int, message: Message) -> list[str]:
         for position, block in enumerate(content)
         if role in ALLOWED_BLOCKS and block.type not in ALLOWED_BLOCKS[role] and not isinstance(block, UnknownBlock)
     ]
+    violations += check_media(content)
     if role is Role.TOOL:
         if len(content) != 1:
             violations.append(f"holds {len(content)} blocks; a tool message must hold exactly one tool_result")

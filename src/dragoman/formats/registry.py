@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import providers
+from dragoman.canonical import rules
 from dragoman.canonical.message import Message
 from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body.convert import from_message_body, to_message_body
@@ -265,6 +266,8 @@ def _named(found: Detection, place: str) -> str:
 def _collect(name: str, read_all: Callable[[], list[Conversation]]) -> ReadResult:
     with collect_losses() as losses:
         conversations = read_all()
+    for each in conversations:
+        rules.warn(each.messages, f"the conversation {each.name!r:.60} in the format {name}")
     return ReadResult(name, conversations, losses.report(name))
 
 

@@ -99,7 +99,10 @@ def read_budgets(budgets: Iterable[Any], per: Per) -> tuple[Budget, ...]:
 
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
-    """Return the messages as a list. Raises ConfigurationError if one of them is not a Message."""
+    """Return the messages as a list, with a warning about the invariants that they break.
+
+    Raises ConfigurationError if one of them is not a Message, or holds a medium whose data or type no provider takes.
+    """
     _check_list("messages", messages)
     found = list(messages)
     for index, message in enumerate(found):
@@ -108,6 +111,13 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
                 f"messages[{index}]: {_describe(message)} is not a Message: dragoman.formats reads those of "
                 f"other libraries{foreign_value('messages', found)}"
             )
+    if found:
+        from dragoman.canonical import rules  # imported late: most sessions begin without messages
+
+        for index, message in enumerate(found):
+            for violation in rules.check_media(message.content):
+                raise ConfigurationError(f"messages[{index}]: {violation}")
+        rules.warn(found, "messages=")
     return found
 
 

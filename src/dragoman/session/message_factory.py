@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.names import foreign_value
-from dragoman.canonical.blocks import ToolResultBlock, text_block
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock, text_block
 from dragoman.canonical.guard import is_plain
 from dragoman.canonical.message import Message, MessageMetadata, Role, assemble_message
 from dragoman.session.identity import Pseudonyms, resolve_identity, with_identity
@@ -41,7 +41,7 @@ class MessageFactory:
         if isinstance(prompt, str):
             return self.new_message(Role.USER, prompt)
         if isinstance(prompt, Message):
-            return self.adopt(prompt)
+            return self.adopt(_with_valid_media(prompt))
         # There is no MessageBody unless a program has loaded its module.
         bodies = sys.modules.get("dragoman.formats.body.message_body")
         if bodies is not None and isinstance(prompt, bodies.MessageBody):
@@ -76,7 +76,7 @@ class MessageFactory:
                 metadata=metadata, created_at=created_at,
             )  # fmt: skip
         try:
-            return Message(
+            message = Message(
                 id=new_id,
                 session_id=self._session_id,
                 role=role,
@@ -88,3 +88,15 @@ class MessageFactory:
             mistake = error.errors(include_input=False, include_url=False, include_context=False)[0]
             place = ".".join(map(str, mistake["loc"][:4]))
             raise RequestError(f"this cannot be a message: {place:.80}: {mistake['msg']:.300}") from None
+        return message if isinstance(content, str) else _with_valid_media(message)
+
+
+def _with_valid_media(message: Message) -> Message:
+    """Return the message. Raises RequestError if it holds a medium whose data or type no provider takes."""
+    if all(type(block) is TextBlock for block in message.content):
+        return message
+    from dragoman.canonical.rules import check_media  # imported late: most prompts are texts
+
+    for violation in check_media(message.content):
+        raise RequestError(f"this cannot be a message: {violation}")
+    return message

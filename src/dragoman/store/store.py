@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy import URL, inspect
 
 from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.canonical import rules
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
@@ -378,6 +379,7 @@ class Store:
         ConflictError if the id is taken.
         """
         stored = json_lines.read(lines)
+        rules.warn(stored.messages, f"the imported session {stored.id!r:.60}")
         turn = TurnRecord(stored.messages, stored.attempts, stored.tool_ids, stored.extensions, stored.inherited)
         record = stored.record
         if session_id is not None:

@@ -4,9 +4,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.adapter.errors import OverloadedError, RateLimitError, ServerError
-from dragoman.testing.conformance.wire import Wire, compact, sse
-from dragoman.testing.sample_reply import SampleReply
+from dragoman.adapter.errors import (
+    ContextOverflowError,
+    NotFoundError,
+    OverloadedError,
+    ProviderError,
+    RateLimitError,
+    ServerError,
+)
+from dragoman.testing.conformance.wire import UNKNOWN, FailedReply, Wire, compact, sse
+from dragoman.testing.sample_reply import PLAIN, SampleReply
 
 _MODEL = "claude-sonnet-4-6"
 
@@ -75,8 +82,16 @@ def handwritten_events(sample: SampleReply) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
+def _error_object(kind: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
 def _error(kind: str, message: str) -> bytes:
-    return sse({"type": "error", "error": {"type": kind, "message": message}}, "error")
+    return sse(_error_object(kind, message), "error")
+
+
+def _failure(status: int, kind: str, message: str, due: type[ProviderError]) -> FailedReply:
+    return FailedReply(status, compact(_error_object(kind, message)).encode(), due)
 
 
 WIRE = Wire(
@@ -89,4 +104,17 @@ WIRE = Wire(
         (_error("api_error", "Internal server error"), ServerError),
     ),
     sse({"type": "ping"}, "ping"),
+    failures=(
+        _failure(404, "not_found_error", "model: claude-x", NotFoundError),
+        _failure(
+            400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum", ContextOverflowError
+        ),
+        _failure(529, "overloaded_error", "Overloaded", OverloadedError),
+        _failure(200, "api_error", "Internal server error", ServerError),
+    ),
+    model=_MODEL,
+    unknown_event=sse({"type": "hologram_delta", "delta": {"type": "beam"}}, "hologram_delta"),
+    unknown_block=handwritten_whole(PLAIN).replace(
+        b'"content":[', compact({"content": [{"type": "hologram", "beam": UNKNOWN}]}).encode()[1:-2] + b","
+    ),
 )

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
-from dragoman.testing.conformance.wire import Wire, compact, sse
+from dragoman.adapter.errors import ContextOverflowError, NotFoundError, ProviderError, RateLimitError, ServerError
+from dragoman.testing.conformance.wire import UNKNOWN, FailedReply, Wire, compact, sse
 from dragoman.testing.sample_reply import SampleReply
 
 _HEAD = {"id": "chatcmpl-1", "model": "gpt-5.1"}
@@ -73,6 +73,31 @@ ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
     ),
 )
 
-WIRE = Wire(handwritten_stream, handwritten_whole, re.compile(rb"(?m)^data: ?\[DONE\]"), ERRORS, b": keep-alive\n\n")
+
+def _unknown_part() -> bytes:
+    content = [{"type": "text", "text": "So"}, {"type": "hologram", "beam": UNKNOWN}]
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    return compact({**_HEAD, "choices": [choice]}).encode()
+
+
+def _failure(status: int, due: type[ProviderError], **error: Any) -> FailedReply:
+    return FailedReply(status, compact({"error": error}).encode(), due)
+
+
+WIRE = Wire(
+    handwritten_stream,
+    handwritten_whole,
+    re.compile(rb"(?m)^data: ?\[DONE\]"),
+    ERRORS,
+    b": keep-alive\n\n",
+    failures=(
+        _failure(404, NotFoundError, message="The model does not exist", code="model_not_found"),
+        _failure(400, ContextOverflowError, message="Too long", code="context_length_exceeded"),
+        _failure(200, ServerError, message="The server had an error", type="server_error"),
+    ),
+    model="gpt-5.1",
+    unknown_event=sse({**_HEAD, "choices": [{"index": 0, "delta": {"hologram": "beam"}, "finish_reason": None}]}),
+    unknown_block=_unknown_part(),
+)
 UNMARKED = replace(WIRE, terminal=re.compile(rb'"finish_reason": ?"'))
 """For endpoints that may omit the final marker: then the finish reason is the end."""

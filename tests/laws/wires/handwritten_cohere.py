@@ -65,5 +65,5 @@ def _event(kind: str, index: int, **message: Any) -> dict[str, Any]:
 
 WIRE = Wire(
     handwritten_stream, handwritten_whole, re.compile(rb'"type":\s*"message-end"'), (), b": keep-alive\n\n",
-    cached=False,
+    cached=False, unknown_event=sse({"type": "hologram-delta", "index": 0}, "hologram-delta"),
 )  # fmt: skip

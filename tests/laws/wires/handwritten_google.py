@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import OverloadedError, RateLimitError
-from dragoman.testing.conformance.wire import Wire, compact, sse
-from dragoman.testing.sample_reply import SampleReply
+from dragoman.testing.conformance.wire import UNKNOWN, Wire, compact, sse
+from dragoman.testing.sample_reply import PLAIN, SampleReply
 
 _HEAD = {"modelVersion": "gemini-2.5-flash", "responseId": "handwritten"}
 
@@ -59,4 +59,7 @@ WIRE = Wire(
     re.compile(rb'"finishReason":\s*"'),
     ((_error(503, "UNAVAILABLE"), OverloadedError), (_error(429, "RESOURCE_EXHAUSTED"), RateLimitError)),
     b": keep-alive\n\n",
+    model="gemini-2.5-flash",
+    unknown_event=sse({**_HEAD, "hologramMetadata": {"beam": 1}}),
+    unknown_block=compact(_reply([{"text": "So"}, {"hologram": {"beam": UNKNOWN}}], PLAIN, last=True)).encode(),
 )

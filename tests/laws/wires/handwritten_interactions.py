@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import RateLimitError, ServerError
-from dragoman.testing.conformance.wire import Wire, compact, sse
-from dragoman.testing.sample_reply import SampleReply
+from dragoman.testing.conformance.wire import UNKNOWN, Wire, compact, sse
+from dragoman.testing.sample_reply import PLAIN, SampleReply
 
 
 def _usage(sample: SampleReply) -> dict[str, Any]:
@@ -79,4 +79,7 @@ WIRE = Wire(
     re.compile(rb'"event_type":\s*"interaction\.completed"'),
     ((_error("gateway_timeout"), ServerError), (_error("rate_limit_exceeded"), RateLimitError)),
     b": keep-alive\n\n",
+    model="gemini-3-flash-preview",
+    unknown_event=sse({"event_type": "hologram.delta", "index": 0}, "hologram.delta"),
+    unknown_block=compact({**_final(PLAIN), "steps": [{"type": "hologram", "beam": UNKNOWN}]}).encode(),
 )

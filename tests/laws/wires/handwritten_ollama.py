@@ -55,4 +55,6 @@ WIRE = Wire(
     ((b'{"error":"model runner has unexpectedly stopped"}\n', ProviderError),),
     b"\n",
     cached=False,
+    model="qwen3:4b",
+    unknown_event=line({**_HEAD, "message": {"role": "assistant", "hologram": "beam"}, "done": False}),
 )

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
-from dragoman.testing.conformance.wire import Wire, compact, sse
-from dragoman.testing.sample_reply import SampleReply
+from dragoman.testing.conformance.wire import UNKNOWN, Wire, compact, sse
+from dragoman.testing.sample_reply import PLAIN, SampleReply
 
 
 def _items(sample: SampleReply) -> list[dict[str, Any]]:
@@ -115,4 +115,9 @@ WIRE = Wire(
     re.compile(rb'"type":\s*"response\.(?:completed|incomplete|failed)"'),
     ERRORS,
     sse({"type": "keepalive", "sequence_number": 0}, "keepalive"),
+    model="gpt-5.1",
+    unknown_event=sse({"type": "response.hologram.delta", "sequence_number": 0, "delta": "beam"}),
+    unknown_block=compact(
+        {**_final(PLAIN), "output": [*_items(PLAIN), {"id": "hg_1", "type": "hologram", "beam": UNKNOWN}]}
+    ).encode(),
 )

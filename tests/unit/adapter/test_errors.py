@@ -131,7 +131,8 @@ def test_a_class_has_its_error_word(kind: type[ProviderError], word: str, retrya
          "slow (code rpm, request r1, retry after 2 s)"),
         (RateLimitError("slow", retry_after=0.0), "slow (retry after 0 s)"),
         (ToolSchemaError("f", ["$: a", "$.x: b"]), "the tool 'f' cannot be registered:\n  $: a\n  $.x: b"),
-        (SwapRefusedError("a:b", ["too long", "no tools"]), "the session cannot move to a:b: too long; no tools"),
+        (SwapRefusedError("a:b", ["it is too long", "it has images: no_vision_support"]),
+         "the session cannot move to a:b, because it is too long, and it has images (no_vision_support)"),
     ],
 )  # fmt: skip
 def test_an_error_shows_only_what_it_knows(error: DragomanError, expected: str) -> None:

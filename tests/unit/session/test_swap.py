@@ -225,3 +225,13 @@ def test_a_swap_adds_no_message() -> None:
     session = driver.session(wires())
     session.swap(OLLAMA)
     assert session.messages == ()
+
+
+def test_a_refused_swap_is_a_sentence() -> None:
+    """The names of the reasons stand behind what they mean."""
+    session = Session(ANTHROPIC, messages=[Message.user([IMAGE])])
+    with pytest.raises(SwapRefusedError) as caught:
+        session.swap(OLLAMA)
+    assert str(caught.value) == (
+        f"the session cannot move to {OLLAMA}, because the history holds images (no_vision_support)"
+    )

@@ -149,23 +149,18 @@ class ThinkingPolicy(FrozenModel):
 class AdapterCapabilities(FrozenModel):
     """One model's abilities, limits and rules. Absent abilities are falsy."""
 
+    # The specification's own.
+
     supports_thinking: Support = ABSENT
     """Whether the model reasons before it answers, and its thinking is in the reply."""
+    supports_images: Support = ABSENT
+    """Whether messages may hold images. Absent: each becomes a text that says so."""
     supports_tools: Support = NATIVE
     """Whether the model calls functions. Absent: no tools are sent, and earlier calls become text."""
     supports_system_prompt: Support = NATIVE
     """Whether the wire has instructions. Absent: they are sent as the user's words."""
     supports_structured_output: Support = ABSENT
     """Whether an answer can be made to follow a schema."""
-    structured_output_by: Literal["native", "tool", "prompt"] = "native"
-    """How the answer is made to follow a schema. ``tool``: the model is forced to call a tool whose input is the
-    answer, if the request has no other tools. ``prompt``: the prompt asks for it, without any guarantee."""
-    structured_output_with_tools: Support = NATIVE
-    """Emulated: in a request with tools, the prompt asks for the schema."""
-    output_schemas: SchemaRule = Field(default_factory=SchemaRule)
-    """The part of JSON Schema that the wire supports for answers."""
-    tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
-    """The part of JSON Schema that the wire supports."""
     supports_streaming: Support = NATIVE
     """Absent: the model is asked for a whole reply, which is handed on as the events of a stream."""
     supports_streaming_tool_calls: Support = NATIVE
@@ -177,6 +172,17 @@ class AdapterCapabilities(FrozenModel):
     """Whether the provider caches a prompt up to places that a request marks."""
     supports_system_messages_in_list: Support = NATIVE
     """False if leading system messages move out of the list."""
+    max_context_tokens: int = 8192
+    """Prompt and reply together."""
+    max_output_tokens: int = 4096
+    """The most tokens of one reply."""
+    accepted_image_media_types: tuple[str, ...] = ()
+    """IANA types of images; an empty list accepts any."""
+    supports_batch_api: Support = ABSENT
+    """Whether the provider answers many requests later, at a lower price."""
+
+    # Messages and their roles.
+
     supports_mid_conversation_system: Support = NATIVE
     """Whether instructions may come between turns. Absent: late ones are sent as the user's words."""
     supports_developer_role: Support = ABSENT
@@ -185,13 +191,17 @@ class AdapterCapabilities(FrozenModel):
     """Whether the last message of a request may be the assistant's."""
     supports_neighbours: Support = ABSENT
     """Whether consecutive messages of the assistant count as one turn, so that results may follow the last one."""
+    supports_empty_text: Support = NATIVE
+    """Whether a block of text may be empty or blank."""
     channels: tuple[str, ...] = ()
     """The channels of the assistant's messages that the wire supports."""
-    supports_batch_api: Support = ABSENT
-    """Whether the provider answers many requests later, at a lower price."""
+    thinking_policy: ThinkingPolicy = Field(default_factory=ThinkingPolicy)
+    """What becomes of thinking in the history."""
+    native_from: tuple[str, ...] = ()
+    """Other providers whose native blocks this one reads."""
 
-    supports_images: Support = ABSENT
-    """Whether messages may hold images. Absent: each becomes a text that says so."""
+    # Media besides images.
+
     supports_audio: Support = ABSENT
     """Whether messages may hold sound."""
     supports_video: Support = ABSENT
@@ -202,10 +212,6 @@ class AdapterCapabilities(FrozenModel):
     """Whether the provider fetches media from an address."""
     supports_tool_result_media: Support = ABSENT
     """Emulated: media in a tool's result is sent in a user message directly after it."""
-    supports_empty_text: Support = NATIVE
-    """Whether a block of text may be empty or blank."""
-    accepted_image_media_types: tuple[str, ...] = ()
-    """IANA types of images; an empty list accepts any."""
     accepted_media_types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """IANA types by type of block, for the other media; a type that is not listed accepts any."""
     media_sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -213,32 +219,39 @@ class AdapterCapabilities(FrozenModel):
     media_roles: tuple[str, ...] = ("user", "assistant", "developer")
     """The roles whose messages may hold media."""
 
-    max_context_tokens: int = 8192
-    """Prompt and reply together."""
-    max_output_tokens: int = 4096
-    """The most tokens of one reply."""
-    deprecated: bool = False
-    """Whether the provider advises against the model."""
-    retires_on: date | None = None
-    """The day on which the provider stops to serve the model; None if none is known."""
+    # Tools and schemas.
 
     tool_id_rule: ToolIdRule = Field(default_factory=ToolIdRule)
     """The ids of calls that the provider accepts."""
     tool_name_rule: ToolNameRule = Field(default_factory=ToolNameRule)
     """The names of tools that the provider accepts."""
-    thinking_policy: ThinkingPolicy = Field(default_factory=ThinkingPolicy)
-    """What becomes of thinking in the history."""
-    sampling: Literal["allowed", "without_reasoning", "never"] = "allowed"
-    """Whether temperature, top_p and top_k may be set: always, only without reasoning, or never."""
+    tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    """The part of JSON Schema that the wire supports."""
     forced_tool_choice: Literal["allowed", "without_reasoning", "never"] = "allowed"
     """Whether a request may force a call: always, only without reasoning, or never."""
+    output_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    """The part of JSON Schema that the wire supports for answers."""
+    structured_output_by: Literal["native", "tool", "prompt"] = "native"
+    """How the answer is made to follow a schema. ``tool``: the model is forced to call a tool whose input is the
+    answer, if the request has no other tools. ``prompt``: the prompt asks for it, without any guarantee."""
+    structured_output_with_tools: Support = NATIVE
+    """Emulated: in a request with tools, the prompt asks for the schema."""
+
+    # Options.
+
+    sampling: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    """Whether temperature, top_p and top_k may be set: always, only without reasoning, or never."""
     thinking_off: Support = NATIVE
     """Whether reasoning can be switched off."""
     max_stop_sequences: int | None = None
     """How many stop sequences a request may hold; 0 if the model takes none, None if no limit is known."""
-    native_from: tuple[str, ...] = ()
-    """Other providers whose native blocks this one reads."""
 
+    # The model itself, and what is known of it.
+
+    deprecated: bool = False
+    """Whether the provider advises against the model."""
+    retires_on: date | None = None
+    """The day on which the provider stops to serve the model; None if none is known."""
     token_estimate: TokenEstimate = Field(default_factory=TokenEstimate)
     """Overrides of tokenizers.toml for token estimates."""
     wire: dict[str, Any] = Field(default_factory=dict)

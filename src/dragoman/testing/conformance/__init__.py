@@ -11,11 +11,12 @@ from dragoman.testing.conformance.laws import LAWS
 from dragoman.testing.conformance.scorecard import Scorecard, conform, page
 from dragoman.testing.conformance.subject import Effort, NotTriedError, Subject
 from dragoman.testing.conformance.suite import AdapterConformance
-from dragoman.testing.conformance.wire import FailedReply, Wire, compact, line, sse
+from dragoman.testing.conformance.wire import UNKNOWN, FailedReply, Wire, compact, line, sse
 from dragoman.testing.sample_reply import SampleCall, SampleReply
 
 __all__ = [
     "LAWS",
+    "UNKNOWN",
     "AdapterConformance",
     "Effort",
     "EmbeddingConformance",

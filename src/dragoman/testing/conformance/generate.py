@@ -12,6 +12,7 @@ from dragoman.canonical.blocks import (
     ProviderBlock,
     TextBlock,
     ToolResultBlock,
+    ToolUseBlock,
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
@@ -26,6 +27,8 @@ History = Sequence[Message]
 DrawnT = TypeVar("DrawnT")
 
 SEED = 20261121
+_BATCH = 25
+"""Examples that are drawn at once, each batch with a seed of its own: a greater number only adds examples."""
 _ELSEWHERE = "elsewhere"
 
 
@@ -43,9 +46,15 @@ def _strategy(kind: str, model: str) -> "SearchStrategy[list[Message]]":
 
 
 def _without_forged_data(history: list[Message]) -> list[Message]:
-    """Return a history without forged native data: a provider's refusal of it would prove nothing."""
+    """Return a history without forged data, which no reply has: a provider's refusal of it would prove nothing."""
     return [
-        message.model_copy(update={"content": tuple(map(_plausible_block, message.content))}) for message in history
+        message.model_copy(
+            update={
+                "content": tuple(map(_plausible_block, message.content)),
+                "metadata": message.metadata.model_copy(update={"provider_raw": None}),
+            }
+        )
+        for message in history
     ]
 
 
@@ -53,6 +62,8 @@ def _plausible_block(block: ContentBlock) -> ContentBlock:
     match block:
         case ToolResultBlock():
             return block.model_copy(update={"content": tuple(map(_plausible_block, block.content))})
+        case ToolUseBlock() if block.raw_input is not None:
+            return block.model_copy(update={"input": {}})
         case TextBlock() if block.citations:
             return block.model_copy(update={"citations": ()})
         case ProviderBlock():
@@ -93,13 +104,18 @@ def _cached_replies(number: int) -> tuple[SampleReply, ...]:
 
 
 def _generate(strategy: "SearchStrategy[DrawnT]", number: int) -> list[DrawnT]:
+    batches = -(-number // _BATCH)
+    return [drawn for batch in range(batches) for drawn in _draw_batch(strategy, SEED + batch)][:number]
+
+
+def _draw_batch(strategy: "SearchStrategy[DrawnT]", batch_seed: int) -> list[DrawnT]:
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
     examples: list[DrawnT] = []
 
-    @seed(SEED)
+    @seed(batch_seed)
     @settings(
-        max_examples=number,
+        max_examples=_BATCH,
         database=None,
         deadline=None,
         derandomize=False,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.losses import Loss
+from dragoman.adapter.losses import Loss, LossKind
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
@@ -31,9 +31,9 @@ _SUBSTITUTE_SIGNATURE = "its own word for none"
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """A history before and after, and its losses. Each block of ``before`` has the id of its message."""
+    """A history before and after, and its losses. Each block of ``before`` has its message's id and its index in it."""
 
-    before: list[tuple[str, PlacedBlock]]
+    before: list[tuple[tuple[str, int], PlacedBlock]]
     after: list[PlacedBlock]
     losses: tuple[Loss, ...]
 
@@ -51,13 +51,27 @@ class RoundTrip:
 
     @property
     def unreported(self) -> list[PlacedBlock]:
-        """The blocks that changed although no loss names their message. All others come back in the same order."""
-        named = {loss.message_id for loss in self.losses}
+        """The blocks that changed although no loss names them. All others come back in the same order.
+
+        A loss of form concerns its whole message: two texts that became one have one loss. The loss of a call concerns
+        its result as well.
+        """
+        named = {(loss.message_id, -1 if loss.kind is LossKind.FLATTENED else loss.block_index) for loss in self.losses}
+        found: list[PlacedBlock] = []
+        named_calls: set[str] = set()
         rest = iter(self.after)
-        return [block for message, block in self.before if message not in named and block not in rest]
+        for (message, index), placed in self.before:
+            block = placed[2]
+            if named & {(message, index), (message, -1)}:
+                named_calls |= {block.id} if isinstance(block, ToolUseBlock) else set()
+            elif isinstance(block, ToolResultBlock) and block.tool_use_id in named_calls:
+                continue
+            elif placed not in rest:
+                found.append(placed)
+        return found
 
 
-def iterate_blocks(messages: Sequence[Message]) -> Iterator[tuple[str, PlacedBlock]]:
+def iterate_blocks(messages: Sequence[Message]) -> Iterator[tuple[tuple[str, int], PlacedBlock]]:
     count = 0
     waiting: list[tuple[str, int]] = []
     before: Role | None = None
@@ -65,7 +79,7 @@ def iterate_blocks(messages: Sequence[Message]) -> Iterator[tuple[str, PlacedBlo
         if message.role is not Role.TOOL and not (message.role is before is Role.ASSISTANT):
             waiting.clear()  # a call that was not answered by now never is
         before = message.role
-        for block in message.content:
+        for index, block in enumerate(message.content):
             if isinstance(block, ToolUseBlock) and message.role is not Role.ASSISTANT:
                 block = block.model_copy(update={"id": "nobody's"})  # no wire has it, and it takes no number
             elif isinstance(block, ToolUseBlock):
@@ -78,7 +92,7 @@ def iterate_blocks(messages: Sequence[Message]) -> Iterator[tuple[str, PlacedBlo
                     waiting.remove(call)
                 block = block.model_copy(update={"tool_use_id": f"call {call[1]}" if call else "nobody's"})
             if not _is_empty(block):
-                yield message.id, (message.role, message.channel, _normalize_block(block))
+                yield (message.id, index), (message.role, message.channel, _normalize_block(block))
 
 
 def _is_empty(block: ContentBlock) -> bool:

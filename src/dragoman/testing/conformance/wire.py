@@ -13,10 +13,13 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.testing.event_bytes import split_events
 from dragoman.testing.sample_reply import SampleReply
 
+UNKNOWN = "unknown to the kit"
+"""A text of the block in ``Wire.unknown_block``."""
+
 
 @dataclass(frozen=True, slots=True)
 class FailedReply:
-    """An error reply as the provider sends it, and the class of its error."""
+    """An error reply as the provider sends it, and the class of its error. Some wires report errors with status 200."""
 
     status: int
     """The HTTP status, 400 or above."""
@@ -35,7 +38,12 @@ class Wire:
 
     ``errors`` are events of a stream that report a failure, from the wire's reference, with their error classes.
     ``keep_alive`` is an event without content. ``failures`` are whole error replies. ``thinking`` and ``cached`` tell
-    whether the wire distinguishes thinking from text, and cached tokens from others.
+    whether the wire distinguishes thinking from text, and cached tokens from others. ``model`` is the name that the
+    replies give their model; empty if they give none.
+
+    What a later version of the provider may add must not break an adapter of today: ``unknown_event`` is an event of a
+    kind that does not exist, and ``unknown_block`` a whole reply with a block of such a kind, which holds `UNKNOWN` as
+    one of its texts.
     """
 
     stream: Callable[[SampleReply], bytes]
@@ -46,6 +54,9 @@ class Wire:
     failures: tuple[FailedReply, ...] = ()
     thinking: bool = True
     cached: bool = True
+    model: str = ""
+    unknown_event: bytes = b""
+    unknown_block: bytes = b""
 
     def ends_at(self, body: bytes) -> int:
         """Return the number of bytes after which the reply is complete: up to the terminal event without its line ends.

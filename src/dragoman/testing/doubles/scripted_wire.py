@@ -56,5 +56,7 @@ WIRE = Wire(
     terminal=re.compile(rb'"type":"end"'),
     errors=((_error("rate_limit"), RateLimitError), (_error("server_error"), ServerError)),
     keep_alive=b"\n",
+    model=MODEL,
+    unknown_event=line({"type": "hologram", "index": 0}),
 )
 """The wire for the conformance kit, which also tests the scripted provider's adapter."""

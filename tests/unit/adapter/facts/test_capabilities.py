@@ -74,10 +74,10 @@ def test_an_empty_table_declares_little() -> None:
     found = ModelTable({}).capabilities("m")
     assert found == AdapterCapabilities()
     assert [name for name in AdapterCapabilities.model_fields if getattr(found, name) == NATIVE] == [
-        "supports_tools", "supports_system_prompt", "structured_output_by", "structured_output_with_tools",
-        "supports_streaming", "supports_streaming_tool_calls",
+        "supports_tools", "supports_system_prompt", "supports_streaming", "supports_streaming_tool_calls",
         "supports_parallel_tool_calls", "supports_system_messages_in_list", "supports_mid_conversation_system",
-        "supports_media_urls", "supports_empty_text", "thinking_off",
+        "supports_empty_text", "supports_media_urls", "structured_output_by", "structured_output_with_tools",
+        "thinking_off",
     ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def _is_option_lost(losses: tuple[Loss, ...], name: str) -> bool:
 def tools(subject: Subject) -> Iterator[Trial]:
     """If tools are declared, tools, calls and answers come back from the wire; otherwise each is a named loss."""
     call = ToolUseBlock(id="tu_kit", name="look_up", input={_FIELD: 7})
-    call_message = Message.assistant([call])
+    call_message = Message.assistant([TextBlock(text="I look it up."), call])
     answer = Message.tool("tu_kit", "It is 7 metres.")
     request = subject.write([_HI, call_message, answer], [TOOL])
     read = subject.read(request)
@@ -41,6 +41,8 @@ def tools(subject: Subject) -> Iterator[Trial]:
         faults = [] if offered else ["declared, and the tool is not offered by its name and description"]
         faults += [] if called == [call.input] else [f"declared, and the call came back as {called}"]
         faults += [] if len(answered) == 1 else ["declared, and the answer is not on the wire"]
+        said = any("I look it up." in message.text for message in read.messages)
+        faults += [] if said else ["declared, and the words before the call are not on the wire"]
     else:
         kinds = {loss.message_id for loss in request.losses if loss.kind is LossKind.TOOLS}
         faults = [] if kinds >= {"", call_message.id, answer.id} else ["tool, call or answer lost without a report"]
@@ -81,6 +83,21 @@ def parallel_calls(subject: Subject) -> Iterator[Trial]:
 def system_prompt(subject: Subject) -> Iterator[Trial]:
     """If a system prompt is declared, it keeps its role; otherwise it is sent in another role, which is a loss."""
     yield _role(subject, Role.SYSTEM, bool(subject.adapter.capabilities.supports_system_prompt), leading=True)
+
+
+def instructions_keep_their_order(subject: Subject) -> Iterator[Trial]:
+    """Each instruction arrives, before the conversation and within it, in the order of the history."""
+    if not subject.adapter.capabilities.supports_system_prompt:
+        raise NotTriedError("the model takes no instructions at all")
+    texts = ["Be brief.", "Write English.", "How far is it?", "It is 7 metres.", "Write French.", "Go on."]
+    roles = (Role.SYSTEM, Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.SYSTEM, Role.USER)
+    history = [Message(role=role, content=(TextBlock(text=text),)) for role, text in zip(roles, texts, strict=True)]
+    read = "\n".join(message.text for message in subject.read(subject.write(history)).messages)
+    missing = [text for text in texts if text not in read]
+    faults = [f"{text!r} is not on the wire" for text in missing]
+    if not missing and sorted(texts, key=read.index) != texts:
+        faults.append(f"they came back in the order {sorted(texts, key=read.index)}")
+    yield Trial("three instructions", tuple(faults), "carried")
 
 
 def developer_role(subject: Subject) -> Iterator[Trial]:
@@ -205,13 +222,16 @@ def calls_in_streams(subject: Subject) -> Iterator[Trial]:
 
 
 def streaming(subject: Subject) -> Iterator[Trial]:
-    """The request says whether it wants a stream, and the bytes for both cases differ."""
+    """The request says whether it wants a stream, and the provider is told: by the path, or by the body."""
     if not subject.adapter.capabilities.supports_streaming:
         raise NotTriedError("not declared")
     whole, streamed = subject.write([_HI], stream=False), subject.write([_HI], stream=True)
     faults = [] if (whole.stream, streamed.stream) == (False, True) else ["the request does not say which it is"]
     requests = [(each.path, each.body, dict(each.headers)) for each in (whole, streamed)]
     faults += ["both are asked for by the same bytes"] if requests[0] == requests[1] else []
+    if whole.path == streamed.path and whole.headers == streamed.headers:
+        read = tuple(subject.read(each).options.stream for each in (whole, streamed))
+        faults += [] if read == (False, True) else [f"False and True came back as {read[0]} and {read[1]}"]
     yield Trial("stream", tuple(faults), "carried")
 
 

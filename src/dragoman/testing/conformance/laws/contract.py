@@ -235,6 +235,17 @@ _ALTERNATIVE_OPTIONS = {"thinking": "effort", "effort": "thinking"}
 _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
 
 
+_READ_BACK: tuple[tuple[str, Any], ...] = (
+    *_SINGLE_FIELDS,
+    ("tool_choice", "auto"),
+    ("tool_choice", "required"),
+    ("tool_choice", "none"),
+    ("tool_choice", NamedTool("look_up")),
+    ("parallel_tool_calls", False),
+    ("parallel_tool_calls", True),
+)
+
+
 def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
     """Every option is in the request, or is a loss of the kind `option` whose reason begins with its name."""
     for name, value in OPTIONS:
@@ -250,6 +261,19 @@ def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
         sent = (request.body, request.path, dict(request.headers)) != (plain.body, plain.path, dict(plain.headers))
         fault = f"{value!r} is neither in the request nor named as lost"
         yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")
+
+
+def options_come_back(subject: Subject) -> Iterator[Trial]:
+    """An option that is sent without a loss is read back with its value, if the adapter reads it at all."""
+    for name, value in _READ_BACK:
+        tools = [TOOL] if subject.adapter.capabilities.supports_tools else []
+        if name in _ONLY_WITH_TOOLS and not tools:
+            continue
+        request = subject.write([Message.user("Hi")], tools, **{name: value})
+        if any(loss.kind is LossKind.OPTION and loss.reason.startswith(f"{name}:") for loss in request.losses):
+            continue
+        back = getattr(subject.read(request).options, name)
+        yield Trial(f"{name} {value!r}", () if back in (value, None) else (f"{value!r} came back as {back!r}",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.stream_decoder import decode_stream
+from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.testing.conformance.subject import Subject, fit_to_wire
+from dragoman.testing.conformance.subject import Subject, fit_to_wire, parse_body
 from dragoman.testing.sample_reply import PLAIN, SampleReply
 from dragoman.testing.stream_laws import Trial
 
@@ -77,6 +80,22 @@ def unknown_prices(subject: Subject) -> Iterator[Trial]:
             usage = subject.reply(wire, fit_to_wire(PLAIN, wire), subject.context(prices=table)).usage
             unknown = usage is not None and usage.cost_usd is None and usage.cost_status is CostStatus.UNPRICED
             yield Trial(name, () if unknown else (f"the usage is {usage}",))
+
+
+def missing_counts(subject: Subject) -> Iterator[Trial]:
+    """A reply without its counts has an unknown usage, and never one of 0 tokens."""
+    for wire in subject.require_wires():
+        native = parse_body(wire.whole(fit_to_wire(PLAIN, wire)))
+        if not isinstance(native, dict):
+            continue
+        for name in native:
+            body = wirejson.dumps({key: value for key, value in native.items() if key != name})
+            try:
+                usage = subject.adapter.from_wire_response(WireResponse(200, body), subject.context()).usage
+            except DragomanError:
+                continue
+            fault = f"the usage is {usage}"
+            yield Trial(f"without {name}", () if usage is None or usage.total_tokens or usage.unread else (fault,))
 
 
 def broken_replies(subject: Subject) -> Iterator[Trial]:

@@ -76,6 +76,9 @@ def issuer_ids_round_trip(subject: Subject) -> Iterator[Trial]:
         uses = [use for reply in replies for use in reply.tool_uses]
         faults = [] if len({use.id for use in uses}) == len(uses) else ["two calls got one id of ours"]
         native = [context.tool_ids.native_id(use.id, subject.provider) for use in uses]
+        issued = [call.id for _ in replies for call in SHORT.calls if f'{call.id}"'.encode() in wire.whole(SHORT)]
+        if issued and not all(one in (each or "") for one, each in zip(issued, native, strict=False)):
+            faults.append(f"the wire has the ids {issued}, and the adapter knows {native}")
         history = [Message.user("Look.")]
         for reply in replies:
             history += [reply, *(Message.tool(use.id, f"Answer to {use.id}") for use in reply.tool_uses)]

@@ -154,7 +154,7 @@ def _block(
     data = {"url": _LINK, "text": "Plain words of the kit."}.get(source, _DATA[kind])
     if kind is DocumentBlock and media_type != _LIKELY[kind] and source == "base64":  # some are sent as text
         data = "UGxhaW4gd29yZHMgb2YgdGhlIGtpdC4="
-    named = {"title": "offer.pdf"} if kind is DocumentBlock else {}
+    named = {"title": "offer.pdf"} if kind is DocumentBlock else {"detail": "low"} if kind is ImageBlock else {}
     where = MediaSource.model_validate({"kind": source, "data": data})
     return kind.model_validate({"source": where, "media_type": media_type, **named})
 
@@ -170,6 +170,9 @@ def _trial(subject: Subject, block: ContentBlock, what: str, *, taken: bool) -> 
     faults = []
     if taken and not arrived:
         faults.append("declared, and not on the wire")
+    changed = list(_changed_fields(subject, request.body, block)) if taken and arrived else []
+    if len(changed) > (count := len(losses_of_message(request.losses, message))):
+        faults.append(f"{' and '.join(changed)}, with {count} losses")
     if not taken and arrived:
         faults.append("on the wire, although it is not declared")
     if not taken and not warnings:
@@ -182,10 +185,33 @@ def _trial(subject: Subject, block: ContentBlock, what: str, *, taken: bool) -> 
 def _arrives(subject: Subject, body: bytes, block: ContentBlock) -> bool:
     """Whether the block's data is on the wire, unchanged or as the adapter reads it back."""
     assert isinstance(block, ImageBlock | AudioBlock | VideoBlock | DocumentBlock)
-    if any(form in collect_texts(parse_body(body)) for form in (block.source.data, "Plain words of the kit.")):
-        return True
-    messages, _, _ = subject.adapter.from_wire_request(body, subject.context())
-    return any(getattr(each, "source", None) == block.source for message in messages for each in message.content)
+    texts = collect_texts(parse_body(body))
+    if block.source.kind == "url":  # a link is a text of its own, not the data of a `data:` URL
+        texts = f"\n{texts}\n"
+        found = f"\n{block.source.data}\n" in texts
+    else:
+        found = any(form in texts for form in (block.source.data, "Plain words of the kit."))
+    return found or _read_back(subject, body, block) is not None
+
+
+def _read_back(subject: Subject, body: bytes, block: ContentBlock) -> ContentBlock | None:
+    """Return the block with the same source that the adapter reads from the request."""
+    source = getattr(block, "source", None)
+    blocks = [
+        each for message in subject.adapter.from_wire_request(body, subject.context())[0] for each in message.content
+    ]
+    return next((each for each in blocks if getattr(each, "source", None) == source), None)
+
+
+def _changed_fields(subject: Subject, body: bytes, block: ContentBlock) -> Iterator[str]:
+    """Yield the fields of a block that came back changed."""
+    back = _read_back(subject, body, block)
+    if back is None:
+        return
+    for name in ("media_type", "title", "detail"):
+        sent, found = getattr(block, name, None), getattr(back, name, None)
+        if sent is not None and found != sent and not (name == "media_type" and found is None):
+            yield f"the {name} {sent!r} came back as {found!r}"
 
 
 def _is_refused_if_critical(subject: Subject, message: Message) -> bool:

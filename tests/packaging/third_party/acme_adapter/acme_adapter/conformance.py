@@ -6,7 +6,7 @@ from typing import Any
 from acme_adapter.adapter import AcmeAdapter
 from dragoman.errors import ContextOverflowError, NotFoundError, OverloadedError, RateLimitError
 from dragoman.testing import AdapterConformance
-from dragoman.testing.conformance import FailedReply, SampleReply, Wire, compact, sse
+from dragoman.testing.conformance import UNKNOWN, FailedReply, SampleReply, Wire, compact, sse
 
 
 def _parts(sample: SampleReply) -> list[dict[str, Any]]:
@@ -45,6 +45,13 @@ def handwritten_stream(sample: SampleReply) -> bytes:
     return b"".join([*written, sse(_end(sample), "closed")])
 
 
+def _unknown_part() -> bytes:
+    parts = [{"kind": "words", "words": "So"}, {"kind": "hologram", "beam": UNKNOWN}]
+    meter = {"read": 9, "reread": 0, "written": 3}
+    turn = {"by": "engine", "parts": parts}
+    return compact({"id": "dlg-1", "engine": "acme-large", "turn": turn, "ended": "said", "meter": meter}).encode()
+
+
 def _fault(code: str) -> dict[str, str]:
     return {"code": code, "message": "That went wrong"}
 
@@ -64,6 +71,9 @@ WIRE = Wire(
         _failed_reply(400, "too-long", ContextOverflowError),
         _failed_reply(429, "too-many", RateLimitError),
     ),
+    model="acme-large",
+    unknown_event=sse({"part": 0, "beam": 7}, "hologram"),
+    unknown_block=_unknown_part(),
 )
 
 
