@@ -56,7 +56,7 @@ def test_a_key_with_one_request_in_flight_is_refused_in_its_wire(start: Start, s
     assert {(each.status_code, each.headers["retry-after"]) for each in refused.values()} == {(429, "1")}
     assert refused["messages"].json()["error"]["type"] == "rate_limit_error"
     assert refused["chat"].json()["error"]["code"] == "rate_limit_exceeded"
-    assert "1 at once" in refused["responses"].json()["error"]["message"]
+    assert "in flight as it may (1)" in refused["responses"].json()["error"]["message"]
     assert len(setup.server.requests) == 1
     assert ask(setup, "chat", secret).status_code == 200
 

@@ -113,7 +113,7 @@ def test_it_holds_with_and_without_a_budget_and_ends_with_each_request(database:
         with pytest.raises(NoRoomError) as raised:
             await setup.admit()
         assert (raised.value.status, raised.value.retry_after) == (429, 1.0)
-        assert "2 requests in flight" in str(raised.value)
+        assert "in flight as it may (2)" in str(raised.value)
         await settle(one, usage(3))
         await settle(two, Broken(RuntimeError("cut"), None, seen=True))
         three, four = await _in_flight(setup, 4)

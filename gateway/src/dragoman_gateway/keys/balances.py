@@ -211,7 +211,7 @@ def _refusal(asked: Asked, balances: Mapping[str, Balance], now: datetime) -> Ex
         own = None if asked.id is None else balance.held.get(asked.id)
         most = asked.concurrency.get(scope)
         if most is not None and own is None and len(balance.held) >= most.requests:
-            return NoRoomError(f"{owner_of(scope)} may have {most.requests:,} requests in flight, and has as many")
+            return NoRoomError(f"{owner_of(scope)} has as many requests in flight as it may ({most.requests:,})")
         budgets = asked.budgets.get(scope, ())
         reserved = balance.reserved if budgets else Amount()
         if own is not None:
