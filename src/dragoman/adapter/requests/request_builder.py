@@ -19,7 +19,7 @@ from dragoman.adapter.requests.history.encode_cache import (
     EMPTY_PREFIX,
     EncodedHistory,
     EncodedPrefix,
-    begins_anew,
+    begins_stretch,
     count_instructions,
     encode_chunks,
     find_boundary,
@@ -117,7 +117,7 @@ class RequestBuilder:
         if prefix.messages and context.encode_cache.is_shared:
             # It ended before another message, which its last turn may not have been joined with.
             first = next(iter(projection.turns[instruction_turns:]), None)
-            if first is None or first.message is not uncached[0] or not begins_anew(first):
+            if first is None or first.message is not uncached[0] or not begins_stretch(first):
                 prefix, uncached, sent = EMPTY_PREFIX, tuple(messages[lead:]), tuple(messages)
                 projection = project(sent, target, keys=prefix.keys, server_state=server_state)
                 instruction_turns = _count_turns_of(sent[:lead], projection.turns) if lead else 0

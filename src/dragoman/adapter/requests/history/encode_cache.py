@@ -138,7 +138,7 @@ class SharedEncodeCache(EncodeCache):
         while found is not None and not (
             len(found.messages) <= same
             and len(found.messages) < len(messages) - lead
-            and _changes_side(messages[lead + len(found.messages)], found.messages[-1])
+            and find_boundary((found.messages[-1], messages[lead + len(found.messages)]))
             and _has_content(messages[lead + len(found.messages)].content)
         ):
             found = found.shorter
@@ -219,15 +219,12 @@ def find_boundary(messages: Sequence[Message]) -> int:
     """Return the index of the last message at which the side changes: the prefix may end before it. 0 if there is
     none."""
     for index in range(len(messages) - 1, 0, -1):
-        if _changes_side(messages[index], messages[index - 1]):
+        role, previous = messages[index].role, messages[index - 1].role
+        if role is Role.USER and previous is Role.ASSISTANT and not messages[index - 1].tool_uses:
+            return index
+        if role is Role.ASSISTANT and previous in (Role.USER, Role.TOOL):
             return index
     return 0
-
-
-def _changes_side(message: Message, previous: Message) -> bool:
-    if message.role is Role.USER:
-        return previous.role is Role.ASSISTANT and not previous.tool_uses
-    return message.role is Role.ASSISTANT and previous.role in (Role.USER, Role.TOOL)
 
 
 def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
@@ -235,36 +232,33 @@ def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
     side."""
     # Its turns need not be neighbours: a model without parallel calls gets the result of one before the next.
     first = next((index for index, turn in enumerate(turns) if turn.message is message), 0)
-    return first if first and _begins_stretch(turns[first], turns[first - 1]) else 0
+    return first if first and begins_stretch(turns[first], turns[first - 1]) else 0
 
 
 def iter_stretches(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
     """Yield the turns in parts that can be encoded separately, each of at least as many turns as a chunk has items."""
     start = 0
     for index in range(_CHUNK_ITEMS, len(turns)):
-        if index - start >= _CHUNK_ITEMS and _begins_stretch(turns[index], turns[index - 1]):
+        if index - start >= _CHUNK_ITEMS and begins_stretch(turns[index], turns[index - 1]):
             yield turns[start:index]
             start = index
     yield turns[start:]
 
 
-def _begins_stretch(turn: Turn, previous: Turn) -> bool:
-    """Whether no item of a wire can hold both turns: a turn that is as its message, after one of the other side.
+def begins_stretch(turn: Turn, previous: Turn | None = None) -> bool:
+    """Whether no item of a wire can hold both turns: a turn that is as its message, after one of the other side; None
+    for one that was encoded before.
 
     Both must have content: a wire may leave out an empty turn and join its neighbours.
     """
-    return (
+    if turn.role is not turn.message.role or SYNTHETIC in turn.origins[:1] or not _has_content(turn.blocks):
+        return False
+    return previous is None or (
         turn.message is not previous.message
-        and begins_anew(turn)
         and (turn.role is Role.ASSISTANT) != (previous.role is Role.ASSISTANT)
         and not previous.has_calls
         and _has_content(previous.blocks)
     )
-
-
-def begins_anew(turn: Turn) -> bool:
-    """Whether a turn is as its message: no item of a wire can hold it and one of the other side before it."""
-    return turn.role is turn.message.role and SYNTHETIC not in turn.origins[:1] and _has_content(turn.blocks)
 
 
 def _has_content(blocks: Iterable[ContentBlock]) -> bool:
