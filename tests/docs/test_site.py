@@ -4,6 +4,7 @@ import http.server
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -92,24 +93,14 @@ def test_every_part_has_a_tier() -> None:
         assert part in (ROOT / "README.md").read_text(encoding="utf-8"), part
 
 
-@pytest.fixture(scope="module")
-def built() -> Path:
-    pytest.importorskip("zensical", reason="the docs group is not installed")
-    return site.build()
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Ignores the message."""
 
 
-@pytest.fixture(scope="module")
-def tab() -> Iterator[Browser]:
-    path = find_chromium()
-    if path is None:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
-    with browser(path) as open_page:
-        yield open_page
-
-
-@pytest.fixture
-def address(built: Path) -> Iterator[str]:
-    """The built site on this machine: the worker of its search needs HTTP."""
+@contextmanager
+def served(built: Path) -> Iterator[str]:
+    """Yield the address of the built site on this machine: the worker of its search needs HTTP."""
     handler = partial(_QuietHandler, directory=str(built))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
         thread = threading.Thread(target=serving.serve_forever)
@@ -119,25 +110,8 @@ def address(built: Path) -> Iterator[str]:
         thread.join()
 
 
-class _QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Ignores the message."""
-
-
-@pytest.mark.exhaustive
-def test_no_link_of_the_site_is_broken(built: Path) -> None:
-    assert site.broken_links(built) == []
-
-
-@pytest.mark.exhaustive
-def test_no_page_of_the_site_is_heavy(built: Path) -> None:
-    heavy = {str(page): page.stat().st_size for page in built.rglob("*.html") if page.stat().st_size > LARGEST_PAGE}
-    assert heavy == {}, "split the page of the reference"
-
-
-@pytest.mark.exhaustive
-def test_every_page_fits_a_phone(built: Path, tab: Browser) -> None:
-    """At 380 pixels a page scrolls down only, and all of its pictures are there."""
+def check_pages_on_a_phone(built: Path, tab: Browser) -> None:
+    """At 380 pixels each page scrolls down only, and all of its pictures are there."""
     tab.set_viewport(PHONE, 900)
     pages = sorted(built.rglob("index.html"))
     assert len(pages) == len(PAGES)
@@ -150,28 +124,42 @@ def test_every_page_fits_a_phone(built: Path, tab: Browser) -> None:
     assert (wide, missing) == ([], [])
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1280, PHONE])
-def test_the_colours_follow_the_system(built: Path, tab: Browser, width: int, dark: bool) -> None:
+def check_colours(built: Path, tab: Browser) -> None:
     """A page is drawn in the scheme that the system prefers, wide and narrow."""
-    tab.set_viewport(width, 900, dark=dark)
     for page in ("", "learn/first-answer", "sessions", "stability"):
-        tab.open(built / page / "index.html")
-        tab.run("localStorage.clear()")  # it keeps the colours of the page before
-        tab.open(built / page / "index.html")
-        assert tab.run("document.body.dataset.mdColorScheme") == ("slate" if dark else "default"), page
-        assert len(tab.screenshot()) > 10_000
+        for width, dark in ((1280, False), (1280, True), (PHONE, False), (PHONE, True)):
+            tab.set_viewport(width, 900, dark=dark)
+            tab.open(built / page / "index.html")
+            tab.run("localStorage.clear()")  # it keeps the colours of the page before
+            tab.open(built / page / "index.html")
+            assert tab.run("document.body.dataset.mdColorScheme") == ("slate" if dark else "default"), page
+            assert len(tab.screenshot()) > 10_000
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("words", ["max_tokens", "tool_choice", "429"])
-def test_the_search_finds_what_people_type(address: str, tab: Browser, words: str) -> None:
+def check_search(address: str, tab: Browser) -> None:
     """A person types into the search, and its results show the words; nothing comes from another machine."""
     tab.set_viewport(1280, 900)
-    tab.open(address)
-    tab.run("document.querySelector('.md-search__button').click()")
-    tab.wait_for_frame()
-    tab.send_command("Input.insertText", text=words)
-    assert words in tab.run(_FOUND)
-    assert [url for url in tab.requests if not url.startswith((address, "data:", "blob:"))] == []
+    for words in ("max_tokens", "tool_choice", "429"):
+        tab.open(address)
+        tab.run("document.querySelector('.md-search__button').click()")
+        tab.wait_for_frame()
+        tab.send_command("Input.insertText", text=words)
+        assert words in tab.run(_FOUND)
+        assert [url for url in tab.requests if not url.startswith((address, "data:", "blob:"))] == []
+
+
+@pytest.mark.exhaustive
+def test_the_site_as_it_is_built() -> None:
+    """It is one test, because the site is built once: no link is broken, and a browser shows and searches it."""
+    pytest.importorskip("zensical", reason="the docs group is not installed")
+    built = site.build()
+    assert site.broken_links(built) == []
+    heavy = {str(page): page.stat().st_size for page in built.rglob("*.html") if page.stat().st_size > LARGEST_PAGE}
+    assert heavy == {}, "split the page of the reference"
+    path = find_chromium()
+    if path is None:
+        return
+    with browser(path) as tab, served(built) as address:
+        check_pages_on_a_phone(built, tab)
+        check_colours(built, tab)
+        check_search(address, tab)
