@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman import Budget, Client, WireResponse
+from dragoman.attempt.governance import Governance
 from dragoman.bulk import embed_rows
 from dragoman.cli.app import app
 from dragoman.errors import AuthenticationError, BudgetExceededError, ConfigurationError
-from dragoman.runtime.governance import Governance
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider
 

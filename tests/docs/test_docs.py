@@ -15,7 +15,7 @@ from pytest_examples import CodeExample, EvalExample
 
 from dragoman import errors
 from dragoman.adapter import registry
-from dragoman.runtime import ClientSettings
+from dragoman.configuration import ClientSettings
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from dragoman.transport import ProviderSettings
 from tests.compatibility.api.documented import parse_api_page

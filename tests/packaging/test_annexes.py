@@ -12,7 +12,7 @@ from tests.packaging.wheel import ROOT
 PROGRAM = Path(__file__).with_name("core_program.py")
 ANNEXES = (
     "answers", "batch", "bulk", "cli", "embeddings", "events", "formats", "policy", "pricing/analytics", "routing",
-    "runtime/configuration", "services", "store", "testing", "local", "view",
+    "configuration/file", "services", "store", "testing", "local", "view",
 )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def _accepted(source: str, node: ast.AnnAssign) -> str:
 OPTIONS = Declaration("adapter/options.py", "AdapterOptions", omit=("stream", "context"))
 SESSION = Declaration("session/config.py", "SessionConfig", omit=("own_providers", "store"))
 CLIENT = Declaration(
-    "runtime/config.py", "ClientConfig", omit=("connections", "lifetime", "on_billed", "plain_session")
+    "configuration/config.py", "ClientConfig", omit=("connections", "lifetime", "on_billed", "plain_session")
 )
 RUN = Declaration("bulk/run.py", "RunConfig", omit=("source", "models", "controller", "identity", "output_retries"))
 NEW_SESSION = Declaration("session/config.py", "NewSessionSettings")
@@ -104,7 +104,7 @@ DICTIONARIES: Mapping[str, tuple[str, tuple[Dictionary, ...]]] = {
             Dictionary("RequestOptions", "The options of one request, which `AdapterOptions` declares.", OPTIONS),
         ),
     ),
-    "runtime/settings.py": (
+    "configuration/settings.py": (
         "The settings of a client, for editors and type checkers.",
         (Dictionary("ClientSettings", "The settings of a client, which `ClientConfig` declares.", CLIENT),),
     ),
@@ -136,7 +136,7 @@ LISTS: Mapping[str, tuple[Declaration, ...]] = {
 """The lists of names in foreign_names.toml, which is read where the declarations cannot be imported."""
 
 IMPORTS = {
-    "HasConfig": "dragoman.runtime",
+    "HasConfig": "dragoman.configuration",
     "Path": "pathlib",
     "Providers": "dragoman.transport.settings",
     "Sequence": "collections.abc",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import AsyncClient, ConfigurationError
-from dragoman.runtime.configuration import (
+from dragoman.configuration.file import (
     ConfigurationFile,
     find_configuration,
     is_trusted,

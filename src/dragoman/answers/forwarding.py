@@ -13,12 +13,12 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.attempt.attempt import Attempt
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
+from dragoman.configuration.config import ClientConfig
 from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import iterate_async
 from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor
 from dragoman.limits.usage import MeasureUsage
-from dragoman.runtime.config import ClientConfig
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 

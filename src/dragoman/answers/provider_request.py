@@ -20,13 +20,13 @@ from dragoman.canonical.blocks import assemble
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
+from dragoman.configuration.config import ClientConfig
+from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, drive_async, iterate_async
 from dragoman.limits.reservation import Governor, Observe, Stage
 from dragoman.limits.settlement import usage_of
 from dragoman.limits.usage import MaxUsage, MeasureUsage
-from dragoman.runtime.config import ClientConfig
-from dragoman.runtime.transports import Transports
 from dragoman.transport import AsyncTransport
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState

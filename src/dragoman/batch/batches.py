@@ -26,6 +26,7 @@ from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
 from dragoman.adapter.wire import WireResponse
+from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest, Requests, batch_wire, encode_batch, prepare_requests
 from dragoman.batch.results import (
@@ -41,6 +42,8 @@ from dragoman.batch.turns import report_failure, report_request, report_result
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
+from dragoman.configuration.providers import merge_providers
+from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import (
     Perform,
@@ -61,9 +64,6 @@ from dragoman.limits.reservation import Observe, Reservation
 from dragoman.output.answer_type import AnswerType
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.pricing import PriceTable, price_table
-from dragoman.runtime.governance import FREE, Governance, read_call_settings
-from dragoman.runtime.providers import merge_providers
-from dragoman.runtime.transports import Transports
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge
 from dragoman.transport import AsyncTransport, Transport

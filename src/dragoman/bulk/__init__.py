@@ -13,8 +13,8 @@ from typing import Any, Unpack
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.names import check_names, foreign_value
-from dragoman.runtime import ClientConfig, ClientSettings, client_config
-from dragoman.runtime.validation import check_settings
+from dragoman.configuration import ClientConfig, ClientSettings, client_config
+from dragoman.configuration.validation import check_settings
 from dragoman.session.config import TurnOptions, merge_options
 from dragoman.transport.settings import seal_keys
 

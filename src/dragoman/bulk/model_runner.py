@@ -29,11 +29,11 @@ from dragoman.bulk.rows import Row as SourceRow
 from dragoman.bulk.rows import Source
 from dragoman.bulk.state.records import KnownRow, Outcome, State
 from dragoman.canonical.message import Message
+from dragoman.configuration import ClientConfig
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, drive_async
 from dragoman.limits.bounds import max_usage
 from dragoman.limits.reservation import Observe
-from dragoman.runtime import ClientConfig
 
 if TYPE_CHECKING:  # most runs need no sessions
     from dragoman.bulk.row_turns import RowTurns

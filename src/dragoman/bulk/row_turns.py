@@ -15,11 +15,11 @@ from dragoman.bulk.attempts import Row, RowRetries, is_fatal
 from dragoman.bulk.budget import RunStoppedError
 from dragoman.bulk.state.records import Outcome
 from dragoman.canonical.message import Message, Role
+from dragoman.configuration import ClientConfig
 from dragoman.open_turns import TurnStep
 from dragoman.output.errors import OutputError
 from dragoman.policy.errors import PolicyDeniedError, PolicyError
 from dragoman.routing import Router
-from dragoman.runtime import ClientConfig
 from dragoman.session import AsyncSession
 from dragoman.session.middleware.no_policy import UnreadLabels
 from dragoman.store.errors import StoreError

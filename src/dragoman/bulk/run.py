@@ -28,13 +28,13 @@ from dragoman.bulk.rows import Source, validate_suffix
 from dragoman.bulk.state.manifest import Manifest, now_micros
 from dragoman.bulk.state.records import sum_known
 from dragoman.bulk.state.write_batcher import WriteBatcher
+from dragoman.configuration import ClientConfig
+from dragoman.configuration.providers import merge_providers, read_providers
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
 from dragoman.output.answer_type import AnswerJson, AnswerType
 from dragoman.output.check import check_output_retries
 from dragoman.pricing import PriceTable
-from dragoman.runtime import ClientConfig
-from dragoman.runtime.providers import merge_providers, read_providers
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.store.columns import from_micros
 from dragoman.store.errors import StoreError

@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.bulk.progress import ProgressCallback
 from dragoman.bulk.prompt import Labels
+from dragoman.configuration import ClientConfig, HasConfig
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget
-from dragoman.runtime import ClientConfig, HasConfig
 from dragoman.session.identity import Pseudonyms
 from dragoman.transport.settings import Providers
 

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.adapter.errors import ConfigurationError, mask_secrets
 from dragoman.cli.io.console import console, show_line
-from dragoman.runtime.configuration import (
+from dragoman.configuration.file import (
     ConfigurationFile,
     Origin,
     build_settings,
@@ -18,7 +18,7 @@ from dragoman.runtime.configuration import (
     is_trusted,
     read_configuration,
 )
-from dragoman.runtime.configuration import trust as trust_file
+from dragoman.configuration.file import trust as trust_file
 
 app = typer.Typer(no_args_is_help=True, help="The configuration file dragoman.toml: show, check and trust it.")
 

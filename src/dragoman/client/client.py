@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 from typing_extensions import TypeForm
 
 from dragoman.client.shared import ClientBase
-from dragoman.runtime.session_store import SessionStore
+from dragoman.configuration.session_store import SessionStore
 from dragoman.session import Reply, ReplyStream, Session
 from dragoman.session.config import (
     NewSessionSettings,

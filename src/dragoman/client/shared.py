@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.usage import TokenUsage
-from dragoman.runtime import ClientConfig, ClientSettings, HasConfig, client_config, set_default_config
-from dragoman.runtime.session_store import SessionStore
+from dragoman.configuration import ClientConfig, ClientSettings, HasConfig, client_config, set_default_config
+from dragoman.configuration.session_store import SessionStore
 from dragoman.session.cost import Cost, Meter
 from dragoman.transport.settings import seal_keys
 
@@ -48,7 +48,7 @@ class ClientBase:
         in one above, else the one in the user's configuration folder; without any, nothing is set. Raises
         ConfigurationError with every mistake in the file, and for a project's file that has to be trusted first.
         """
-        from dragoman.runtime.configuration import load_configuration
+        from dragoman.configuration.file import load_configuration
 
         settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
         found = load_configuration(None if path is None else Path(path))

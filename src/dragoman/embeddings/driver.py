@@ -25,19 +25,19 @@ from dragoman.adapter.operations.embeddings.vectors import Vector, check_lengths
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import exchange_whole, run_attempts
+from dragoman.attempt.governance import Governance, read_call_settings
 from dragoman.attempt.reports import EventIds
 from dragoman.canonical.blocks import ImageBlock, TextBlock
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.configuration.providers import merge_providers
+from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
 from dragoman.limits.reservation import Observe
 from dragoman.limits.usage import MaxUsage
-from dragoman.runtime.governance import Governance, read_call_settings
-from dragoman.runtime.providers import merge_providers
-from dragoman.runtime.transports import Transports
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge, Prompt
 from dragoman.transport.settings import Providers, seal_keys

@@ -10,15 +10,15 @@ from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.operations.service_api import FileContent, ProviderFile, ProviderModel, ServiceApi
 from dragoman.adapter.registry import get_adapter
+from dragoman.attempt.governance import Governance, read_call_settings
 from dragoman.canonical.blocks import ContentBlock, DocumentBlock, ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.configuration.providers import merge_providers
+from dragoman.configuration.transports import Transports
 from dragoman.effects.work import Work, call, drive, drive_async, in_thread
-from dragoman.runtime.governance import Governance, read_call_settings
-from dragoman.runtime.providers import merge_providers
-from dragoman.runtime.transports import Transports
 from dragoman.session.judge import Judge
 from dragoman.session.judge import Prompt as JudgedPrompt
 from dragoman.session.media import media_type_of

@@ -16,14 +16,14 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
+from dragoman.configuration import ClientConfig, client_config
+from dragoman.configuration.providers import check_provider_names, merge_providers, read_providers
+from dragoman.configuration.session_store import SessionStore
+from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import check_settings, read_budgets
 from dragoman.credentials.api_key import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.runtime import ClientConfig, client_config
-from dragoman.runtime.providers import check_provider_names, merge_providers, read_providers
-from dragoman.runtime.session_store import SessionStore
-from dragoman.runtime.transports import Transports
-from dragoman.runtime.validation import check_settings, read_budgets
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions

@@ -18,11 +18,11 @@ from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
+from dragoman.configuration.session_store import SessionStore
+from dragoman.configuration.transports import Transports, TransportT
+from dragoman.configuration.validation import check_class, check_messages
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.reservation import Governor
-from dragoman.runtime.session_store import SessionStore
-from dragoman.runtime.transports import Transports, TransportT
-from dragoman.runtime.validation import check_class, check_messages
 from dragoman.session import cost
 from dragoman.session.config import (
     SessionConfig,

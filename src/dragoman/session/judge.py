@@ -11,8 +11,8 @@ from dragoman.attempt.reports import CallReports, EventIds
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.configuration import ClientConfig
 from dragoman.effects.work import Work
-from dragoman.runtime import ClientConfig
 from dragoman.session.history import first_new
 
 if TYPE_CHECKING:

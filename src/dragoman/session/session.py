@@ -9,8 +9,8 @@ from weakref import ref
 from typing_extensions import TypeForm
 
 from dragoman.canonical.message import Message
+from dragoman.configuration.session_store import SessionStore
 from dragoman.effects.work import drive, iterate
-from dragoman.runtime.session_store import SessionStore
 from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import OutputT, SessionSettings, TurnOptions, UserInput
 from dragoman.session.effects import SessionEvent

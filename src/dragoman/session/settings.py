@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.options import ToolChoice
+from dragoman.configuration import ClientConfig, HasConfig
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.runtime import ClientConfig, HasConfig
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Approve

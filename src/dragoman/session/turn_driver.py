@@ -15,8 +15,8 @@ from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete, ToolProgress
 from dragoman.canonical.message import Message
+from dragoman.configuration.transports import TransportT
 from dragoman.effects.work import Perform, Work, call, in_thread, next_of, within
-from dragoman.runtime.transports import TransportT
 from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import TurnOptions, UserInput
 from dragoman.session.effects import (

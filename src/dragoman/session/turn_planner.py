@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, get_args
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError
 from dragoman.canonical.message import Message
-from dragoman.runtime.transports import TransportT
-from dragoman.runtime.validation import check_settings
+from dragoman.configuration.transports import TransportT
+from dragoman.configuration.validation import check_settings
 from dragoman.session.compaction.compact import Compaction, CompactionPlace, run_compaction, run_provider_compaction
 from dragoman.session.config import TurnOptions, UserInput, merge_options
 from dragoman.session.conversation import Conversation

@@ -10,8 +10,7 @@ import pytest
 
 from dragoman import AdapterOptions, Budget, Client, Limits, Router
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import Pipeline, hook
-from dragoman.runtime.configuration import (
+from dragoman.configuration.file import (
     Origin,
     build,
     build_settings,
@@ -20,6 +19,7 @@ from dragoman.runtime.configuration import (
     read_configuration,
     trust,
 )
+from dragoman.policy import Pipeline, hook
 
 WHOLE = """
 store = "sqlite:///chats.db"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dragoman import AsyncClient, Client
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, CredentialsError, NetworkError
 from dragoman.cli.app import app
-from dragoman.runtime.configuration import build_settings, read_configuration
+from dragoman.configuration.file import build_settings, read_configuration
 from dragoman_gateway import GatewaySettings, create_app
 from dragoman_gateway.configuration import read_generation, read_settings
 from tests.gateway.serving import serving

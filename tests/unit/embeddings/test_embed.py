@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import AsyncClient, Client, WireResponse
+from dragoman.attempt.governance import Governance
 from dragoman.blocks import ImageBlock, MediaSource
 from dragoman.embeddings import Embeddings, PartialEmbeddings, check_comparable, embed, embed_async, similarities
 from dragoman.errors import (
@@ -21,7 +22,6 @@ from dragoman.errors import (
     RequestError,
     ServerError,
 )
-from dragoman.runtime.governance import Governance
 from dragoman.testing.faults.server import FaultyServer, HttpReply, ReceivedRequest, json_reply
 from dragoman.transport import RetryPolicy
 from tests.unit.embeddings.handwritten_provider import TOKENS, Provider, running_provider, to_base64, vector

@@ -11,7 +11,7 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import BulkSettings, bulk
 from dragoman.client import AsyncClient, Client
-from dragoman.runtime import ClientSettings
+from dragoman.configuration import ClientSettings
 from dragoman.session import AsyncSession, Session, ask
 from dragoman.session.config import NewSessionSettings, QuestionSettings, TurnOptions
 from dragoman.session.settings import RequestOptions

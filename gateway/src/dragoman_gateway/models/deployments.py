@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dragoman import AsyncClient, ConfigurationError, ProviderError, get_adapter
+from dragoman.configuration.file import ProviderTable, build_provider
 from dragoman.errors import (
     AuthenticationError,
     BillingError,
@@ -25,7 +26,6 @@ from dragoman.errors import (
     RequestCancelledError,
     UnsupportedToolError,
 )
-from dragoman.runtime.configuration import ProviderTable, build_provider
 from dragoman.transport import RetryPolicy
 from dragoman_gateway.errors import ModelDeniedError, UncountedError
 

@@ -15,7 +15,7 @@ from dragoman.adapter.replies.drift import drift_of
 from dragoman.cli.doctor import credential_checks, local_checks, network_checks
 from dragoman.cli.doctor.findings import Finding, Findings, State, print_finding, show_address
 from dragoman.cli.io.console import console, show_line
-from dragoman.runtime.configuration import (
+from dragoman.configuration.file import (
     ConfigurationFile,
     build_settings,
     find_configuration,

@@ -14,11 +14,11 @@ from pathlib import Path
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
+from dragoman.configuration.file import ConfigurationFile, build_settings, is_trusted
 from dragoman.credentials.api_key import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.pricing import price_table
 from dragoman.private_files import is_shared
-from dragoman.runtime.configuration import ConfigurationFile, build_settings, is_trusted
 from dragoman.sqlite_files import database_files
 from dragoman.transport.engines.proxies import find_proxies
 

@@ -6,8 +6,8 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import parse_model
 from dragoman.client import Client
-from dragoman.runtime import ClientSettings, client_config
-from dragoman.runtime.configuration import build_settings, find_configuration, is_trusted, read_configuration
+from dragoman.configuration import ClientSettings, client_config
+from dragoman.configuration.file import build_settings, find_configuration, is_trusted, read_configuration
 from dragoman.transport.settings import Providers
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
+from dragoman.configuration.session_store import SessionStore
 from dragoman.open_turns import TurnStep
-from dragoman.runtime.session_store import SessionStore
 from dragoman.session.storage.snapshot import Snapshot
 
 

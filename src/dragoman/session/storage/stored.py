@@ -9,9 +9,9 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
+from dragoman.configuration.session_store import SessionStore
+from dragoman.configuration.validation import check_store
 from dragoman.open_turns import OpenTurn, TurnStep
-from dragoman.runtime.session_store import SessionStore
-from dragoman.runtime.validation import check_store
 from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.history import History
 from dragoman.session.message_factory import MessageFactory

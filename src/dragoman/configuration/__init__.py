@@ -1,6 +1,6 @@
 """What a client sets once for all its sessions: `ClientConfig`, and the transports that they share."""
 
-from dragoman.runtime.config import (
+from dragoman.configuration.config import (
     ClientConfig,
     HasConfig,
     client_config,
@@ -8,7 +8,7 @@ from dragoman.runtime.config import (
     is_client,
     set_default_config,
 )
-from dragoman.runtime.settings import ClientSettings
+from dragoman.configuration.settings import ClientSettings
 
 __all__ = [
     "ClientConfig",

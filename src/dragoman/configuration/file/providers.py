@@ -14,9 +14,9 @@ from typing import Any
 from dragoman.adapter import registry
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.canonical.extensions.headers import is_sensitive
+from dragoman.configuration.file.schema import Named, ProviderTable
 from dragoman.credentials.clouds import check_kind
 from dragoman.private_files import warn_if_shared
-from dragoman.runtime.configuration.schema import Named, ProviderTable
 from dragoman.transport.request_validation import validate_headers
 from dragoman.transport.settings import read_provider_settings
 

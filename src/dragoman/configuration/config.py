@@ -8,12 +8,12 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
+from dragoman.configuration.providers import merge_providers, read_providers
+from dragoman.configuration.session_store import SessionStore
+from dragoman.configuration.settings import ClientSettings
+from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import check_settings, read_budgets
 from dragoman.limits.budget import Budget
-from dragoman.runtime.providers import merge_providers, read_providers
-from dragoman.runtime.session_store import SessionStore
-from dragoman.runtime.settings import ClientSettings
-from dragoman.runtime.transports import Transports
-from dragoman.runtime.validation import check_settings, read_budgets
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.configuration.file.files import ConfigurationFile, Origin
 from dragoman.private_files import create_private_folder
-from dragoman.runtime.configuration.files import ConfigurationFile, Origin
 
 FILE_NAME = "trusted.json"
 

@@ -13,13 +13,13 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.names import nearest_name
+from dragoman.configuration.file.files import ConfigurationFile, find_configuration, read_configuration
+from dragoman.configuration.file.providers import ProviderTableError, build_provider, untrusted_settings
+from dragoman.configuration.file.schema import Document, PluginTable, ProviderTable
+from dragoman.configuration.file.trust import is_trusted
+from dragoman.configuration.settings import ClientSettings
 from dragoman.limits import Budget, Limit, Limits
 from dragoman.routing import Router
-from dragoman.runtime.configuration.files import ConfigurationFile, find_configuration, read_configuration
-from dragoman.runtime.configuration.providers import ProviderTableError, build_provider, untrusted_settings
-from dragoman.runtime.configuration.schema import Document, PluginTable, ProviderTable
-from dragoman.runtime.configuration.trust import is_trusted
-from dragoman.runtime.settings import ClientSettings
 
 PLUGINS = "dragoman.plugins"
 """The entry-point group of plugins: a plugin, or a callable that takes the settings and returns one."""

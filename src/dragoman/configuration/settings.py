@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices
+from dragoman.configuration.session_store import SessionStore
 from dragoman.limits.budget import Budget
-from dragoman.runtime.session_store import SessionStore
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from dragoman.attempt.attempt import Attempt, Exchange, exchange_whole, run_atte
 from dragoman.attempt.reports import CallReports
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.configuration.config import ClientConfig, client_config, is_client
+from dragoman.configuration.providers import merge_providers, read_providers
+from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
 from dragoman.limits.limits import LimitGovernor
 from dragoman.limits.reservation import Governor, Observe
 from dragoman.limits.usage import MaxUsage, MeasureUsage
-from dragoman.runtime.config import ClientConfig, client_config, is_client
-from dragoman.runtime.providers import merge_providers, read_providers
-from dragoman.runtime.transports import Transports
 from dragoman.transport import registered_setting_names
 from dragoman.transport.retry import RetryPolicy, RetryState
 from dragoman.transport.settings import Providers, ProviderSettings, seal_keys
