@@ -28,7 +28,7 @@ from dragoman.formats.umf.models import InternalMessage, UmfModel
 if TYPE_CHECKING:  # a bus hands its events over: formats stand without one
     from dragoman.events.event import Event
 
-logger = get_logger("dragoman.formats")
+logger = get_logger("dragoman.events")  # the name that programs filter by
 
 _Fields = dict[str, Any]
 _LAST_TIME = 253_402_300_799_999
