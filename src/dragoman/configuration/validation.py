@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.names import foreign_value
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools.base import ServerTool
@@ -101,7 +101,8 @@ def read_budgets(budgets: Iterable[Any], per: Per) -> tuple[Budget, ...]:
 def check_messages(messages: Iterable[Any]) -> list[Message]:
     """Return the messages as a list, with a warning about the invariants that they break.
 
-    Raises ConfigurationError if one of them is not a Message, or holds a medium whose data or type no provider takes.
+    Raises ConfigurationError if one of them is not a Message, and RequestError if one holds a medium whose data or type
+    no provider takes: histories may come from the clients of a server.
     """
     _check_list("messages", messages)
     found = list(messages)
@@ -116,7 +117,7 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
 
         for index, message in enumerate(found):
             for violation in rules.check_media(message.content):
-                raise ConfigurationError(f"messages[{index}]: {violation}")
+                raise RequestError(f"messages[{index}]: {violation}")
         rules.warn(found, "messages=")
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from dragoman import Message, Session
 from dragoman.blocks import AudioBlock, DocumentBlock, ImageBlock, MediaSource, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.rules import check, check_media
-from dragoman.errors import ConfigurationError, RequestError
+from dragoman.errors import RequestError
 from dragoman.formats import read
 from dragoman.messages import Role
 from dragoman.store import Store
@@ -58,7 +58,7 @@ def test_a_malformed_medium_is_refused_where_it_enters(block: Any, violation: st
                 session.ask(prompt)
         assert session.messages == ()
         assert session.ask("Hi").text == "Hello."
-        with pytest.raises(ConfigurationError, match=r"messages\[1\]: content"):
+        with pytest.raises(RequestError, match=r"messages\[1\]: content"):
             Session(provider.model, messages=[Message.user("Hi"), Message(role=Role.USER, content=(block,))])
 
 
