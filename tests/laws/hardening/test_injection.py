@@ -33,7 +33,7 @@ PLAIN = "plain-model"
 NO_RETRY = RetryPolicy(max_retries=0)
 HTTP_PROVIDERS = [name for name in providers() if adapter_class(name).transport == "http"]
 """The providers that are reached over HTTP, not in this process."""
-BY_PATH = {"anthropic-vertex", "bedrock", "google", "google-vertex"}
+BY_PATH = {"anthropic-vertex", "bedrock", "bedrock-invoke", "google", "google-vertex"}
 """The providers whose path names the model."""
 
 

@@ -33,6 +33,7 @@ SEED = 20261121
 WIRES: dict[str, tuple[Wire, ...]] = {
     "anthropic": (handwritten_anthropic.WIRE,),
     "bedrock": (handwritten_bedrock.WIRE, handwritten_bedrock.MESSAGES),
+    "bedrock-invoke": (handwritten_bedrock.CHAT,),
     "cohere": (handwritten_cohere.WIRE,),
     "google": (handwritten_google.WIRE,),
     "google-interactions": (handwritten_interactions.WIRE,),
@@ -40,6 +41,7 @@ WIRES: dict[str, tuple[Wire, ...]] = {
     "local": (handwritten_local.WIRE,),
     "ollama": (handwritten_ollama.WIRE,),
     "openai": (handwritten_responses.WIRE,),
+    "text-completion": (handwritten_chat.TEXT,),
 }
 """By provider. Any other adapter uses one of OpenAI's wires, or one that is unknown here."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
 from dragoman.testing.conformance.wire import Wire, compact
 from dragoman.testing.sample_reply import SampleReply
-from tests.laws.wires import handwritten_anthropic
+from tests.laws.wires import handwritten_anthropic, handwritten_chat
 
 _STRING = 7
 
@@ -92,13 +92,19 @@ def _error(kind: str) -> bytes:
 
 
 def handwritten_messages_stream(sample: SampleReply) -> bytes:
-    return b"".join(
-        _message(
-            {":event-type": "chunk", ":message-type": "event"},
-            {"bytes": base64.b64encode(compact(event).encode()).decode()},
-        )
-        for event in handwritten_anthropic.handwritten_events(sample)
-    )
+    return b"".join(map(_wrap, handwritten_anthropic.handwritten_events(sample)))
+
+
+def handwritten_chat_stream(sample: SampleReply) -> bytes:
+    return b"".join(map(_wrap, handwritten_chat.handwritten_chunks(sample)))
+
+
+def _wrap(event: dict[str, Any]) -> bytes:
+    return _message({":event-type": "chunk", ":message-type": "event"}, {"bytes": _base64(event).decode()})
+
+
+def _base64(event: dict[str, Any]) -> bytes:
+    return base64.b64encode(compact(event).encode())
 
 
 ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
@@ -111,5 +117,12 @@ MESSAGES = Wire(
     handwritten_messages_stream,
     handwritten_anthropic.handwritten_whole,
     re.compile(re.escape(base64.b64encode(b'{"type":"message_stop"}'))),
+    ERRORS,
+)
+_ENDS = [handwritten_chat.finished(reason) for reason in ("stop", "length", "tool_calls")]
+CHAT = Wire(
+    handwritten_chat_stream,
+    handwritten_chat.handwritten_whole,
+    re.compile(b"|".join(re.escape(_base64(chunk)) for chunk in _ENDS)),
     ERRORS,
 )

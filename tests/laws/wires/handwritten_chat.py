@@ -41,10 +41,10 @@ def handwritten_whole(sample: SampleReply) -> bytes:
 
 
 def handwritten_stream(sample: SampleReply) -> bytes:
-    return b"".join(sse(chunk) for chunk in _chunks(sample)) + sse("[DONE]")
+    return b"".join(sse(chunk) for chunk in handwritten_chunks(sample)) + sse("[DONE]")
 
 
-def _chunks(sample: SampleReply) -> Iterator[dict[str, Any]]:
+def handwritten_chunks(sample: SampleReply) -> Iterator[dict[str, Any]]:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         return {**_HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
@@ -58,8 +58,13 @@ def _chunks(sample: SampleReply) -> Iterator[dict[str, Any]]:
         yield chunk({"tool_calls": [{**start, "function": {"name": call.name, "arguments": ""}}]})
         for piece in call.pieces:
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, _finish(sample))
+    yield finished(_finish(sample))
     yield {**_HEAD, "choices": [], "usage": _usage(sample)}
+
+
+def finished(reason: str) -> dict[str, Any]:
+    """The chunk with the finish reason."""
+    return {**_HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
 
 
 ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
@@ -101,3 +106,26 @@ WIRE = Wire(
 )
 UNMARKED = replace(WIRE, terminal=re.compile(rb'"finish_reason": ?"'))
 """For endpoints that may omit the final marker: then the finish reason is the end."""
+
+
+def _text_choice(text: str, finish: str | None) -> dict[str, Any]:
+    return {**_HEAD, "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish}]}
+
+
+def _text_finish(sample: SampleReply) -> str:
+    return "length" if sample.truncated else "stop"
+
+
+def _handwritten_text(sample: SampleReply) -> bytes:
+    reply = {**_text_choice("".join(sample.text), _text_finish(sample)), "usage": _usage(sample)}
+    return compact(reply).encode()
+
+
+def _handwritten_text_stream(sample: SampleReply) -> bytes:
+    chunks = [_text_choice(piece, None) for piece in sample.text]
+    chunks += [_text_choice("", _text_finish(sample)), {**_HEAD, "choices": [], "usage": _usage(sample)}]
+    return b"".join(map(sse, chunks)) + sse("[DONE]")
+
+
+TEXT = replace(UNMARKED, stream=_handwritten_text_stream, whole=_handwritten_text)
+"""Text completions, which have neither thinking nor calls."""
