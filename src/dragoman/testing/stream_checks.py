@@ -39,14 +39,18 @@ def partial_stream_faults(events: Events, whole: Events, *, early: bool, network
     elif isinstance(last, ErrorEvent):
         if network and not isinstance(last.error, NetworkError):
             yield f"{type(last.error).__name__} is not a NetworkError: {last.error}"
-        complete = whole[-1]
-        said = any(isinstance(event, (TextDelta, ThinkingDelta)) and event.text for event in before)
-        if last.partial is None and said:
-            yield "the error has no partial message, although the stream had begun to say something"
-        if last.partial is not None and isinstance(complete, MessageComplete):
-            for kind in (TextBlock, ThinkingBlock):
-                if not _text(complete.message.content, kind).startswith(_text(last.partial.content, kind)):
-                    yield f"the partial message is not the beginning of the {kind.__name__}s"
+        yield from _cut_faults(last.partial, before, whole[-1])
+
+
+def _cut_faults(partial: Message | None, before: Events, complete: StreamEvent) -> Iterator[str]:
+    """Yield the faults of the partial message of a cut stream: it is the beginning of the whole one."""
+    said = any(isinstance(event, (TextDelta, ThinkingDelta)) and event.text for event in before)
+    if partial is None and said:
+        yield "the error has no partial message, although the stream had begun to say something"
+    if partial is not None and isinstance(complete, MessageComplete):
+        for kind in (TextBlock, ThinkingBlock):
+            if not _text(complete.message.content, kind).startswith(_text(partial.content, kind)):
+                yield f"the partial message is not the beginning of the {kind.__name__}s"
 
 
 def _differs_in_usage_only(last: MessageComplete, expected: StreamEvent) -> bool:
@@ -93,11 +97,13 @@ def _event_order_faults(before: Events) -> Iterator[str]:
     """Check the order that consumers may rely on (``docs/reference/streams.md``, "Events in order")."""
     started: set[str] = set()
     ended: set[str] = set()
+    pieces = [
+        (event.type, event.partial_json if isinstance(event, ToolUseInputDelta) else event.text)
+        for event in before
+        if isinstance(event, (TextDelta, ThinkingDelta, ToolUseInputDelta))
+    ]
+    yield from (f"a {kind} with {piece!r:.40} for a text" for kind, piece in pieces if not isinstance(piece, str))
     for position, event in enumerate(before):
-        if isinstance(event, (TextDelta, ThinkingDelta, ToolUseInputDelta)):
-            piece = event.partial_json if isinstance(event, ToolUseInputDelta) else event.text
-            if not isinstance(piece, str):
-                yield f"a {event.type} with {piece!r:.40} for a text"
         match event:
             case MessageStart() if position:
                 yield "a message starts twice"

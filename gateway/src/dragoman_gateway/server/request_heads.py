@@ -66,7 +66,7 @@ class Connections:
         return False
 
 
-def with_bounded_heads(
+def with_bounded_heads(  # noqa: C901  # it makes a class
     protocol: type[HttpToolsProtocol], seconds: float, cap: int = HEAD_CAP, connections: Connections | None = None
 ) -> type[HttpToolsProtocol]:
     """Return a protocol that closes a connection whose next head takes longer, or is larger. A connection without any

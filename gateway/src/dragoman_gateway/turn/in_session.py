@@ -125,8 +125,8 @@ class InSession(Way):
                 async for events in stream.batches():
                     if not events:
                         continue
-                    if not begun:
-                        begun, passes = True, self.passes
+                    passes = passes if begun else self.passes
+                    begun = True
                     last = events[-1]
                     ends = isinstance(last, MessageComplete)
                     if isinstance(last, MessageComplete):  # before its client can send it back
@@ -134,7 +134,7 @@ class InSession(Way):
                     if passes:
                         self._complete = ends
                         yield self._relay.take()
-                    elif self._judges_calls and (held or any(isinstance(event, ToolUseStart) for event in events)):
+                    elif self._judges_calls and (held or _has_call(events)):
                         held += events
                         yield b""
                     else:
@@ -294,6 +294,10 @@ class InSession(Way):
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
         self._reply_headers = headers
         return _NOTHING
+
+
+def _has_call(events: Sequence[Any]) -> bool:
+    return any(isinstance(event, ToolUseStart) for event in events)
 
 
 async def _end_turn(stream: AsyncReplyStream[str]) -> None:

@@ -1,6 +1,6 @@
 """Builds canonical messages from decoded replies, whole or streamed."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -94,14 +94,7 @@ class ReplyBuilder:
         content = tuple(content)
         blocks = named = self._check_calls(content)
         if known is not None:
-            counts = usage.raw if usage is not None and usage.raw else {}
-            # Most replies have nothing to look through: no call is made for them.
-            has_rest = "blocks" in raw or ProviderBlock in map(type, content) or not known.usage.issuperset(counts)
-            for place, names in known.places.items():
-                has_rest = has_rest or not names.issuperset(raw.get(place, ()))
-            if has_rest:
-                for kind, unknown in known.find_unknown(content, raw, counts):
-                    self.note_drift(kind, unknown)
+            self._note_unknown(known, content, raw, usage.raw if usage is not None and usage.raw else {})
         if context.answer_tool is not None:
             blocks = tuple(map(context.answer_tool.translate_block, named))
             if blocks != named:
@@ -110,17 +103,6 @@ class ReplyBuilder:
                 stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         if context.ends_turn and stop_reason is StopReason.PAUSE:
             stop_reason = StopReason.END_TURN
-        provider_raw: dict[str, Any] = {"by": self.provider, **raw}
-        if tool_ids := self._native_ids(blocks):
-            provider_raw["tool_ids"] = tool_ids
-        if context.action_calls is not None:
-            provider_raw |= context.action_calls.note(content)
-        if context.reply_note is not None:
-            provider_raw |= context.reply_note
-        if self._drift is not None:
-            provider_raw[DRIFT_NOTE] = self._drift
-        if context.prefix_note is not None and any(map(is_signed, blocks)):
-            provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
         changes = raw.get("input_transformations")
         metadata = _build_metadata(
             model=served_model,
@@ -131,7 +113,7 @@ class ReplyBuilder:
             stop_reason=stop_reason,
             alternatives=self._build_alternatives(alternatives) if alternatives else None,
             input_transformations=None if changes is None else self._read_transformations(changes),
-            provider_raw=provider_raw,
+            provider_raw=self._notes(raw, content, blocks),
             user_id=context.user_id,
             team_id=context.team_id,
         )
@@ -146,14 +128,37 @@ class ReplyBuilder:
             created_at=now,
         )
 
-    def _native_ids(self, blocks: Iterable[ContentBlock]) -> dict[str, str]:
-        """Return the provider's own ids of the calls, by their canonical ids."""
-        find = self.context.tool_ids.native_id
-        return {
-            block.id: native
-            for block in blocks
-            if isinstance(block, ToolUseBlock) and (native := find(block.id, self.provider))
-        }
+    def _note_unknown(
+        self, known: KnownNames, content: Sequence[ContentBlock], raw: Mapping[str, Any], counts: Mapping[str, Any]
+    ) -> None:
+        # Most replies have nothing to look through: no call is made for them.
+        has_rest = "blocks" in raw or ProviderBlock in map(type, content) or not known.usage.issuperset(counts)
+        for place, names in known.places.items():
+            has_rest = has_rest or not names.issuperset(raw.get(place, ()))
+        if has_rest:
+            for kind, unknown in known.find_unknown(content, raw, counts):
+                self.note_drift(kind, unknown)
+
+    def _notes(
+        self, raw: Mapping[str, Any], content: Sequence[ContentBlock], blocks: Sequence[ContentBlock]
+    ) -> dict[str, Any]:
+        """Return ``provider_raw``: the adapter's notes, and what the library keeps beside them. ``content`` is what the
+        provider sent, and ``blocks`` are those of the message."""
+        context = self.context
+        notes: dict[str, Any] = {"by": self.provider, **raw}
+        find = context.tool_ids.native_id
+        calls = (block for block in blocks if isinstance(block, ToolUseBlock))
+        if tool_ids := {call.id: native for call in calls if (native := find(call.id, self.provider))}:
+            notes["tool_ids"] = tool_ids
+        if context.action_calls is not None:
+            notes |= context.action_calls.note(content)
+        if context.reply_note is not None:
+            notes |= context.reply_note
+        if self._drift is not None:
+            notes[DRIFT_NOTE] = self._drift
+        if context.prefix_note is not None and any(map(is_signed, blocks)):
+            notes[PREFIX_NOTE] = dict(context.prefix_note)
+        return notes
 
     def build_usage(self, counts: ReplyCounts) -> Usage | None:
         """Return the usage of a reply that is not built, with its cost. Raises as `build`."""

@@ -33,7 +33,7 @@ _CONVERSATION_POLICY = "base-uri 'none'; form-action 'none'; frame-ancestors 'no
 """The page of a conversation names what it loads itself."""
 
 
-def routes(gateway: Gateway) -> list[Route]:
+def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
     async def overview(request: Request) -> Response:
         if (refusal := await _refuse(gateway, request)) is not None:
             return refusal

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
@@ -59,15 +60,7 @@ class FormBody:
         size, end = 0, b""
         try:
             while True:
-                try:
-                    async with asyncio.timeout(self._settings.body_seconds):
-                        message = await self._receive()
-                except TimeoutError:
-                    raise SlowClientError(
-                        f"nothing of the body arrived within {self._settings.body_seconds:g} s"
-                    ) from None
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
+                message = await self._next_message()
                 piece = message.get("body", b"")
                 size += len(piece)
                 if size > self._settings.forward_cap:
@@ -87,6 +80,16 @@ class FormBody:
         except Exception as error:
             self.error = error
             raise ClientError("the body ended early") from None  # a transport makes what it raises the vendor's
+
+    async def _next_message(self) -> Any:
+        try:
+            async with asyncio.timeout(self._settings.body_seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise SlowClientError(f"nothing of the body arrived within {self._settings.body_seconds:g} s") from None
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        return message
 
     async def read(self, share: Share) -> bytes:
         """Return the whole body, which the share holds from now on. Raises what the pieces do, and BodyTooLargeError

@@ -257,13 +257,7 @@ class ForwardingEndpoint(Endpoint):
             await self._ids.remember(caller, {begun: KIND})
         if not (address.makes or address.yields or address.lists or address.relative):
             return None
-        pieces, size = [], 0
-        async for piece in reply.chunks:
-            size += len(piece)
-            if size > _MAX_READ:
-                raise MalformedReplyError(f"the reply is larger than {_MAX_READ} bytes")
-            pieces.append(piece)
-        body = b"".join(pieces)
+        body = await _whole_body(reply)
         if not body and address.resumes is not None:
             return body
         try:
@@ -311,6 +305,16 @@ class ForwardingEndpoint(Endpoint):
                 here = address_here(name, value, base)
                 found += [] if here is None else [(name.encode(), here.encode("latin-1"))]
         return found
+
+
+async def _whole_body(reply: AsyncStreamedReply) -> bytes:
+    pieces, size = [], 0
+    async for piece in reply.chunks:
+        size += len(piece)
+        if size > _MAX_READ:
+            raise MalformedReplyError(f"the reply is larger than {_MAX_READ} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def _pieces(reply: AsyncStreamedReply, read: bytes | None) -> AsyncIterator[bytes]:

@@ -45,15 +45,10 @@ class FormParts:
                 if not self._read_head():
                     return
                 continue
-            at = self._left.find(self._end)
-            if at < 0 and len(self._left) < len(self._end):
+            at = self._find_end()
+            if at is None:
                 return
             kept = len(self._left) - len(self._end) + 1 if at < 0 else at
-            marked = self._left.find(self._mark)
-            if 0 <= marked < (len(self._left) if at < 0 else at + 2):
-                raise ClientError("the boundary of the form occurs in its content")
-            if at >= 0 and len(self._left) < at + len(self._end) + 2:  # what follows says whether it is the last
-                return
             data, self._left = self._left[:kept], self._left[kept:]
             if self._name is not None:
                 yield Part(self._name, data, at >= 0)
@@ -64,6 +59,18 @@ class FormParts:
             self._begin_part()
         if self._left.strip():
             raise ClientError("the form goes on behind its last boundary")
+
+    def _find_end(self) -> int | None:
+        """Return where the content of the part ends, -1 if it goes on; None if more has to arrive to tell."""
+        at = self._left.find(self._end)
+        if at < 0 and len(self._left) < len(self._end):
+            return None
+        marked = self._left.find(self._mark)
+        if 0 <= marked < (len(self._left) if at < 0 else at + 2):
+            raise ClientError("the boundary of the form occurs in its content")
+        if at >= 0 and len(self._left) < at + len(self._end) + 2:  # what follows says whether it is the last
+            return None
+        return at
 
     def _begin_part(self) -> None:
         after, self._left = self._left[len(self._end) :][:2], self._left[len(self._end) + 2 :]
