@@ -108,7 +108,13 @@ def test_no_service_receives_the_key_of_another() -> None:
     environ |= {"ANTHROPIC_FOUNDRY_RESOURCE": "res", "GOOGLE_CLOUD_PROJECT": "project-1"}
     # What the house knows of an address without a variable.
     known = {"VERTEX_HOST": "aiplatform.googleapis.com", "GOOGLE_CLOUD_LOCATION": "global"}
-    for name in ("AZURE_OPENAI_ENDPOINT", "DATABRICKS_HOST", "GPUSTACK_BASE_URL", "COMPATIBLE_BASE_URL"):
+    for name in (
+        "AZURE_OPENAI_ENDPOINT",
+        "DATABRICKS_HOST",
+        "GPUSTACK_BASE_URL",
+        "COMPATIBLE_BASE_URL",
+        "TEXT_COMPLETION_BASE_URL",
+    ):
         environ[name] = f"https://{name.lower().replace('_', '-')}.test"
     keys = {variable: f"canary/{variable}/" for adapter in ADAPTERS for variable in adapter.endpoint.key_variables}
     requests: list[httpx.Request] = []
@@ -154,5 +160,5 @@ def test_a_foreign_key_is_no_key(adapter: Adapter) -> None:
             credentials.target(adapter)
         assert "canary" not in str(caught.value)
     else:
-        endpoint = {} if adapter.endpoint.base_url else {"COMPATIBLE_BASE_URL": "https://own.test"}
-        assert TargetFinder(environ={**endpoint}).target(adapter).key is None
+        variable = "" if adapter.endpoint.base_url else adapter.endpoint.base_url_variable
+        assert TargetFinder(environ={variable: "https://own.test"} if variable else {}).target(adapter).key is None

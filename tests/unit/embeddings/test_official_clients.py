@@ -127,10 +127,11 @@ def test_cohere(provider: Provider) -> None:
 
 def test_mistral(provider: Provider) -> None:
     """As the official client, which leaves the sorting to its caller."""
-    official = pytest.importorskip("mistralai.client").Mistral(api_key=KEY, server_url=provider.url)
+    mistral = pytest.importorskip("mistralai.client").Mistral
     found = embed(provider, "mistral:codestral-embed", "/v1", dimensions=256)
     ours = last(provider)
-    theirs = official.embeddings.create(model="codestral-embed", inputs=TEXTS, output_dimension=256)
+    with mistral(api_key=KEY, server_url=provider.url) as official:
+        theirs = official.embeddings.create(model="codestral-embed", inputs=TEXTS, output_dimension=256)
     assert ours == last(provider)
     assert [list(each) for each in found] == [each.embedding for each in sorted(theirs.data, key=lambda one: one.index)]
     assert found.usage.input_tokens == theirs.usage.prompt_tokens

@@ -228,7 +228,7 @@ def test_slow_steps_are_reported_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The output of a program stays clean; the log always has them."""
-    with caplog.at_level("INFO", "dragoman.local"):
+    with caplog.at_level("INFO", "dragoman.transport.local"):
         carrier.notify_terminal("loading")
         assert capsys.readouterr().err == ""
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)

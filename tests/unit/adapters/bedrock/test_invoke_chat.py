@@ -81,7 +81,7 @@ def test_the_request_is_that_of_the_sdk(streamed: bool) -> None:
 
 
 def test_calls_of_tools_arrive_in_a_stream() -> None:
-    """As on the chat wire."""
+    """They arrive as they do on the chat wire."""
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     choice = {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}
     wire = get_adapter(MODEL).to_wire([Message.user("Hi")], [ToolDefinition(name="f")], AdapterOptions(stream=True))
@@ -93,7 +93,7 @@ def test_calls_of_tools_arrive_in_a_stream() -> None:
 
 
 def test_an_error_in_a_stream_has_its_class() -> None:
-    """With the text so far; a stream that stops is truncated."""
+    """The error carries the text so far; a stream that stops is truncated."""
     failed = frame("throttlingException", {"message": "slow down"}, kind="exception")
     for end, kind in ((failed, RateLimitError), (b"", StreamTruncatedError)):
         events = list(get_adapter(MODEL).iter_stream([piece("Ye") + end], RequestContext.for_model(MODEL)))

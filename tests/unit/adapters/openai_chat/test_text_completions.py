@@ -159,14 +159,14 @@ FORMATS: list[tuple[dict[str, Any], list[Message], str, list[str] | None]] = [
 def test_the_format_of_the_prompt_is_data(
     form: dict[str, Any], history: list[Message], prompt: str, stop: list[str] | None
 ) -> None:
-    """Of the endpoint's row. The assistant's last message is continued."""
+    """The endpoint's row has it. The assistant's last message is continued."""
     body = json.loads(adapter_of(default={"wire": {"prompt": form}}).to_wire(history, [], AdapterOptions()).body)
     assert body["prompt"] == prompt
     assert body.get("stop") == stop
 
 
 def test_a_longer_history_begins_with_the_shorter_one() -> None:
-    """So that a server can keep what it has read."""
+    """A server can keep what it has read."""
     adapter = get_adapter(MODEL)
     first, second = (json.loads(adapter.to_wire(CHAT[:n], [], AdapterOptions()).body)["prompt"] for n in (2, 4))
     assert second.startswith(first)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[4]
 def test_each_prompt_has_equally_many_wordings_and_is_used() -> None:
     """An unused prompt is removed from the table."""
     assert {len(others) for others in table().values()} == {2}
-    script = ROOT / "src" / "dragoman" / "cli" / "io" / "demo.py"
+    script = ROOT / "src" / "dragoman" / "cli" / "demo.py"
     users = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "docs").glob("*.md"), script]
     sources = "\n".join(path.read_text(encoding="utf-8") for path in users)
     assert [prompt for prompt in table() if f'"{prompt}"' not in sources] == []

@@ -181,7 +181,7 @@ def test_an_endpoint_without_it_has_a_loss() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, "yes", float("nan"), float("inf")])
 def test_a_wrong_value_is_refused(value: Any) -> None:
-    with pytest.raises(RequestError, match="background is True or a number of seconds"):
+    with pytest.raises(RequestError, match="background must be True or a number of seconds"):
         AdapterOptions(background=value)
 
 

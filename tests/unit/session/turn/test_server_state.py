@@ -180,7 +180,7 @@ def test_what_cannot_be_continued_is_a_loss(model: str, state: Any, extra: dict[
 
 @pytest.mark.parametrize("value", [1, "", 2.5, ["conv_1"]])
 def test_a_wrong_value_is_refused(value: Any) -> None:
-    with pytest.raises(RequestError, match="server_state is True or the id of a conversation"):
+    with pytest.raises(RequestError, match="server_state must be True or the id of a conversation"):
         AdapterOptions(server_state=value)
 
 

@@ -156,7 +156,7 @@ CLOUDS: dict[str, tuple[str, Any]] = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("provider", CLOUDS)
 def test_a_cloud_gets_the_thread_that_a_caller_names(provider: str) -> None:
-    """As the SDK of the cloud sends it; its refusal is an error."""
+    """It is sent as the SDK of the cloud sends it; its refusal is an error."""
     name, connect = CLOUDS[provider]
     thread = {"type": "continue", "previous_message_id": "msg_1"}
     body = {"max_tokens": 64, "messages": [HI], "thread": thread}
@@ -178,7 +178,7 @@ def test_a_cloud_gets_the_thread_that_a_caller_names(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", [*CLOUDS, "bedrock"])
 def test_a_cloud_gets_the_whole_history_of_a_thread(driver: Driver, provider: str) -> None:
-    """With a loss: no cloud is known to hold threads."""
+    """There is a loss: no cloud is known to hold threads."""
     wire = wires([answer(1)])
     session = driver.session(wire, MODEL, options=STATE)
     driver.ask(session, "One.")
