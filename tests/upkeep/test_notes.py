@@ -32,10 +32,11 @@ def touches(source: str) -> Iterator[int]:
 
 
 def test_provider_raw_is_the_adapters_own() -> None:
-    """No room above the adapters knows what is in it."""
+    """No room above the adapters knows what is in it, and neither does the gateway."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted((ROOT / "src").rglob("*.py"))
+        for folder in ("src", "gateway/src")
+        for path in sorted((ROOT / folder).rglob("*.py"))
         if not path.relative_to(ROOT).as_posix().startswith(OWNERS)
         for line in touches(path.read_text(encoding="utf-8"))
     ]

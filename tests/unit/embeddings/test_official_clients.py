@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import ollama
 import openai
 import pytest
@@ -113,24 +114,26 @@ def without_role(value: Any) -> Any:
 
 def test_cohere(provider: Provider) -> None:
     """These clients are large: `uv run --with cohere --with mistralai --with voyageai pytest` has them, others skip."""
-    official = pytest.importorskip("cohere").ClientV2(KEY, base_url=provider.url)
+    client = pytest.importorskip("cohere").ClientV2
     found = embed(provider, "cohere:embed-v4.0", purpose="query", dimensions=256, truncate="start")
     ours = last(provider)
-    theirs = official.embed(
-        model="embed-v4.0", texts=TEXTS, input_type="search_query", output_dimension=256, truncate="START",
-        embedding_types=["float"],
-    )  # fmt: skip
+    with httpx.Client() as http:
+        theirs = client(KEY, base_url=provider.url, httpx_client=http).embed(
+            model="embed-v4.0", texts=TEXTS, input_type="search_query", output_dimension=256, truncate="START",
+            embedding_types=["float"],
+        )  # fmt: skip
     assert ours == last(provider)
     assert [list(each) for each in found] == theirs.embeddings.float_
     assert found.usage.input_tokens == theirs.meta.billed_units.input_tokens
 
 
 def test_mistral(provider: Provider) -> None:
-    """As the official client, which leaves the sorting to its caller."""
-    mistral = pytest.importorskip("mistralai.client").Mistral
+    """Our request is that of the official client, which leaves the sorting to its caller."""
+    client = pytest.importorskip("mistralai.client").Mistral
     found = embed(provider, "mistral:codestral-embed", "/v1", dimensions=256)
     ours = last(provider)
-    with mistral(api_key=KEY, server_url=provider.url) as official:
+    with httpx.Client() as http:
+        official = client(api_key=KEY, server_url=provider.url, client=http)
         theirs = official.embeddings.create(model="codestral-embed", inputs=TEXTS, output_dimension=256)
     assert ours == last(provider)
     assert [list(each) for each in found] == [each.embedding for each in sorted(theirs.data, key=lambda one: one.index)]
