@@ -119,15 +119,6 @@ class BedrockAdapter(WireAdapter):
         return BedrockStreamDecoder(self.provider, context)
 
 
-def __getattr__(name: str) -> type[WireAdapter]:
-    if name != "BedrockInvokeAdapter":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Imported late: few programs need it.
-    from dragoman_adapters.bedrock.invoke_chat import BedrockInvokeAdapter
-
-    return BedrockInvokeAdapter
-
-
 @lru_cache(MAX_KNOWN_MODELS)
 def _find_capabilities(model: str) -> AdapterCapabilities:
     """Return the declarations of a model id, inference profile or ARN."""

@@ -41,7 +41,7 @@ _FOREIGN_FIELDS = {
     "message": "Cohere",
     "max_tokens": "AI21 or Mistral",
 }
-"""Fields of other vendors' bodies, none of which Converse has (docs/reference/wires/bedrock.md, B43)."""
+"""Fields of other vendors' bodies, none of which Converse has (docs/reference/wires/bedrock.md#endpoints)."""
 
 
 def detect_format(body: Mapping[str, Any]) -> BodyFormat:

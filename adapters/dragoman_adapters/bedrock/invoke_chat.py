@@ -1,4 +1,4 @@
-"""InvokeModel with the body of Chat Completions (docs/reference/wires/bedrock.md, B44).
+"""InvokeModel with the body of Chat Completions (docs/reference/wires/bedrock.md#endpoints).
 
 It is for models that Converse does not serve: imported ones of Qwen 2.5 and gpt-oss. The body is Chat Completions'
 without the model and the switch of a stream, which are in the path; a stream wraps its chunks in Bedrock's frames.

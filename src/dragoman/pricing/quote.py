@@ -83,7 +83,7 @@ class PricedModel:
             if len(words) == 1 and (found := self._index(at, *words.items())) is not None:
                 index, words = found, {}
             if usage.terms and not row.free:
-                words |= usage.terms
+                words |= dict(sorted(usage.terms.items()))  # one name for one gap, whatever order the terms came in
             factor = self._take_factors(words, usage.raw or {})
             if words:
                 return Quote(tools=row.tools, unknown=", ".join(f"{name}={value}" for name, value in words.items()))

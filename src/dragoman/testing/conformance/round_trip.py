@@ -54,15 +54,19 @@ class RoundTrip:
         """The blocks that changed although no loss names them. All others come back in the same order.
 
         A loss of form concerns its whole message: two texts that became one have one loss. The loss of a call concerns
-        its result as well.
+        its result as well, and the loss of one that moved concerns what follows it in its message.
         """
+        moved: dict[str, int] = {}
+        for loss in self.losses:
+            if loss.kind is LossKind.TOOLS:
+                moved[loss.message_id] = min(loss.block_index, moved.get(loss.message_id, loss.block_index))
         named = {(loss.message_id, -1 if loss.kind is LossKind.FLATTENED else loss.block_index) for loss in self.losses}
         found: list[PlacedBlock] = []
         named_calls: set[str] = set()
         rest = iter(self.after)
         for (message, index), placed in self.before:
             block = placed[2]
-            if named & {(message, index), (message, -1)}:
+            if named & {(message, index), (message, -1)} or index > moved.get(message, index):
                 named_calls |= {block.id} if isinstance(block, ToolUseBlock) else set()
             elif isinstance(block, ToolResultBlock) and block.tool_use_id in named_calls:
                 continue

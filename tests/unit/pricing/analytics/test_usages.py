@@ -154,6 +154,14 @@ def test_any_rows_cost_the_same(
     assert by_sql(connection, rows, table=table, **how) == by_python(rows, table=table, **how)
 
 
+def test_the_order_of_terms_makes_no_other_gap(connection: Any, table: PriceTable) -> None:
+    """Replies whose requests named the same terms in another order have one gap."""
+    terms = {"window": "far", "host": "it's"}
+    rows = [row(terms=terms), row(terms=dict(reversed(terms.items())))]
+    assert by_sql(connection, rows, table=table) == by_python(rows, table=table)
+    assert len({str(gaps) for _, _, gaps, _ in by_python(rows, table=table)}) == 1
+
+
 def test_a_subset_without_the_column_of_its_bucket_is_a_gap(connection: Any, table: PriceTable) -> None:
     """The bucket is 0, which the subset contradicts, so the cost is a lower bound."""
     rows = [row(cached_audio_input_tokens=499)]
