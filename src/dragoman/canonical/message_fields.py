@@ -122,15 +122,17 @@ class MessageMetadata(FrozenModel):
     """The id of the call that a tool's message answers."""
     status: MessageStatus = MessageStatus.COMPLETE
     """Whether the reply is complete."""
-    stop_reason: StopReason | None = None
-    """Why the model stopped; None for messages of others."""
-    input_transformations: tuple[InputTransformation, ...] | None = None
-    """What the provider changed in the prompt, if it says so."""
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
     """The id of the user who asked, as the program names users."""
     team_id: Text | None = None
     """The id of the user's team, as the program names teams."""
+
+    # The fields above are the specification's own; the rest is added to it.
+    stop_reason: StopReason | None = None
+    """Why the model stopped; None for messages of others."""
+    input_transformations: tuple[InputTransformation, ...] | None = None
+    """What the provider changed in the prompt, if it says so."""
     critical: bool | tuple[Count, ...] = False
     """The indexes of the blocks that no projection may lose; True means all blocks."""
     cache_breakpoints: tuple[Count, ...] | None = None
