@@ -7,7 +7,14 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dragoman.canonical.blocks import MEDIA_BLOCKS, ContentBlock, ToolResultBlock, UnknownBlock
+from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
+    ContentBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+)
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, MessageStatus, Role
 
@@ -31,6 +38,15 @@ ALLOWED_BLOCKS: dict[Role, frozenset[str]] = {
 }
 """The block kinds that each role may have. Images and other media of an assistant are generated output."""
 
+_USUAL: dict[Role, tuple[type, ...]] = {
+    Role.USER: (TextBlock,),
+    Role.ASSISTANT: (TextBlock, ToolUseBlock),
+    Role.TOOL: (ToolResultBlock,),
+    Role.SYSTEM: (TextBlock,),
+    Role.DEVELOPER: (TextBlock,),
+}
+"""The blocks of which nearly all messages of a role are made."""
+
 _CANONICAL_ID = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
 
 
@@ -42,14 +58,37 @@ def check(history: Sequence[Message]) -> list[str]:
     ]
 
 
-def warn(history: Sequence[Message], origin: str) -> None:
+def warn(history: Sequence[Message], origin: str, unusual: Sequence[int] | None = None) -> None:
     """Write one log record of what a history breaks where it enters. It may enter all the same: what a provider cannot
-    get is a loss of the request. What only replies of a session have is not asked of others."""
-    violations = [violation for violation in check(history) if not violation.endswith(_OWN_REPLY)]
+    get is a loss of the request. What only replies of a session have is not asked of others. ``unusual`` are the
+    messages to look at, if the caller knows them."""
+    unusual = find_unusual(history) if unusual is None else unusual
+    found = [violation for index in unusual for violation in _check_message(index, history[index])]
+    violations = [
+        *(violation for violation in found if not violation.endswith(_OWN_REPLY)),
+        *_check_references(history),
+    ]
     if violations:
         shown = "; ".join(violation[:200] for violation in violations[:_SHOWN])
         more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
         logger.warning("%s breaks the invariants of histories: %s%s", origin, shown, more)
+
+
+def find_unusual(history: Sequence[Message]) -> list[int]:
+    """Return the indexes of the messages that `check` and `check_media` may object to but for what is missing. Most are
+    made of texts, calls and results of texts alone: a long history is looked through once for each request."""
+    return [index for index, message in enumerate(history) if not _is_usual(message)]
+
+
+def _is_usual(message: Message) -> bool:
+    usual = _USUAL.get(message.role, ())
+    for block in message.content:
+        kind = type(block)
+        if kind not in usual:
+            return False
+        if kind is ToolResultBlock and any(type(part) is not TextBlock for part in block.content):  # type: ignore[union-attr]
+            return False
+    return len(message.content) == 1 or (message.role is not Role.TOOL and bool(message.content))
 
 
 def check_media(content: Iterable[ContentBlock]) -> Iterator[str]:
@@ -106,15 +145,14 @@ def _check_references(history: Sequence[Message]) -> list[str]:
     called: dict[str, str] = {}
     answered: set[str] = set()
     for index, message in enumerate(history):
-        for block in message.tool_uses:
+        calls, results = _calls_and_results(message)
+        for block in calls:
             if not _CANONICAL_ID.fullmatch(block.id):
                 violations.append(f"[{index}] the tool id {block.id!r} is not canonical (tu_<ulid>)")
             if block.id in called:
                 violations.append(f"[{index}] the tool id {block.id!r} is used twice")
             called[block.id] = message.session_id
-        for result in message.content:
-            if not isinstance(result, ToolResultBlock):
-                continue
+        for result in results:
             if result.tool_use_id not in called:
                 violations.append(f"[{index}] the result of {result.tool_use_id!r} answers no earlier call")
             elif called[result.tool_use_id] != message.session_id:
@@ -123,3 +161,16 @@ def _check_references(history: Sequence[Message]) -> list[str]:
                 violations.append(f"[{index}] the call {result.tool_use_id!r} is answered twice")
             answered.add(result.tool_use_id)
     return violations
+
+
+def _calls_and_results(message: Message) -> tuple[list[ToolUseBlock], list[ToolResultBlock]]:
+    calls: list[ToolUseBlock] = []
+    results: list[ToolResultBlock] = []
+    for block in message.content:
+        if type(block) is TextBlock:
+            continue
+        if isinstance(block, ToolUseBlock):
+            calls.append(block)
+        elif isinstance(block, ToolResultBlock):
+            results.append(block)
+    return calls, results

@@ -115,10 +115,11 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     if found:
         from dragoman.canonical import rules  # imported late: most sessions begin without messages
 
-        for index, message in enumerate(found):
-            for violation in rules.check_media(message.content):
+        unusual = rules.find_unusual(found)
+        for index in unusual:
+            for violation in rules.check_media(found[index].content):
                 raise RequestError(f"messages[{index}]: {violation}")
-        rules.warn(found, "messages=")
+        rules.warn(found, "messages=", unusual)
     return found
 
 
