@@ -24,6 +24,7 @@ from dragoman_adapters.anthropic import encode as anthropic_encode
 from dragoman_adapters.anthropic import options as anthropic_options
 from dragoman_adapters.bedrock import decode, encode, errors
 from dragoman_adapters.bedrock.body_formats import BodyFormat, detect_format, drop_other_formats, request_path
+from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
 from dragoman_adapters.bedrock.options import decode_options
 from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
 
@@ -51,19 +52,13 @@ class BedrockAdapter(WireAdapter):
     """
 
     provider: ClassVar[str] = "bedrock"
-    endpoint: ClassVar[Endpoint] = Endpoint(
-        base_url="https://bedrock-runtime.{AWS_REGION}.amazonaws.com",
-        key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
-        base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
-        credentials="aws",
-        scope="bedrock",
-    )
+    endpoint: ClassVar[Endpoint] = ENDPOINT
     models: ClassVar[ModelTable] = _MODELS
     server_tools: ClassVar[ServerToolTable] = ServerToolTable.of("dragoman_adapters.bedrock")
     instruction_fields: ClassVar[tuple[str, ...]] = ("system",)
     marks_cache: ClassVar[bool] = True
     cites_documents: ClassVar[bool] = True
-    telemetry_name: ClassVar[str] = "aws.bedrock"
+    telemetry_name: ClassVar[str] = TELEMETRY_NAME
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -117,6 +112,15 @@ class BedrockAdapter(WireAdapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return BedrockStreamDecoder(self.provider, context)
+
+
+def __getattr__(name: str) -> type[WireAdapter]:
+    if name != "BedrockInvokeAdapter":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imported late: few programs need it.
+    from dragoman_adapters.bedrock.invoke_chat import BedrockInvokeAdapter
+
+    return BedrockInvokeAdapter
 
 
 @lru_cache(MAX_KNOWN_MODELS)

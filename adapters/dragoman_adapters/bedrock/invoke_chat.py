@@ -21,8 +21,8 @@ from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.bedrock import errors
-from dragoman_adapters.bedrock.adapter import BedrockAdapter
 from dragoman_adapters.bedrock.body_formats import BodyFormat, request_path
+from dragoman_adapters.bedrock.endpoint import ENDPOINT, TELEMETRY_NAME
 from dragoman_adapters.openai_chat.adapter import ChatAdapter
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
@@ -39,8 +39,8 @@ class BedrockInvokeAdapter(ChatAdapter):
     """A model id, an inference profile or an ARN of a model that takes the body of Chat Completions."""
 
     provider: ClassVar[str] = "bedrock-invoke"
-    endpoint: ClassVar[Endpoint] = BedrockAdapter.endpoint
-    telemetry_name: ClassVar[str] = BedrockAdapter.telemetry_name
+    endpoint: ClassVar[Endpoint] = ENDPOINT
+    telemetry_name: ClassVar[str] = TELEMETRY_NAME
     dialect: ClassVar[Dialect] = Dialect(
         max_tokens="max_tokens", free_arguments=False, stream_usage=False, done_marker=False
     )
