@@ -53,7 +53,7 @@ def locked(url: str, *scopes: str) -> AbstractContextManager[None]:
 
 def test_who_waits_for_a_lock_disturbs_nobody_and_is_no_outage(postgres: str, caplog: pytest.LogCaptureFixture) -> None:
     """A scope that another replica holds is busy; other scopes, keys and responses go on, and nothing is logged."""
-    database = Database(postgres, timeout=0.4)
+    database = Database(postgres, timeout=2)
 
     async def scenario() -> None:
         ledger = Ledger(database)
@@ -81,7 +81,7 @@ def test_who_waits_for_a_lock_disturbs_nobody_and_is_no_outage(postgres: str, ca
 
 def test_a_lock_that_is_free_soon_is_waited_for(postgres: str) -> None:
     """For longer than one transaction may take: requests wait in the line, and none is refused."""
-    database = Database(postgres, timeout=0.4)
+    database = Database(postgres, timeout=1.5)
 
     async def scenario() -> None:
         ledger = Ledger(database)
@@ -89,7 +89,7 @@ def test_a_lock_that_is_free_soon_is_waited_for(postgres: str) -> None:
         with ExitStack() as held:
             held.enter_context(locked(postgres, "key:a"))
             asking = [asyncio.create_task(ledger.reserve(f"r{each}", {"key:a": BUDGET}, CENT)) for each in range(20)]
-            await asyncio.sleep(1)
+            await asyncio.sleep(2)
             assert not any(each.done() for each in asking)
         await asyncio.gather(*asking)
         await ledger.close()
@@ -169,7 +169,7 @@ def test_a_server_that_answers_nothing_is_an_outage_that_is_logged_once(
     direct = make_url(postgres)
     with Relay(direct.host or "127.0.0.1", direct.port or 5432) as relay:
         relayed = direct.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-        database = Database(relayed, timeout=0.4, pause=0.05)
+        database = Database(relayed, timeout=1, pause=0.05)
 
         async def scenario() -> None:
             ledger = Ledger(database)
