@@ -33,6 +33,7 @@ def _broken_laws(bug: Planted, folder: Path, laws: set[str]) -> list[str]:
     return [str(result.law) for result in results if result.mark is Mark.BROKEN]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_copy_without_a_bug_breaks_no_law(wire: str, folder: Path) -> None:
     # A copy has the provider's name, under which the real adapter is installed.
