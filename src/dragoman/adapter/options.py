@@ -156,8 +156,14 @@ class AdapterOptions:
                     f"{name} must be {words}, not a value of the class {type(value).__name__}{_hint(name, value)}"
                 )
         self._check_values()
-        if self.background is not None or self.server_state is not None or self.headers or self.extra:
+        if self.background is not None or self.server_state is not None:
             self._check_state()
+        for name in ("headers", "extra") if self.headers or self.extra else ():
+            for provider, fields in getattr(self, name).items():
+                if not isinstance(fields, Mapping):
+                    raise RequestError(
+                        f"{name} are given by provider, such as {name}={{'openai': {{{provider!r:.40}: ...}}}}"
+                    )
 
     def _check_values(self) -> None:
         """Raise RequestError for a value that no provider takes, and write each meaning in one form."""
@@ -179,7 +185,7 @@ class AdapterOptions:
             object.__setattr__(self, "background", None)
 
     def _check_state(self) -> None:
-        """The same for what a provider keeps, and for the fields of single providers."""
+        """Do the same for what a provider keeps."""
         if not (self.background is None or self.background is True or _is_duration(self.background)):
             raise RequestError(f"background must be True or a number of seconds, not {self.background!r:.40}")
         if self.server_state is False:
@@ -190,12 +196,6 @@ class AdapterOptions:
             or (self.server_state and type(self.server_state) is str)
         ):
             raise RequestError(f"server_state must be True or the id of a conversation, not {self.server_state!r:.40}")
-        for name in ("headers", "extra") if self.headers or self.extra else ():
-            for provider, fields in getattr(self, name).items():
-                if not isinstance(fields, Mapping):
-                    raise RequestError(
-                        f"{name} must be given by provider, such as {name}={{'openai': {{{provider!r:.40}: ...}}}}"
-                    )
 
     @cached_property
     def _given(self) -> Mapping[str, Any]:
@@ -214,12 +214,6 @@ class AdapterOptions:
         changed, given = object.__new__(AdapterOptions), self._given
         object.__setattr__(changed, "__dict__", {**given, "context": context, "_given": given})
         return changed
-
-
-def given_names(options: AdapterOptions) -> list[str]:
-    """Return the names of the options for the model that are not None. Some may be empty, or a default."""
-    given = options._given
-    return [name for name in given if name not in _FOR_THE_CONTRACT and given[name] is not None]
 
 
 _FOR_THE_CONTRACT = frozenset({"strict_prefix", "stream", "headers", "extra", "context"})
@@ -311,7 +305,8 @@ class UsedOptions:
 
     def __init__(self, options: AdapterOptions) -> None:
         self._options = options
-        self._names = given_names(options)
+        given = options._given
+        self._names = [name for name in given if name not in _FOR_THE_CONTRACT and given[name] is not None]
         self.left = set(self._names)
         """The names of those that are set and were not taken so far."""
         for name in self._names:

@@ -97,7 +97,8 @@ class TargetFinder:
         ``keyless``: the request has its own key, so none is looked up.
         """
         endpoint = adapter.endpoint
-        self._bind(endpoint, adapter.provider)
+        if self._key is not None or self._base_url is not None or self._credentials is not None:
+            self._bind(endpoint, adapter.provider)
         setting, variable = "base_url", endpoint.base_url_variable or ""
         if self._base_url is None:
             setting = variable if self._environ.get(variable, "").strip() else ""
@@ -136,8 +137,6 @@ class TargetFinder:
         return self._find_base_url(endpoint, "anthropic") if endpoint.credentials == "anthropic" else endpoint.scope
 
     def _bind(self, endpoint: Endpoint, provider: str) -> None:
-        if self._key is None and self._base_url is None and self._credentials is None:
-            return
         if self._service is None:
             self._service = endpoint.base_url
         elif self._service != endpoint.base_url:

@@ -152,7 +152,7 @@ class Call:
     """Whether the caller decides on retries."""
     any_type: bool = False
     """Whether the reply may be a page."""
-    headers: Headers = field(default_factory=lambda: _NO_HEADERS)
+    headers: Headers = field(default_factory=Headers)
     is_page: bool = False
     """Whether the reply is a page for a browser: no API answers with one."""
     delivered: bool = False
