@@ -4,8 +4,9 @@ Content, messages and events have modules of their own: `dragoman.blocks`, `drag
 `dragoman.errors`. Each name is loaded when it is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.adapter.context import RequestContext
@@ -114,18 +115,6 @@ _EXPORTS = {
     "adapter.wirejson": ("dumps", "loads_object", "parse_arguments"),
     "canonical.tools": ("ToolDefinition",),
 }  # fmt: skip
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"dragoman.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(globals(), _EXPORTS)

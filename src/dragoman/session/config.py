@@ -29,7 +29,6 @@ from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
-from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.transport.fetch import FetchedMedia
 
 OutputT = TypeVar("OutputT")
 """The type of a turn's answer."""
@@ -85,7 +85,7 @@ class SessionConfig:
     workspace: str | Path | None = None
     """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
     if the file changes."""
-    fetch: Callable[[str], FetchedMedia] | None = None
+    fetch: "Callable[[str], FetchedMedia] | None" = None
     """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None = None

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
@@ -31,7 +32,9 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message
-from dragoman.transport.fetch import FetchedMedia
+
+if TYPE_CHECKING:
+    from dragoman.transport.fetch import FetchedMedia
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 
@@ -75,7 +78,7 @@ _NOTHING_READ: tuple[list[Message], tuple[int, ...], bool] = [], (), False
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
-Fetch = Callable[[str], FetchedMedia]
+Fetch = Callable[[str], "FetchedMedia"]
 Kinds = frozenset[str]
 """Kinds of media blocks."""
 

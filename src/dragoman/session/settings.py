@@ -17,7 +17,6 @@ from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
-from dragoman.transport.fetch import FetchedMedia
 from dragoman.transport.settings import Providers
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.transport.fetch import FetchedMedia
 
 
 class ConfigSettings(TypedDict, total=False):
@@ -51,7 +51,7 @@ class ConfigSettings(TypedDict, total=False):
     workspace: str | Path | None
     """The folder with the media of the kind ``file_ref``. Each file is read once, so that what was sent stays the same
     if the file changes."""
-    fetch: Callable[[str], FetchedMedia] | None
+    fetch: "Callable[[str], FetchedMedia] | None"
     """Fetches media if the model does not accept their URLs, once for each URL. An example is
     `dragoman.transport.fetch.Fetcher`. Without it, nothing is fetched."""
     approve: Approve | None

@@ -135,7 +135,6 @@ class _StainlessSender:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
-        call.new_attempt()
         limits = call.time_limits()
         if not math.isinf(call.retry_state.timeout):
             options["timeout"] = self._http.Timeout(**limits)
@@ -161,7 +160,6 @@ class _OllamaSender:
     def send(self, call: Call) -> Any:
         """Return the response, or an awaitable of it."""
         prepared = call.prepared
-        call.new_attempt()
         limits = call.time_limits()
         timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}
         request = self._http.build_request(
