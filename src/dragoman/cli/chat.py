@@ -41,7 +41,7 @@ from dragoman.cli.io.terminal import EventPrinter, load_local, show_losses, show
 from dragoman.private_files import create_private_folder, open_private
 from dragoman.session import Session
 from dragoman.session.config import TurnOptions
-from dragoman.session.replies.stream import ReplyStream
+from dragoman.session.stream import ReplyStream
 from dragoman.tools.calls import DECLINED
 
 HELP = """/model MODEL     switch to another model; /swap does the same

@@ -20,7 +20,7 @@ from dragoman.cli.io.client import store_url
 from dragoman.cli.io.console import console, counted, show_line
 from dragoman.formats import Conversation, detect, from_cassette
 from dragoman.formats.document import read_document
-from dragoman.session.storage import snapshot
+from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file, table_names
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dragoman.session.effects import SessionEvent, ToolAnswered
     from dragoman.session.identity import Pseudonyms
     from dragoman.session.preview import Preview
-    from dragoman.session.replies.reply import Reply
-    from dragoman.session.replies.stream import AsyncReplyStream, ReplyStream
+    from dragoman.session.question import ask
+    from dragoman.session.reply import Reply
     from dragoman.session.session import Session
-    from dragoman.session.turn.question import ask
-    from dragoman.session.turn.unfinished import UnfinishedTurn
+    from dragoman.session.stream import AsyncReplyStream, ReplyStream
+    from dragoman.session.turn.answers import UnfinishedTurn
     from dragoman.tools.tool import Tool, tool
     from dragoman.tools.toolbox import Toolbox
 
@@ -51,10 +51,10 @@ _EXPORTS = {
     "session.effects": ("SessionEvent", "ToolAnswered"),
     "session.identity": ("Pseudonyms",),
     "session.preview": ("Preview",),
-    "session.replies.reply": ("Reply",),
-    "session.replies.stream": ("AsyncReplyStream", "ReplyStream"),
+    "session.reply": ("Reply",),
+    "session.stream": ("AsyncReplyStream", "ReplyStream"),
     "session.session": ("Session",),
-    "session.turn.question": ("ask",),
+    "session.question": ("ask",),
     "session.turn.unfinished": ("UnfinishedTurn",),
     "tools.tool": ("Tool", "tool"),
     "tools.toolbox": ("Toolbox",),

@@ -24,7 +24,6 @@ from dragoman.configuration.validation import check_settings, read_budgets
 from dragoman.credentials.api_key import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.session.identity import Pseudonyms
     from dragoman.transport.fetch import FetchedMedia
 
 OutputT = TypeVar("OutputT")
@@ -136,7 +136,7 @@ class SessionConfig:
     into a pseudonym."""
     team_id: str | None = None
     """The team's id, as ``user_id``."""
-    pseudonyms: Pseudonyms | None = None
+    pseudonyms: "Pseudonyms | None" = None
     """Turns the ids of users and teams into pseudonyms, with a key of the program."""
 
     own_providers: bool = field(init=False, repr=False)

@@ -81,6 +81,7 @@ Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 Fetch = Callable[[str], "FetchedMedia"]
 Kinds = frozenset[str]
 """Kinds of media blocks."""
+NOTHING_FETCHED: Kinds = frozenset()
 
 
 class MediaFiles:
@@ -110,10 +111,10 @@ class MediaFiles:
     def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """Return the kinds of media that are fetched for a model: those that it takes, but not by URL."""
         if self._fetch is None:
-            return frozenset()
+            return NOTHING_FETCHED
         return frozenset(kind for kind in _CAPABILITY_OF_KIND if _needs_inline_content(capabilities, kind))
 
-    def inline(self, history: Sequence[Message], fetched: Kinds = frozenset()) -> list[Message]:
+    def inline(self, history: Sequence[Message], fetched: Kinds = NOTHING_FETCHED) -> list[Message]:
         """Return the history with file content in place of paths; messages without files are returned as they are.
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
@@ -138,7 +139,9 @@ class MediaFiles:
         inlined.is_large = is_large or any(_is_large(inlined[place].content) for place in places)
         return inlined
 
-    def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
+    def inline_blocks(
+        self, content: Sequence[ContentBlock], fetched: Kinds = NOTHING_FETCHED
+    ) -> tuple[ContentBlock, ...]:
         """Return the blocks with file content in place of paths, also inside tool results."""
         return tuple(self._block(block, fetched) if _has_references((block,), fetched) else block for block in content)
 

@@ -13,7 +13,6 @@ from dragoman.adapter.options import ToolChoice
 from dragoman.configuration import ClientConfig, HasConfig
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
-from dragoman.session.identity import Pseudonyms
 from dragoman.session.middleware import Middleware
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.session.identity import Pseudonyms
     from dragoman.transport.fetch import FetchedMedia
 
 
@@ -99,7 +99,7 @@ class ConfigSettings(TypedDict, total=False):
     into a pseudonym."""
     team_id: str | None
     """The team's id, as ``user_id``."""
-    pseudonyms: Pseudonyms | None
+    pseudonyms: "Pseudonyms | None"
     """Turns the ids of users and teams into pseudonyms, with a key of the program."""
 
 

@@ -12,7 +12,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.compaction.split import apply_summaries
+from dragoman.session.compaction import apply_summaries
 
 
 @dataclass(frozen=True, slots=True)

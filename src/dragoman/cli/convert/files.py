@@ -28,7 +28,7 @@ from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_t
 from dragoman.formats.results import Conversation, Conversion, ReadResult
 from dragoman.formats.umf.convert import to_umf_pieces
 from dragoman.formats.umf.events import history_to_umf
-from dragoman.session.storage import snapshot
+from dragoman.session import snapshot
 
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80

@@ -22,7 +22,7 @@ from dragoman.pricing.analytics.replies import RecordedReplies, Replies
 from dragoman.pricing.analytics.usage_columns import SUFFIXES
 from dragoman.pricing.analytics.usages import Usages
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_by_key
-from dragoman.session.storage import snapshot
+from dragoman.session import snapshot
 from dragoman.sqlite_files import is_sqlite_file
 
 if TYPE_CHECKING:

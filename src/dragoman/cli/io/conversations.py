@@ -24,7 +24,7 @@ from dragoman.client import Client
 from dragoman.open_turns import TurnStep
 from dragoman.session import Session
 from dragoman.session.config import SessionSettings
-from dragoman.session.turn.unfinished import UnfinishedTurn
+from dragoman.session.turn.answers import UnfinishedTurn
 from dragoman.tools.tool import Tool
 
 if TYPE_CHECKING:

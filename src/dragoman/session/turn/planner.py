@@ -9,31 +9,37 @@ from dragoman.adapter.errors import CompactionError, ConfigurationError, Request
 from dragoman.canonical.message import Message
 from dragoman.configuration.transports import TransportT
 from dragoman.configuration.validation import check_settings
-from dragoman.session.compaction.compact import Compaction, CompactionPlace, run_compaction, run_provider_compaction
 from dragoman.session.config import TurnOptions, UserInput, merge_options
 from dragoman.session.conversation import Conversation
 from dragoman.session.effects import Turn
-from dragoman.session.replies.reply import TurnRecord
-from dragoman.session.routes import Route
-from dragoman.session.turn.answers import Answers, CallResults, continue_calls, pending_calls, read_answers
+from dragoman.session.turn.answers import (
+    Answers,
+    CallResults,
+    continue_calls,
+    pending_calls,
+    read_answers,
+    waiting_prompt,
+)
 from dragoman.session.turn.loop import Requests, TurnPlan, run_turn
 from dragoman.session.turn.run import TurnRun
-from dragoman.session.turn.unfinished import waiting_prompt
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.output.check import AnswerCheck
+    from dragoman.session.compaction import CompactionPlace
 
 
 class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
     """A conversation that plans its turns. Nothing is sent here."""
 
-    def _start(self, turn: Turn, check: "AnswerCheck[Any] | None" = None) -> TurnRun:
+    def _start(
+        self, turn: Turn, check: "AnswerCheck[Any] | None" = None, *, answers_with_text: bool = False
+    ) -> TurnRun:
         if self.config.client is not None:
             self.config.client.lifetime.check()
         for wrap in self._middlewares:
             turn = wrap(turn)
-        return TurnRun(turn, TurnRecord(self._history, check=check), self._transports.get)
+        return TurnRun(turn, self._history, self._transports.get, check, answers_with_text)
 
     def _start_turn(
         self,
@@ -53,13 +59,11 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
             self._check_tools()
         options, check = merge_options(self.options, overrides, stream=stream), None
         if output is not None or options.output_schema is not None:
-            from dragoman.session.replies.typed import new_check
+            from dragoman.session.typed import new_check
 
             options, check = new_check(options, overrides, output, early=not self.toolbox.definitions)
         turn = self._new_turn(prompt, options, check, model, results, overrides.get("extensions"))
-        run = self._start(turn, check)
-        run.answers_with_text = output is str
-        return run
+        return self._start(turn, check, answers_with_text=output is str)
 
     def _new_turn(
         self,
@@ -84,15 +88,12 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
             asked = waiting_prompt(open_turn, self._history)
             answers = partial(continue_calls, messages, open_turn) if pending_calls(messages) else None
 
-        def choose(admitted: tuple[Message, ...]) -> Route:
-            return self._routes.for_turn(
-                sticky, model, self._history.to_send(), admitted, requests.tools, requests.options
-            )
-
         plan = TurnPlan(
             prompt=tuple(map(self._policy.adopt, asked)),
             known_adapter=sticky if self._routes.router is None else None,
-            choose=choose,
+            choose=partial(
+                self._routes.for_turn, sticky, model, self._history.to_send, requests.tools, requests.options
+            ),
             history=self._history.to_send,
             requests=requests,
             max_rounds=self.config.max_rounds,
@@ -113,8 +114,11 @@ class TurnPlanner(Conversation[TransportT], Generic[TransportT]):
         return None if correction is None else self._factory.user_message(correction)
 
     def _compaction_turn(
-        self, model: str | None, keep_last: int | None, instructions: str | None, on: CompactionPlace
+        self, model: str | None, keep_last: int | None, instructions: str | None, on: "CompactionPlace"
     ) -> Turn:
+        # Imported late: most sessions are short.
+        from dragoman.session.compaction import Compaction, CompactionPlace, run_compaction, run_provider_compaction
+
         if on not in get_args(CompactionPlace):
             raise ConfigurationError(f"on is {' or '.join(get_args(CompactionPlace))}, not {on!r:.80}")
         if on == "provider" and (model is not None or keep_last is not None):

@@ -9,7 +9,8 @@ from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.canonical.events import TextDelta
 from dragoman.session.effects import SessionEvent
-from dragoman.session.replies.reply import OutputT, Reply, TurnRecord
+from dragoman.session.reply import OutputT, Reply
+from dragoman.session.turn.run import TurnRun
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,19 +22,19 @@ _BETWEEN_REPLIES = "\n\n"
 class _StreamState(Generic[OutputT]):
     """What both streams share: the text so far, and the reply at the end."""
 
-    def __init__(self, record: TurnRecord) -> None:
-        self._record = record
+    def __init__(self, run: TurnRun) -> None:
+        self._run = run
 
     @property
     def text(self) -> str:
         """The text of the current reply, as far as it has arrived. In a turn with tools, each reply starts with an
         empty text."""
-        return "".join(self._record.text)
+        return "".join(self._run.text)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
         """What the requests so far could not carry: those of the first are known before its first event arrives."""
-        return tuple(self._record.losses)
+        return tuple(self._run.losses)
 
     @property
     def reply(self) -> Reply[OutputT]:
@@ -41,10 +42,10 @@ class _StreamState(Generic[OutputT]):
 
         Raises RequestError before the stream has ended or is closed, and if the turn ended without a reply.
         """
-        if not self._record.ended:
+        if not self._run.ended:
             raise RequestError("the stream has not ended: iterate to its end, call get_reply(), or close it")
         try:
-            return self._record.to_reply()
+            return self._run.to_reply()
         except LookupError:
             raise RequestError("the stream ended before a reply had arrived") from None
 
@@ -61,8 +62,8 @@ class ReplyStream(_StreamState[OutputT]):
     still arriving.
     """
 
-    def __init__(self, events: Generator[SessionEvent, None, None], record: TurnRecord) -> None:
-        super().__init__(record)
+    def __init__(self, events: Generator[SessionEvent, None, None], run: TurnRun) -> None:
+        super().__init__(run)
         self._events = events
 
     def __iter__(self) -> Iterator[SessionEvent]:
@@ -91,7 +92,7 @@ class ReplyStream(_StreamState[OutputT]):
     def close(self) -> None:
         """End the turn. A reply that is still arriving is cancelled; what had arrived stays in the history."""
         self._events.close()
-        self._record.ended = True
+        self._run.ended = True
 
     def __enter__(self) -> Self:
         return self
@@ -113,9 +114,9 @@ class AsyncReplyStream(_StreamState[OutputT]):
         self,
         events: AsyncGenerator[SessionEvent, None],
         batches: AsyncGenerator[Sequence[SessionEvent], None],
-        record: TurnRecord,
+        run: TurnRun,
     ) -> None:
-        super().__init__(record)
+        super().__init__(run)
         self._events = events
         self._batches = batches
 
@@ -153,11 +154,11 @@ class AsyncReplyStream(_StreamState[OutputT]):
         """As `ReplyStream.close`."""
         await self._events.aclose()
         await self._batches.aclose()
-        self._record.ended = True
+        self._run.ended = True
 
     def __del__(self) -> None:
         """End a turn whose stream was left without ``async with``, as soon as the event loop comes to it."""
-        if not self._record.ended:
+        if not self._run.ended:
             _close_later(self._batches)
 
     async def __aenter__(self) -> Self:

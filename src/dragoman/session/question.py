@@ -5,7 +5,7 @@ from typing import Any, Unpack, overload
 from typing_extensions import TypeForm
 
 from dragoman.session.config import OutputT, QuestionSettings, UserInput, split_question
-from dragoman.session.replies.reply import Reply
+from dragoman.session.reply import Reply
 from dragoman.session.session import Session
 from dragoman.transport.settings import seal_keys
 

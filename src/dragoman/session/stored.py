@@ -16,29 +16,15 @@ from dragoman.session.config import SessionConfig, SessionSettings
 from dragoman.session.history import History
 from dragoman.session.message_factory import MessageFactory
 from dragoman.session.middleware.no_policy import NoPolicy
-from dragoman.session.preview import Preview
-from dragoman.session.storage import snapshot
-from dragoman.session.storage.snapshot import Snapshot
-from dragoman.session.turn.answers import pending_calls, unanswered_calls
+from dragoman.session.turn.answers import UnfinishedTurn, describe_turn, pending_calls, unanswered_calls
 from dragoman.session.turn.run import TurnRun
-from dragoman.session.turn.unfinished import UnfinishedTurn, describe_turn
 from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.policy.conversation.hooks import PolicyHooks
     from dragoman.session.middleware.steps import TurnSteps
-    from dragoman.session.storage.persistence import Persistence
-
-
-class NoStore:
-    """Stands in for a `Persistence` in a session without a store."""
-
-    def save(self, snapshot: Snapshot, **_: Any) -> int | None:
-        """Save nothing."""
-        return None
-
-    def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
-        """Save nothing."""
+    from dragoman.session.preview import Preview
+    from dragoman.session.snapshot import Persistence, Snapshot
 
 
 class StoredConversation:
@@ -50,7 +36,7 @@ class StoredConversation:
     _history: History
     _factory: MessageFactory
     _policy: "PolicyHooks | NoPolicy"
-    _persistence: "Persistence | NoStore"
+    _persistence: "Persistence | None"
     _steps: "TurnSteps | None"
     _running: TurnRun | None = None
 
@@ -64,7 +50,7 @@ class StoredConversation:
         @property
         def labels(self) -> frozenset[str]: ...
 
-        def swap(self, model: str) -> Preview: ...
+        def swap(self, model: str) -> "Preview": ...
 
     @property
     def pending(self) -> tuple[ToolUseBlock, ...]:
@@ -94,6 +80,8 @@ class StoredConversation:
 
     def dump(self) -> bytes:
         """Return the session as JSON: model, history and tool-id map, without tools, keys and options."""
+        from dragoman.session import snapshot  # imported late: many sessions are not stored
+
         return snapshot.write(self._snapshot())
 
     @classmethod
@@ -102,12 +90,14 @@ class StoredConversation:
 
         Raises ConfigurationError if the data is not a stored session, and SwapRefusedError as `swap` does.
         """
+        from dragoman.session import snapshot  # as in dump
+
         settings = seal_keys(settings)  # type: ignore[assignment]  # as in __init__
         return cls._from_snapshot(snapshot.read(data, tool_id_factory(settings)), model, settings)
 
     @classmethod
     def _from_snapshot(
-        cls, found: Snapshot, model: str | None, settings: SessionSettings, store: SessionStore | None = None
+        cls, found: "Snapshot", model: str | None, settings: SessionSettings, store: SessionStore | None = None
     ) -> Self:
         session = cls(
             model or found.model,
@@ -126,7 +116,7 @@ class StoredConversation:
     @classmethod
     def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
         """Return a stored session; its next turns are saved to the same store."""
-        from dragoman.session.storage.persistence import Persistence  # as in _new_persistence
+        from dragoman.session.snapshot import Persistence, Snapshot  # as in dump
 
         check_store(store)
         found = store.load(session_id)
@@ -147,14 +137,18 @@ class StoredConversation:
             session._steps.resume(getattr(found, "turn", None))  # a store need not know of open turns
         return session
 
-    def _snapshot(self, new: tuple[Message, ...] = ()) -> Snapshot:
+    def _snapshot(self, new: tuple[Message, ...] = ()) -> "Snapshot":
         """Return the session as it is, with the messages that are about to be kept."""
+        from dragoman.session.snapshot import Snapshot  # as in dump
+
         history = self._history
         messages = [*history.messages, *new] if new else history.messages
         return Snapshot(self.session_id, self.model, messages, self.tool_ids, history.attempts.all, history.extensions)
 
     def _save(self, step: TurnStep | None = None, new: tuple[Message, ...] = (), *, touch: bool = False) -> int | None:
         """Save what is new, if there is a store, and if the policy has judged it."""
+        if self._persistence is None:
+            return None
         return self._persistence.save(
             self._snapshot(new),
             user_id=self._factory.user_id,
@@ -170,13 +164,14 @@ class StoredConversation:
             self._steps.save_rest()
 
     def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
-        self._persistence.annotate(self._snapshot(), message_id, extensions)
+        if self._persistence is not None:
+            self._persistence.annotate(self._snapshot(), message_id, extensions)
 
-    def _new_persistence(self) -> "Persistence | NoStore":
+    def _new_persistence(self) -> "Persistence | None":
         config = self.config
         if config.store is None:
-            return NoStore()
-        from dragoman.session.storage.persistence import Persistence  # what is not configured is not imported
+            return None
+        from dragoman.session.snapshot import Persistence  # as in dump
 
         facts = {
             "workspace": None if config.workspace is None else str(config.workspace),

@@ -8,16 +8,18 @@ from contextlib import aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
-from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ConfigurationError, ProviderError, RequestError
+from dragoman.adapter.losses import log_losses
 from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
-from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.events import MessageComplete, ToolProgress
-from dragoman.canonical.message import Message
+from dragoman.canonical.extensions.message_labels import with_message_labels
+from dragoman.canonical.message import Message, Role
 from dragoman.configuration.transports import TransportT
 from dragoman.effects.work import Perform, Work, call, in_thread, next_of, within
-from dragoman.session.compaction.compact import CompactionPlace
 from dragoman.session.config import TurnOptions, UserInput
 from dragoman.session.effects import (
     AbandonedTurnError,
@@ -28,18 +30,20 @@ from dragoman.session.effects import (
     RunTools,
     Send,
     SessionEvent,
+    ToolAnswered,
     ToolRun,
     Wait,
 )
-from dragoman.session.replies.reply import Reply
+from dragoman.session.reply import Reply
 from dragoman.session.turn.answers import CallResults, prepare_calls
-from dragoman.session.turn.run import TurnRun, encode, keep, tool_run
-from dragoman.session.turn_planner import TurnPlanner
+from dragoman.session.turn.planner import TurnPlanner
+from dragoman.session.turn.run import TurnRun
 from dragoman.tools.call_runner import TimedResult
-from dragoman.tools.calls import PreparedCall, apply_decision
+from dragoman.tools.calls import PreparedCall, apply_decision, error_result
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
+    from dragoman.session.compaction import CompactionPlace
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn and runs one at a time: use another session for a second one"
 
@@ -66,10 +70,10 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
     ) -> Work[Reply[Any]]:
         run = self._start_turn(prompt, options, output, stream=False, model=model, results=results)
         yield from self._run(run)
-        return run.record.to_reply()
+        return run.to_reply()
 
     def _compact(
-        self, model: str | None, keep_last: int | None, instructions: str | None, on: CompactionPlace
+        self, model: str | None, keep_last: int | None, instructions: str | None, on: "CompactionPlace"
     ) -> Work[Message]:
         yield from self._run(self._start(self._compaction_turn(model, keep_last, instructions, on)))
         return self.messages[-1]
@@ -116,14 +120,13 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         self._running = run
         try:
             with closing(run.turn):
-                run.record.begin()
-                run.advance(None)
+                run.begin()
                 while run.effect is not None:
                     yield from self._attempt(run, run.effect) if isinstance(run.effect, Send) else self._step(run)
             if run.error is not None:
                 raise run.error
         finally:
-            run.record.ended = True
+            run.ended = True
             if self._running is run:
                 self._running = None
 
@@ -143,22 +146,21 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
 
     def _carry_out(self, run: TurnRun) -> Generator[Any, Any, tuple[Any, Sequence[SessionEvent]]]:
         """Return the outcome of an effect, and events for the caller."""
-        effect = run.effect
         outcome: Any = None
         events: Sequence[SessionEvent] = ()
         try:
-            match effect:
+            match effect := run.effect:
                 case Admit():
                     outcome = effect.prompt
                 case Choose():
                     outcome = effect.choose()
                 case Read():
-                    read = self._read_files, effect.adapter, effect.history
-                    outcome = (yield in_thread(*read)) if self._files.can_fetch else self._read_files(*read[1:])
+                    read = partial(self._read_files, effect.adapter, effect.history)
+                    outcome = (yield in_thread(read)) if self._files.can_fetch else read()
                 case RunTools():
                     outcome = yield from self._run_tools(run, effect)
                 case Keep():
-                    outcome, events = effect.messages, keep(effect, self._history)
+                    outcome, events = effect.messages, self._keep(effect)
                 case Wait():
                     timing, seconds = effect.timing, effect.seconds
                     yield Perform(partial(timing.sleep, seconds), partial(timing.sleep_async, seconds))
@@ -188,7 +190,7 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         reader = ReplyReader(send.adapter, send.context, send.retries.timing.clock, joins_text=joins_text)
         try:
             is_long = len(send.messages) >= _LONG_HISTORY or getattr(send.messages, "is_large", False)
-            request = (yield in_thread(encode, send, run.record)) if is_long else encode(send, run.record)
+            request = (yield in_thread(_encode, send, run)) if is_long else _encode(send, run)
             transport: Any = self._transports.get(send.adapter)
             arguments = self._transports.arguments(send.adapter, send.retries)
             if request.stream:
@@ -219,8 +221,11 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         except ProviderError as error:
             reader.fail_unreadable(error)
             return
-        reader.receive((event,))
-        reader.feed((yield from apply_stages(send.stages, event)) if send.stages else (event,))
+        if send.stages:
+            reader.receive((event,))
+            reader.feed((yield from apply_stages(send.stages, event)))
+        else:
+            reader.feed((event,))
 
     def _read_stream(self, run: TurnRun, send: Send, reader: ReplyReader, response: Any) -> Steps:
         reader.response = response
@@ -261,14 +266,42 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         runs = []
         for ready, (result, seconds) in zip(prepared, timed, strict=True):
             if isinstance(result, ToolResultBlock):
-                arguments = ready, result, seconds, self._files, effect.adapter, self._factory.tool_message
-                runs.append((yield in_thread(tool_run, *arguments)) if self._files.can_fetch else tool_run(*arguments))
+                end = partial(self._end_call, effect.adapter, ready, result, seconds)
+                runs.append((yield in_thread(end)) if self._files.can_fetch else end())
         return runs
 
     def _approve_call(self, prepared: PreparedCall) -> Work[PreparedCall]:
         if self.config.approve is None or prepared.tool is None:
             return prepared
         return apply_decision(prepared, (yield call(self.config.approve, prepared.call, prepared.tool.definition)))
+
+    def _end_call(self, adapter: Adapter, prepared: PreparedCall, result: ToolResultBlock, seconds: float) -> ToolRun:
+        """Return the call with its result as a message, which carries the labels of what the tool returned.
+
+        A result that names a file which cannot be read becomes an error: it would make every later request fail.
+        """
+        files = self._files
+        try:
+            files.inline_blocks(result.content, files.inlined_kinds(adapter.capabilities))
+        except RequestError as error:
+            result = error_result(result.tool_use_id, str(error))
+        latency_ms = None if prepared.tool is None else max(round(seconds * 1000), 0)
+        message = self._factory.tool_message(result)
+        if prepared.labels:
+            message = with_message_labels(message, frozenset(prepared.labels))
+        return ToolRun(prepared.call, message, latency_ms, prepared.fault, prepared.refusal)
+
+    def _keep(self, effect: Keep) -> list[SessionEvent]:
+        """Add the messages to the history. Return the events of the replies and of the tool results among them."""
+        self._history.add(effect.messages)
+        names = {call.id: call.name for call in effect.calls}
+        events: list[SessionEvent] = []
+        for message in effect.messages:
+            if message.role is Role.ASSISTANT:
+                events.append(MessageComplete(message))
+            if names:
+                events += [ToolAnswered(names[each.tool_use_id], each) for each in message.tool_results]
+        return events
 
 
 def _yield_progress(reports: Any) -> Generator[Any, Any, list[TimedResult]]:
@@ -278,3 +311,15 @@ def _yield_progress(reports: Any) -> Generator[Any, Any, list[TimedResult]]:
         yield (report,)
     results: list[TimedResult] = report
     return results
+
+
+def _encode(send: Send, run: TurnRun) -> WireRequest:
+    """Encode the request of an attempt. Each loss is logged once per turn."""
+    send.context.started_at = send.context.clock()
+    request = send.adapter.to_wire(send.messages, send.tools, send.options.with_context(send.context))
+    new = tuple(loss for loss in request.losses if loss not in run.losses)
+    if new:
+        model = str(send.adapter.model_id)
+        log_losses(new, session_id=send.context.session_id, adapter=send.adapter.provider, model=model)
+        run.losses.update(dict.fromkeys(new))
+    return request

@@ -1,4 +1,4 @@
-"""Reply: the result of a whole turn, with its usage and cost. TurnRecord: what a running turn leaves for it."""
+"""Reply: the result of a whole turn, with its usage and cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,17 +9,10 @@ from dragoman.adapter.errors import PendingCallsError, RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.names import foreign_attribute
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.display import render_html
-from dragoman.canonical.events import MessageStart, TextDelta
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, describe_tokens
 from dragoman.effects.outcomes import ResponseDetails
 from dragoman.session.cost import Cost, total_cost, total_usage
-from dragoman.session.effects import SessionEvent
-from dragoman.session.history import History
-
-if TYPE_CHECKING:
-    from dragoman.output.check import AnswerCheck
 
 OutputT = TypeVar("OutputT", covariant=True)
 
@@ -127,6 +120,8 @@ class Reply(Generic[OutputT]):
         return f"Reply({text!r}, {self.stop_reason}, {describe_tokens(self.usage)}, {self.cost})"
 
     def _repr_html_(self) -> str | None:
+        from dragoman.canonical.display import render_html  # imported late: notebooks alone ask
+
         return render_html(self.messages)
 
 
@@ -137,61 +132,3 @@ def last_reply(messages: Sequence[Message]) -> Message:
         if message.role is Role.ASSISTANT or message.metadata.summary_of:
             return message
     raise LookupError("the turn has no reply")
-
-
-@dataclass(slots=True, eq=False)
-class TurnRecord:
-    """The messages, losses and responses of one turn. ``history`` is the session's."""
-
-    history: History
-    losses: dict[Loss, None] = field(default_factory=dict)
-    """The losses in order, each once: a dict is an ordered set."""
-    response: ResponseDetails | None = None
-    """That of the last attempt that had one."""
-    check: "AnswerCheck[Any] | None" = None
-    """The check of a typed answer."""
-    text: list[str] = field(default_factory=list, init=False)
-    """The pieces of the current reply's text, if the turn is a stream."""
-    ended: bool = field(default=False, init=False)
-    """Whether the stream of the turn has ended."""
-    _mark: tuple[int, int] = field(default=(0, 0), init=False)
-    _kept: tuple[tuple[Message, ...], tuple[Message, ...]] = field(default=((), ()), init=False)
-    """The messages and the attempts of the turn, from its end on: the history goes on."""
-
-    def begin(self) -> None:
-        """Note where the turn begins."""
-        self._mark = self.history.mark()
-
-    def end(self) -> None:
-        """Note what the turn added to the history."""
-        messages, attempts = self.history.since(self._mark)
-        if all(message.role is Role.TOOL for message in messages):
-            messages = self.history.last_round()  # results, if any, while other calls of the same reply still wait
-        self._kept = messages, attempts
-
-    def complete(self, error: Exception | None) -> None:
-        """Give an OutputError the reply of the turn."""
-        from dragoman.output.errors import OutputError  # loaded: the turn has a typed answer
-
-        if isinstance(error, OutputError):
-            error.reply = self.to_reply()
-
-    def note_event(self, event: SessionEvent) -> None:
-        """Note the text of a stream as the caller receives it."""
-        if isinstance(event, TextDelta):
-            self.text.append(event.text)
-        elif isinstance(event, MessageStart):
-            self.text.clear()
-
-    def to_reply(self) -> Reply[Any]:
-        """Return the turn's result. Raises LookupError if it has no reply."""
-        messages, attempts = self._kept
-        text = last_reply(messages).text  # raises without a reply, whatever the type of the answer
-        output = text if self.check is None else self.check.values[0] if self.check.values else NO_OUTPUT
-        return Reply(
-            output=output,
-            messages=messages,
-            attempts=attempts,
-            losses=tuple(self.losses),
-            response=self.response,
-        )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, StopReason
-from dragoman.session.compaction.split import (
+from dragoman.session.compaction import (
     HistorySplit,
     apply_summaries,
     chunk_messages,
