@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
@@ -28,6 +28,7 @@ from dragoman.session.middleware import Middleware
 from dragoman.session.settings import ConfigSettings, RequestOptions
 from dragoman.tools.context import Approve
 from dragoman.tools.toolbox import AnyTool, Toolset
+from dragoman.transport.retry import utc_now
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
@@ -50,10 +51,6 @@ DEFAULT_PARALLEL_TOOLS = 8
 
 DEFAULT_MAX_ROUNDS = 20
 """The default of ``max_rounds``: rounds of tools in one turn."""
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +125,7 @@ class SessionConfig:
     """The price table; None is the bundled one."""
     new_id: Callable[[], str] = new_message_id
     """Creates ids. With ``clock``, it makes a session deterministic in tests."""
-    clock: Callable[[], datetime] = _utc_now
+    clock: Callable[[], datetime] = utc_now
     """Returns the time, with its zone."""
 
     user_id: str | None = None

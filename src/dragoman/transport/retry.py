@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Self
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
@@ -64,8 +65,8 @@ def retry_within(seconds: float) -> None:
     _last_retry.set(time.monotonic() + seconds)
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
+"""Returns the time, with its zone."""
 
 
 async def _sleep_async(seconds: float) -> None:
@@ -79,7 +80,7 @@ class Timing:
     """Time and randomness of a transport; tests replace them. ``clock`` returns seconds."""
 
     clock: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = utc_now
     """Returns the time of day in UTC, for dates in headers."""
     roll: Callable[[], float] = random.random
     """A number from 0 up to, not including, 1."""
