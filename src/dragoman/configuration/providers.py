@@ -44,10 +44,10 @@ def merge_providers(
 ) -> dict[str, dict[str, Any]]:
     """Return both; where both set the same, the changes win. Whatever says who asks (a key, credentials, a profile)
     takes the place of all that said so before."""
-    return {name: _merge(providers.get(name, {}), changes.get(name, {})) for name in {**providers, **changes}}
-
-
-def _merge(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    if any(changes.get(name) is not None for name in _IDENTITY):
-        settings = {name: value for name, value in settings.items() if name not in _IDENTITY}
-    return {**settings, **changes}
+    merged: dict[str, Any] = dict(providers)
+    for name, settings in changes.items():
+        kept = merged.get(name, {})
+        if any(settings.get(each) is not None for each in _IDENTITY):
+            kept = {each: value for each, value in kept.items() if each not in _IDENTITY}
+        merged[name] = {**kept, **settings}
+    return merged
