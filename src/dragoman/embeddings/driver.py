@@ -36,8 +36,7 @@ from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
-from dragoman.limits.reservation import Observe
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import MaxUsage, Observe
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge, Prompt
 from dragoman.transport.settings import Providers, seal_keys
