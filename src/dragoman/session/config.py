@@ -21,7 +21,7 @@ from dragoman.configuration.providers import check_provider_names, merge_provide
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import check_settings, read_budgets
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
 from dragoman.session.identity import Pseudonyms
