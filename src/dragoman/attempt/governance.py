@@ -18,8 +18,8 @@ from dragoman.attempt.reports import CallReports
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.configuration.config import ClientConfig, client_config, is_client
-from dragoman.configuration.providers import merge_providers, read_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers, read_providers
 from dragoman.effects.outcomes import Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, in_thread, intercept
 from dragoman.limits.budget import BudgetAccounts, Budgets, Spend
