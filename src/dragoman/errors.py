@@ -127,7 +127,7 @@ if TYPE_CHECKING:
     )
     from dragoman.canonical.message_view.parts import UnknownPartError
     from dragoman.formats.errors import FormatError, MessageBodyError, NotFetchedError
-    from dragoman.limits.errors import LimitReachedError, LimitsUnavailableError
+    from dragoman.limits.reservation import LimitReachedError, LimitsUnavailableError
     from dragoman.output.errors import OutputError, OutputTypeError
     from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
     from dragoman.store.errors import (
@@ -269,7 +269,7 @@ _EXPORTS = {
         "MessageBodyError",
         "NotFetchedError",
     ),
-    "limits.errors": (
+    "limits.reservation": (
         "LimitReachedError",
         "LimitsUnavailableError",
     ),

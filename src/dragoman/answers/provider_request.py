@@ -24,9 +24,7 @@ from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, drive_async, iterate_async
-from dragoman.limits.reservation import Governor, Observe, Stage
-from dragoman.limits.settlement import usage_of
-from dragoman.limits.usage import MaxUsage, MeasureUsage
+from dragoman.limits.reservation import Governor, MaxUsage, MeasureUsage, Observe, Stage, usage_of
 from dragoman.transport import AsyncTransport
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState

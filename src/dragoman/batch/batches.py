@@ -42,8 +42,8 @@ from dragoman.batch.turns import report_failure, report_request, report_result
 from dragoman.canonical.extensions.message_labels import with_message_labels
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, Role
-from dragoman.configuration.providers import merge_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import (
     Perform,

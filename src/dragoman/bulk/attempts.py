@@ -22,8 +22,7 @@ from dragoman.effects.outcomes import Broken, Failed
 from dragoman.effects.work import Perform
 from dragoman.limits import LimitReachedError, LimitsUnavailableError
 from dragoman.limits.limits import LimitGovernor
-from dragoman.limits.reservation import Governor, Reservation
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import Governor, MeasureUsage, Reservation
 from dragoman.transport.retry import RetryQuota, RetryState
 
 MAX_WORKER_LOSSES = 10

@@ -11,8 +11,7 @@ from dragoman.bulk.state.manifest import now_micros
 from dragoman.canonical.usage import CostStatus
 from dragoman.effects.work import Perform
 from dragoman.limits.budget import Budget, Budgets
-from dragoman.limits.reservation import Reservation
-from dragoman.limits.usage import MaxUsage, MeasureUsage
+from dragoman.limits.reservation import MaxUsage, MeasureUsage, Reservation
 from dragoman.store.columns import from_micros
 
 _DEFAULT_OUTPUT_TOKENS = 256

@@ -32,9 +32,7 @@ from dragoman.effects.outcomes import Abandoned, Broken, Failed, Replied, SendOu
 from dragoman.effects.work import Perform
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budgets
-from dragoman.limits.reservation import Reservation
-from dragoman.limits.settlement import is_billed, usage_of
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import MeasureUsage, Reservation, is_billed, usage_of
 from dragoman.output.answer_type import AnswerForm
 from dragoman.output.check import AnswerCheck
 from dragoman.transport.retry import RetryState

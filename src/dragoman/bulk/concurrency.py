@@ -14,9 +14,7 @@ from dragoman.adapter.errors import ConfigurationError, ProviderError, RateLimit
 from dragoman.adapter.replies.rate_limit_headers import remaining_requests
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
 from dragoman.effects.work import Perform
-from dragoman.limits.reservation import Reservation
-from dragoman.limits.settlement import usage_of
-from dragoman.limits.usage import MeasureUsage
+from dragoman.limits.reservation import MeasureUsage, Reservation, usage_of
 from dragoman.transport import Timing
 from dragoman.transport.retry import RetryState
 

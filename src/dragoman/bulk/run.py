@@ -29,7 +29,7 @@ from dragoman.bulk.state.manifest import Manifest, now_micros
 from dragoman.bulk.state.records import sum_known
 from dragoman.bulk.state.write_batcher import WriteBatcher
 from dragoman.configuration import ClientConfig
-from dragoman.configuration.providers import merge_providers, read_providers
+from dragoman.configuration.validation import merge_providers, read_providers
 from dragoman.limits import Limits
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
 from dragoman.output.answer_type import AnswerJson, AnswerType

@@ -31,13 +31,12 @@ from dragoman.canonical.blocks import ImageBlock, TextBlock
 from dragoman.canonical.ids import new_session_id, new_ulid
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.configuration.providers import merge_providers
 from dragoman.configuration.transports import Transports
+from dragoman.configuration.validation import merge_providers
 from dragoman.effects.outcomes import Broken, Replied, ResponseDetails, SendOutcome
 from dragoman.effects.work import Perform, Work, call, drive, drive_async, in_thread
 from dragoman.embeddings.result import Embeddings, PartialEmbeddings, sum_usage
-from dragoman.limits.reservation import Observe
-from dragoman.limits.usage import MaxUsage
+from dragoman.limits.reservation import MaxUsage, Observe
 from dragoman.session.identity import Pseudonyms, resolve_identity
 from dragoman.session.judge import Judge, Prompt
 from dragoman.transport.settings import Providers, seal_keys

@@ -3,8 +3,8 @@
 from dragoman.adapter.errors import NoModelError
 from dragoman.canonical.routing import Refusal
 from dragoman.routing.availability import Availability, Outage, OutageThresholds
+from dragoman.routing.configuration import ReplyFault, ReplyTest
 from dragoman.routing.decision import Candidate, RefusalReason, RouteDecision, RoutingPolicy, Verdict
-from dragoman.routing.replies import ReplyFault, ReplyTest
 from dragoman.routing.request import Recommendation, Recommender, RouteRequest
 from dragoman.routing.router import Router
 from dragoman.routing.rules import Rule, When, label_rules

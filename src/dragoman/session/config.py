@@ -17,11 +17,16 @@ from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.configuration import ClientConfig, client_config
-from dragoman.configuration.providers import check_provider_names, merge_providers, read_providers
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports
-from dragoman.configuration.validation import check_settings, read_budgets
-from dragoman.credentials.api_key import ApiKey
+from dragoman.configuration.validation import (
+    check_provider_names,
+    check_settings,
+    merge_providers,
+    read_budgets,
+    read_providers,
+)
+from dragoman.credentials.contract import ApiKey
 from dragoman.limits.budget import Budget
 from dragoman.limits.reservation import Governor
 from dragoman.session.middleware import Middleware

@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
-from dragoman.pricing.cost_lines import CostLine
+from dragoman.pricing.analytics.cost_lines import CostLine
 from dragoman.store.records import (
     ExportResult,
     RetentionAction,

@@ -16,7 +16,7 @@ from dragoman.canonical import rules
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.open_turns import TurnStep
-from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
+from dragoman.pricing.analytics.cost_lines import CostLine, cost_line, sum_lines
 from dragoman.sql import Synchronous
 from dragoman.store import jsonl as json_lines
 from dragoman.store import queries, retention, writes

@@ -26,7 +26,7 @@ from dragoman.adapter.errors import (
     mask_secrets,
 )
 from dragoman.adapter.wire import Headers, Upload, WireResponse
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.retry import RetryState, TimeLeft
 

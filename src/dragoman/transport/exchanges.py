@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError, mask_secrets
 from dragoman.canonical.log import get_logger
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 
 _log = get_logger("dragoman.transport")
 

@@ -13,7 +13,7 @@ from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target, TargetFinder
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.engines.engine import (

@@ -16,7 +16,7 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.forks import ProcessCheck
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse, server_of
 from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path

@@ -25,7 +25,7 @@ from dragoman.bulk.state.records import LossReason, State
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.message import read_message
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.target import Target
 from dragoman.formats.umf.events import history_to_umf
 from dragoman.limits import Limit, Limits

@@ -241,13 +241,15 @@ class HistoryMeasures:
     def update(self, messages: list[Message]) -> "ContentMeasures":
         """Return the measures of these messages, which are not changed later."""
         known, measures = self._measured
+        if known is messages:
+            return measures
         # Equal messages have equal measures, and a comparison of a message with itself takes no time.
         if len(known) > len(messages) or known != messages[: len(known)]:
             known, measures = [], ContentMeasures()
         if new := messages[len(known) :]:
             measures = measures.copy()
             measures.add_messages(new)
-            self._measured = messages[:], measures
+        self._measured = messages, measures
         return measures
 
 

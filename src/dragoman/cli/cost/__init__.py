@@ -19,7 +19,7 @@ from dragoman.cli.io.client import own_store
 from dragoman.cli.io.console import console, show_line
 from dragoman.cli.io.inputs import check_regular
 from dragoman.pricing import price_table
-from dragoman.pricing.cost_lines import CostLine, sum_by_key, sum_lines
+from dragoman.pricing.analytics.cost_lines import CostLine, sum_by_key, sum_lines
 from dragoman.pricing.quote import EXACT
 
 _WIDTH = 110

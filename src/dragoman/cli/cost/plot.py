@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.pricing.cost_lines import CostLine, sum_lines
+from dragoman.pricing.analytics.cost_lines import CostLine, sum_lines
 
 _COLOURS = (
     "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0",

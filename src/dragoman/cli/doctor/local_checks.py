@@ -15,7 +15,7 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingEx
 from dragoman.adapter.registry import adapter_class, providers
 from dragoman.cli.doctor.findings import Finding, Findings, State, show_address
 from dragoman.configuration.file import ConfigurationFile, build_settings, is_trusted
-from dragoman.credentials.api_key import ApiKey
+from dragoman.credentials.contract import ApiKey
 from dragoman.credentials.stored_keys import StoredKeys
 from dragoman.pricing import price_table
 from dragoman.private_files import is_shared

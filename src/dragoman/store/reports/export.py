@@ -26,8 +26,8 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from dragoman.adapter import wirejson
 from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
-from dragoman.pricing.analytics.replies import DECIMAL, PART_NAME, PLACES, day_of, day_path
 from dragoman.pricing.analytics.usage_columns import connect, quote_identifier, quote_literal
+from dragoman.pricing.analytics.usages import DECIMAL, PART_NAME, PLACES, day_of, day_path
 from dragoman.pricing.quote import EXACT
 from dragoman.store.columns import to_micros, wrong_class
 from dragoman.store.errors import StoreError

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from dragoman.canonical.usage import CostStatus, Usage
-from dragoman.pricing.cost_lines import CostLine, cost_line, sum_by_key, sum_lines
+from dragoman.pricing.analytics.cost_lines import CostLine, cost_line, sum_by_key, sum_lines
 
 PRICED, FREE, PARTIAL, UNPRICED = CostStatus.PRICED, CostStatus.FREE, CostStatus.PARTIAL, CostStatus.UNPRICED
 USAGE = Usage(
