@@ -1,20 +1,18 @@
 """Tools that providers run, and tools that they define and the program runs (docs/server-tools.md)."""
 
 from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
-from dragoman.canonical.tools.client import (
+from dragoman.canonical.tools.server import (
     ApplyPatch,
     Bash,
+    CodeExecution,
     ComputerUse,
     CustomTool,
-    Memory,
-    Shell,
-    TextEditor,
-)
-from dragoman.canonical.tools.server import (
-    CodeExecution,
     FileSearch,
     ImageGeneration,
     McpServer,
+    Memory,
+    Shell,
+    TextEditor,
     ToolSearch,
     UserLocation,
     WebFetch,

@@ -16,7 +16,7 @@ from dragoman.adapter.requests.history.encode_cache import EncodeCache
 from dragoman.adapter.requests.history.tool_names import ToolNames
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
-from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from dragoman.adapter.errors import ConfigurationError, SwapRefusedError
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.display import render_end
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports, TransportT

@@ -10,7 +10,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:  # most sessions have no router

@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
     ResourceRefBlock,
     TextBlock,
 )
-from dragoman.canonical.extensions.mcp import PromptMetadata, ResourceMetadata, ToolMetadata
+from dragoman.canonical.extensions.slots import PromptMetadata, ResourceMetadata, ToolMetadata
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.tools import KEYWORDS, SideEffects, ToolDefinition
 from dragoman.tools.tool import SIDE_EFFECTS

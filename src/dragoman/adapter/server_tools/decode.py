@@ -14,20 +14,18 @@ from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
-from dragoman.canonical.tools.client import (
+from dragoman.canonical.tools.server import (
     ApplyPatch,
     Bash,
+    CodeExecution,
     ComputerUse,
     CustomTool,
-    Memory,
-    Shell,
-    TextEditor,
-)
-from dragoman.canonical.tools.server import (
-    CodeExecution,
     FileSearch,
     ImageGeneration,
     McpServer,
+    Memory,
+    Shell,
+    TextEditor,
     ToolSearch,
     WebFetch,
     WebSearch,

@@ -9,9 +9,8 @@ from dragoman.adapter.errors import PendingCallsError, RequestError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.names import foreign_attribute
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.display import render_html
 from dragoman.canonical.events import MessageStart, TextDelta
-from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message import Message, Role, StopReason, render_html
 from dragoman.canonical.usage import TokenUsage, describe_tokens
 from dragoman.effects.outcomes import ResponseDetails
 from dragoman.session.cost import Cost, total_cost, total_usage
