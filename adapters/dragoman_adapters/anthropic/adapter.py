@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
@@ -89,13 +89,12 @@ class AnthropicAdapter(WireAdapter):
         return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if native.get("type") == "error":
             raise errors.decode_error(native, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return decode.decode_message(native, reply)
+    decode_message = staticmethod(decode.decode_message)
 
     def read_usage(self, response: WireResponse, context: RequestContext) -> Usage | None:
         return self.read_counts(response, context, decode.decode_counts)
@@ -115,8 +114,7 @@ class AnthropicAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return AnthropicStreamDecoder(self.provider, context)

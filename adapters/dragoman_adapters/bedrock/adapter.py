@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import MAX_KNOWN_MODELS, AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -29,7 +27,7 @@ from dragoman_adapters.bedrock.options import decode_options
 from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
 
 if TYPE_CHECKING:
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
@@ -107,8 +105,7 @@ class BedrockAdapter(WireAdapter):
         decode.decode_history(native, reader)
         return decode.decode_tools(native, self.provider), decode_options(native, self.target, reader.context)
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_reply_error(native, origin)
+    decode_error = staticmethod(errors.decode_reply_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return BedrockStreamDecoder(self.provider, context)

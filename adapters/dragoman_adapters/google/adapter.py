@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, replay
 from dragoman.adapter.requests.option_table import read_options
@@ -25,7 +25,7 @@ from dragoman_adapters.google.stream import GoogleStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
@@ -115,7 +115,7 @@ class GoogleAdapter(WireAdapter):
         raise last.error
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if "error" in native:
             raise self.error(response.status, response.body, response.headers)
         return native
@@ -141,8 +141,7 @@ class GoogleAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)

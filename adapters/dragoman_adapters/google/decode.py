@@ -108,19 +108,17 @@ def decode_message(
     return reply.build(
         content,
         model=fields.get("modelVersion"),
-        stop_reason=_decode_stop_reason(reason, status, has_calls=has_calls, is_blocked=is_blocked and not candidates),
+        stop_reason=_decode_stop_reason(reason, has_calls=has_calls, is_blocked=is_blocked and not candidates),
         usage=usage_counts,
         raw=raw,
         status=status,
-        alternatives=[
-            _decode_alternative(other, reply, facts, status, place) for place, other in enumerate(candidates[1:], 1)
-        ],
+        alternatives=[_decode_alternative(other, reply, facts, place) for place, other in enumerate(candidates[1:], 1)],
         known=KNOWN_NAMES,
     )
 
 
 def _decode_alternative(
-    native: Mapping[str, Any], reply: ReplyBuilder, facts: Mapping[str, Any], status: MessageStatus, place: int
+    native: Mapping[str, Any], reply: ReplyBuilder, facts: Mapping[str, Any], place: int
 ) -> Alternative:
     candidate = camel_case_fields(native, without=("content",))
     content, _ = _decode_content(native.get("content") or {}, reply, place)
@@ -128,7 +126,7 @@ def _decode_alternative(
     has_calls = any(block.type == "tool_use" for block in content)
     return Alternative(
         content=tuple(decode_citations.attach_citations(content, candidate)),
-        stop_reason=_decode_stop_reason(reason, status, has_calls=has_calls, is_blocked=False),
+        stop_reason=_decode_stop_reason(reason, has_calls=has_calls, is_blocked=False),
     )
 
 
@@ -184,14 +182,8 @@ def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
     return None if native is None or native in _UNSPECIFIED else str(native)
 
 
-def _decode_stop_reason(
-    reason: str | None, status: MessageStatus, *, has_calls: bool, is_blocked: bool
-) -> StopReason | None:
+def _decode_stop_reason(reason: str | None, *, has_calls: bool, is_blocked: bool) -> StopReason:
     """Decode the stop reason. Calls finish with STOP as well, so the blocks decide. A blocked prompt has no reason."""
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
     if is_blocked:
         return StopReason.REFUSAL
     if reason is None:

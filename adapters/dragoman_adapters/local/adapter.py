@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
-from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
 from dragoman_adapters.local.options import decode_options
@@ -30,8 +26,7 @@ class LocalAdapter(WireAdapter):
     def encode_body(self, request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         return encode.encode_body(request, tools)
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return decode.decode_message(native, reply)
+    decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader
@@ -39,8 +34,7 @@ class LocalAdapter(WireAdapter):
         decode.decode_history(native, reader)
         return decode.decode_tools(native), decode_options(native, self.target, reader.context)
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return LocalStreamDecoder(self.provider, context)

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -23,7 +22,7 @@ from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
@@ -57,13 +56,12 @@ class OllamaAdapter(WireAdapter):
         return encode.encode_body(request, tools)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if "error" in native:
             raise self.error(response.status, response.body, response.headers)
         return native
 
-    def decode_message(self, native: dict[str, Any], reply: ReplyBuilder) -> Message:
-        return decode.decode_message(native, reply)
+    decode_message = staticmethod(decode.decode_message)
 
     def decode_request(
         self, native: dict[str, Any], reader: HistoryReader
@@ -80,8 +78,7 @@ class OllamaAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return OllamaStreamDecoder(self.provider, context)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 
@@ -95,7 +96,7 @@ class ChatAdapter(WireAdapter):
         return encode.encode_body(request, tools, self.dialect)
 
     def parse_reply(self, response: WireResponse) -> dict[str, Any]:
-        native = super().parse_reply(response)
+        native = wirejson.loads_object(response.body)
         if (failed := errors.find_embedded_error(native, self.dialect)) is not None:
             raise errors.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
         return native
@@ -124,8 +125,7 @@ class ChatAdapter(WireAdapter):
         )
         return tools, options
 
-    def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
-        return errors.decode_error(native, origin)
+    decode_error = staticmethod(errors.decode_error)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return ChatStreamDecoder(self.provider, context, self.dialect)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
-    from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter
+    from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
 
 ResultT = TypeVar("ResultT")
@@ -444,22 +444,28 @@ class WireAdapter(Adapter):
         return wire
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        return self._read(response, lambda native: self.decode_message(native, ReplyBuilder(context, self.provider)))
+        return self._read(response, context, None, self.decode_message)
 
     def read_counts(
         self, response: WireResponse, context: RequestContext, decode: Callable[[dict[str, Any]], ReplyCounts]
     ) -> Usage | None:
         """Return the usage of a whole reply of which ``decode`` returns the counts; for `read_usage`."""
-        return self._read(response, lambda native: ReplyBuilder(context, self.provider, "").build_usage(decode(native)))
+        return self._read(response, context, "", lambda native, reply: reply.build_usage(decode(native)))
 
-    def _read(self, response: WireResponse, decode: Callable[[dict[str, Any]], ResultT]) -> ResultT:
-        """Return what ``decode`` makes of a whole reply. An error gets the facts of the response, such as its
-        status."""
+    def _read(
+        self,
+        response: WireResponse,
+        context: RequestContext,
+        message_id: str | None,
+        decode: Callable[[dict[str, Any], ReplyBuilder], ResultT],
+    ) -> ResultT:
+        """Return what ``decode`` makes of a whole reply; ``message_id`` is that of its message, or None for a new one.
+        An error gets the facts of the response, such as its status."""
         try:
             try:
                 if response.status >= 400:
                     raise self.error(response.status, response.body, response.headers)
-                return decode(self.parse_reply(response))
+                return decode(self.parse_reply(response), ReplyBuilder(context, self.provider, message_id))
             except UNREADABLE_ERRORS as error:
                 raise malformed_reply(self.provider, error) from error
         except ProviderError as error:

@@ -138,11 +138,7 @@ class Alternative(FrozenModel):
     @property
     def text(self) -> str:
         """The text blocks, joined without a separator."""
-        return join_texts(self.content)
-
-
-def join_texts(content: Iterable[ContentBlock]) -> str:
-    return "".join(block.text for block in content if isinstance(block, TextBlock))
+        return "".join([block.text for block in self.content if isinstance(block, TextBlock)])
 
 
 class MessageMetadata(FrozenModel):
@@ -293,7 +289,7 @@ class MessageFields(FrozenModel):
     @property
     def text(self) -> str:
         """The text blocks, joined without a separator."""
-        return join_texts(self.content)
+        return "".join([block.text for block in self.content if isinstance(block, TextBlock)])
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
