@@ -1,12 +1,11 @@
 """Tools that providers run, and tools that they define and the program runs (docs/server-tools.md)."""
 
-from dragoman.canonical.tools.base import ClientTool, ProviderTool, ServerTool
+from dragoman.canonical.tools.base import ClientTool, CustomTool, ProviderTool, ServerTool
 from dragoman.canonical.tools.server import (
     ApplyPatch,
     Bash,
     CodeExecution,
     ComputerUse,
-    CustomTool,
     FileSearch,
     ImageGeneration,
     McpServer,

@@ -5,29 +5,29 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman_adapters.anthropic import decode, encode, errors
 from dragoman_adapters.anthropic.options import CONVERSATION, decode_options
-from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 _VERTEX_SAMPLING_VERSION = "vertex-2023-10-16"
@@ -116,7 +116,9 @@ class AnthropicAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder  # imported late: only streams need it
+
         return AnthropicStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
 from dragoman.adapter.replies.error_context import ErrorContext
@@ -17,6 +17,7 @@ from dragoman.adapter.replies.framing import Frame
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.bedrock import errors

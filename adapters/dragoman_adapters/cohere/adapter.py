@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.cohere import decode, encode, errors
 from dragoman_adapters.cohere.options import decode_options
-from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class CohereAdapter(WireAdapter):
@@ -55,5 +55,7 @@ class CohereAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.cohere.stream import CohereStreamDecoder  # imported late: only streams need it
+
         return CohereStreamDecoder(self.provider, context)

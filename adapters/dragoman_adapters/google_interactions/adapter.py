@@ -5,24 +5,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
 from dragoman.adapter.operations.operation import get_request, post_request
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.prepare import prepare_request
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google_interactions import decode, encode, errors
 from dragoman_adapters.google_interactions.options import decode_options
-from dragoman_adapters.google_interactions.stream import InteractionsStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class InteractionsAdapter(WireAdapter):
@@ -99,5 +99,9 @@ class InteractionsAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.google_interactions.stream import (
+            InteractionsStreamDecoder,
+        )  # imported late: only streams need it
+
         return InteractionsStreamDecoder(self.provider, context)

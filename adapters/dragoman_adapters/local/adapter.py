@@ -1,17 +1,19 @@
 """The adapter for models that run in this process."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
 from dragoman_adapters.local.options import decode_options
-from dragoman_adapters.local.stream import LocalStreamDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class LocalAdapter(WireAdapter):
@@ -36,5 +38,7 @@ class LocalAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.local.stream import LocalStreamDecoder  # imported late: only streams need it
+
         return LocalStreamDecoder(self.provider, context)

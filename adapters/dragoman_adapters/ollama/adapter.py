@@ -5,25 +5,25 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.ollama import decode, encode, errors
 from dragoman_adapters.ollama.options import CONVERSATION, decode_options
-from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
     from dragoman.adapter.answers.stream_encoder import ReplyStreamEncoder
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class OllamaAdapter(WireAdapter):
@@ -80,7 +80,9 @@ class OllamaAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.ollama.stream import OllamaStreamDecoder  # imported late: only streams need it
+
         return OllamaStreamDecoder(self.provider, context)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:

@@ -5,17 +5,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.facts.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.requests.option_table import read_options
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
@@ -23,7 +23,6 @@ from dragoman_adapters.openai_chat import decode, encode, errors
 from dragoman_adapters.openai_chat.cache_marks import FIELD
 from dragoman_adapters.openai_chat.dialect import OPENAI, Dialect
 from dragoman_adapters.openai_chat.options import CONVERSATION, decode_options
-from dragoman_adapters.openai_chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
     from dragoman.adapter.answers.reply_writer import ReplyWriter
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.operations.batch_api import BatchApi
     from dragoman.adapter.operations.embeddings import EmbeddingAdapter
     from dragoman.adapter.operations.service_api import ServiceApi
+    from dragoman.adapter.replies.stream_decoder import StreamDecoder
 
 
 class ChatAdapter(WireAdapter):
@@ -127,7 +127,9 @@ class ChatAdapter(WireAdapter):
 
     decode_error = staticmethod(errors.decode_error)
 
-    def decoder(self, context: RequestContext) -> StreamDecoder:
+    def decoder(self, context: RequestContext) -> "StreamDecoder":
+        from dragoman_adapters.openai_chat.stream import ChatStreamDecoder  # imported late: only streams need it
+
         return ChatStreamDecoder(self.provider, context, self.dialect)
 
     def encode_reply(self, message: Message, writer: "ReplyWriter") -> dict[str, Any]:

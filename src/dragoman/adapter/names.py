@@ -1,5 +1,6 @@
-"""Hints for names that a caller has misspelt or knows from another library: foreign_names.toml, which is read only for
-an error, maps those to ours.
+"""Names that callers write: hints for those that are misspelt or come from another library, and aliases of models.
+
+foreign_names.toml, which is read only for an error, maps names of other libraries to ours; aliases.toml has aliases.
 """
 
 import difflib
@@ -201,3 +202,18 @@ def _table() -> dict[str, Any]:
     import tomllib  # imported late: only errors read the table
 
     return tomllib.loads(files(__package__).joinpath("foreign_names.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def bundled_aliases() -> Mapping[str, str]:
+    """Return the model ids by alias, in lower case."""
+    import tomllib  # imported late: most programs name their models in full
+
+    text = files(__package__).joinpath("aliases.toml").read_text(encoding="utf-8")
+    found: dict[str, str] = tomllib.loads(text)["aliases"]
+    return found
+
+
+def full_name(model: str) -> str:
+    """Return the model id of a bundled alias. Any other text is returned unchanged."""
+    return model if ":" in model else bundled_aliases().get(model.lower(), model)

@@ -11,11 +11,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.facts.capabilities import ModelTable
-from dragoman.adapter.names import model_instead
+from dragoman.adapter.names import bundled_aliases, model_instead
 from dragoman.adapter.server_tools.table import register_lookup
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.log import get_logger

@@ -20,12 +20,12 @@ from dragoman.canonical.message_fields import (
     check_content_size,
     share_field_names,
 )
-from dragoman.canonical.versions import Upgrade, read_as
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.slots import BaseExtensions
     from dragoman.canonical.message_view.parts import CalledTool
     from dragoman.canonical.message_view.view import MessageView
+    from dragoman.canonical.versions import Upgrade
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -166,12 +166,14 @@ def _to_content(content: str | Iterable[ContentBlock]) -> Any:
     return tuple(content) if isinstance(content, Iterable) and not isinstance(content, SINGLE_VALUES) else content
 
 
-def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
+def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: "Mapping[int, Upgrade] | None" = None) -> Message:
     """Read a message from JSON of any version.
 
     Raises pydantic.ValidationError if it is not a message, and ValueError if the JSON is malformed or unsafe
     (see `guard`), or if its schema version is too old to upgrade or newer than this version can read.
     """
+    from dragoman.canonical.versions import read_as  # imported late: only stored messages are read
+
     return read_as(Message, data, upgrades=upgrades)
 
 

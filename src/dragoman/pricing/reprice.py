@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple, overload
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import RequestError
+from dragoman.adapter.names import full_name
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.pricing.table import PriceTable

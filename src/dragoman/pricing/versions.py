@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import full_name
 from dragoman.bundled import bundled_path
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.pricing.table import PriceTable

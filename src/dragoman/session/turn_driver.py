@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from dragoman.adapter.errors import ConfigurationError, ProviderError
-from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
 from dragoman.adapter.wire import WireResponse
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import ToolResultBlock
@@ -226,6 +225,9 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         reader.response = response
         for observe in send.observers:
             yield observe(response.headers)
+        # Imported late: a whole reply needs nothing of it.
+        from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
+
         decode: Any = decode_batches_async if self._asynchronous else decode_batches
         batches = decode(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
         closed: Any = aclosing(batches) if self._asynchronous else closing(batches)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
-from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
 from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock, assemble
 from dragoman.canonical.guard import copy_json, is_plain
@@ -25,6 +24,10 @@ from dragoman.canonical.message import (
 )
 from dragoman.canonical.usage import TokenUsage, Usage, extend_usage
 
+MAX_CALLS = 1_000
+"""The most tool calls of one reply."""
+MAX_NAME = 4_096
+"""The most characters of the name of a tool or a model."""
 MAX_ID = 64 * 1024
 """The most characters of the provider's id of a call: gateways put signatures into it."""
 

@@ -13,13 +13,12 @@ from dragoman.adapter.server_tools.encode import BY_PROVIDER
 from dragoman.adapter.server_tools.table import ServerToolTable, ToolRow
 from dragoman.adapter.wirejson import split_path
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ClientTool, ServerTool
+from dragoman.canonical.tools.base import ClientTool, CustomTool, ServerTool
 from dragoman.canonical.tools.server import (
     ApplyPatch,
     Bash,
     CodeExecution,
     ComputerUse,
-    CustomTool,
     FileSearch,
     ImageGeneration,
     McpServer,

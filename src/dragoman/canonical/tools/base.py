@@ -5,7 +5,7 @@ runs or defines, which are in `server`. Source: docs/reference/canonical.md#sche
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -152,6 +152,25 @@ class ClientTool(ServerTool):
 
     def settings(self) -> dict[str, Any]:
         return {name: value for name, value in super().settings().items() if name != "function"}
+
+
+class CustomTool(ClientTool):
+    """A tool whose input is a text: ``function(input)``. A grammar restricts the text."""
+
+    WORD: ClassVar[str] = "custom"
+    RESTRICTING: ClassVar[frozenset[str]] = frozenset({"grammar"})
+
+    input_schema: JsonObject = Field(
+        default_factory=lambda: {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    )
+    grammar: Text | None = None
+    """The grammar that every input follows, in ``syntax``; None allows any text."""
+    syntax: Literal["lark", "regex"] = "lark"
+    """The language of the grammar."""
+
+    def settings(self) -> dict[str, Any]:
+        shared = {"name": self.name, **({"description": self.description} if self.description else {})}
+        return shared if self.grammar is None else shared | super().settings()
 
 
 class ProviderTool(ServerTool):

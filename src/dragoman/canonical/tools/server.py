@@ -311,20 +311,3 @@ class ApplyPatch(ClientTool):
             "required": ["type", "path"],
         },
     )
-
-
-class CustomTool(ClientTool):
-    """A tool whose input is a text: ``function(input)``. A grammar restricts the text."""
-
-    WORD: ClassVar[str] = "custom"
-    RESTRICTING: ClassVar[frozenset[str]] = frozenset({"grammar"})
-
-    input_schema: JsonObject = _schema(["input"], input=_TEXT)
-    grammar: Text | None = None
-    """The grammar that every input follows, in ``syntax``; None allows any text."""
-    syntax: Literal["lark", "regex"] = "lark"
-    """The language of the grammar."""
-
-    def settings(self) -> dict[str, Any]:
-        shared = {"name": self.name, **({"description": self.description} if self.description else {})}
-        return shared if self.grammar is None else shared | super().settings()

@@ -15,8 +15,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import RequestError
+from dragoman.adapter.names import full_name
 from dragoman.canonical.usage import CostStatus
 from dragoman.pricing.analytics.pricing_query import UNREAD, PricingQuery, kind_columns
 from dragoman.pricing.analytics.rate_sheet import DAY, MONDAY, ReplyKind, list_surcharge_fields, rate_sheet
