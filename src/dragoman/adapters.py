@@ -10,7 +10,7 @@ from dragoman.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dragoman.adapter.context import RequestContext
-    from dragoman.adapter.contract import Adapter, Endpoint, WireAdapter
+    from dragoman.adapter.contract import Adapter, Endpoint
     from dragoman.adapter.facts.capabilities import (
         AdapterCapabilities,
         ModelTable,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.requests.schemas import fit_tool_schemas
     from dragoman.adapter.requests.turns import Turn
     from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
+    from dragoman.adapter.wire_adapter import WireAdapter
     from dragoman.adapter.wirejson import dumps, loads_object, parse_arguments
     from dragoman.canonical.tools import ToolDefinition
 
@@ -90,7 +91,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "adapter.contract": ("Adapter", "Endpoint", "WireAdapter"),
+    "adapter.contract": ("Adapter", "Endpoint"),
     "adapter.context": ("RequestContext",),
     "adapter.facts.capabilities": (
         "AdapterCapabilities", "ModelTable", "SchemaRule", "Support", "ThinkingPolicy", "ToolIdRule", "ToolNameRule",
@@ -112,6 +113,7 @@ _EXPORTS = {
     "adapter.requests.schemas": ("fit_tool_schemas",),
     "adapter.requests.turns": ("Turn",),
     "adapter.wire": ("Headers", "WireChunk", "WireRequest", "WireResponse"),
+    "adapter.wire_adapter": ("WireAdapter",),
     "adapter.wirejson": ("dumps", "loads_object", "parse_arguments"),
     "canonical.tools": ("ToolDefinition",),
 }  # fmt: skip

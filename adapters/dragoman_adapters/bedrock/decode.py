@@ -87,20 +87,12 @@ def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = 
     return reply.build(
         content,
         model=None,
-        stop_reason=_decode_stop_reason(native.get("stopReason"), status),
+        stop_reason=STOP_REASONS.get(stop, StopReason.END_TURN) if stop else None,
         usage=decode_usage(native),
         raw={**raw, "form": str(BodyFormat.CONVERSE), **notes},
         status=status,
         known=KNOWN_NAMES,
     )
-
-
-def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
-    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
 
 
 def _decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:

@@ -86,7 +86,7 @@ def decode_message(
     return reply.build(
         content,
         model=native.get("model") or native.get("agent"),
-        stop_reason=_decode_stop_reason(native.get("status"), status, called=called),
+        stop_reason=_decode_stop_reason(native.get("status"), called=called),
         usage=decode_usage(native.get("usage"), native.get("service_tier")),
         raw=raw,
         status=status,
@@ -94,11 +94,7 @@ def decode_message(
     )
 
 
-def _decode_stop_reason(native: str | None, status: MessageStatus, *, called: bool) -> StopReason | None:
-    if status is MessageStatus.CANCELLED:
-        return StopReason.CANCELLED
-    if status is MessageStatus.ERROR:
-        return StopReason.ERROR
+def _decode_stop_reason(native: str | None, *, called: bool) -> StopReason:
     reason = STOP_REASONS.get(native or "completed", StopReason.ERROR)
     return StopReason.TOOL_USE if called and native in ("completed", "requires_action", None) else reason
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.replies.error_context import ErrorContext
-from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.framing import STRING, Frame, SseDecoder, TextFrame
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
-from dragoman.adapter.replies.text_skimmer import STRING, TextFrame
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (

@@ -7,16 +7,16 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
+from dragoman.adapter.names import full_name
 from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.history.encode_cache import EncodeCache
 from dragoman.adapter.requests.history.tool_names import ToolNames
 from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
-from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any, NoReturn
 
 from dragoman.adapter.context import RequestContext, bundled_prices
-from dragoman.adapter.contract import Adapter, AdapterOptions, WireAdapter
+from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, DragomanError, ProviderError
 from dragoman.adapter.losses import Loss, log_losses
 from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import assemble

@@ -24,8 +24,8 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.operations.batch_api import BatchState, BatchStatus
 from dragoman.adapter.operations.operation import Operation
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
-from dragoman.adapter.wire import WireResponse
+from dragoman.adapter.replies.framing import LineSplitter
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireResponse
 from dragoman.attempt.governance import FREE, Governance, read_call_settings
 from dragoman.batch.handle import NOT_SUBMITTED, BatchDenial, BatchEntry, BatchHandle
 from dragoman.batch.requests import PreparedRequest, Requests, batch_wire, encode_batch, prepare_requests

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
+from dragoman.adapter.operations.embeddings import Purpose, Truncate
 from dragoman.bulk.output import duckdb_type, encode_json, lines_to_parquet
 from dragoman.bulk.prompt import RowReader, Template
 from dragoman.bulk.rows import JSON_LINES, Row, open_source, validate_suffix

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
+from dragoman.adapter.names import full_name
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
 from dragoman.cli.io.console import console, show_line
 from dragoman.pricing import price_table

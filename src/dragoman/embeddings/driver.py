@@ -13,15 +13,17 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderError, RequestError
 from dragoman.adapter.losses import Loss, LossKind, log_losses
-from dragoman.adapter.operations.embeddings.capabilities import Purpose, Truncate
-from dragoman.adapter.operations.embeddings.contract import (
+from dragoman.adapter.operations.embeddings import (
     EmbeddingAdapter,
     EmbeddingInput,
     EmbeddingOptions,
     EmbeddingReply,
+    Purpose,
+    Truncate,
+    Vector,
+    check_lengths,
+    plan_requests,
 )
-from dragoman.adapter.operations.embeddings.plan import plan_requests
-from dragoman.adapter.operations.embeddings.vectors import Vector, check_lengths
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.attempt import exchange_whole, run_attempts

@@ -7,11 +7,10 @@ from pydantic import BaseModel
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import DragomanError, RequestError
+from dragoman.adapter.errors import MALFORMED_ERRORS, DragomanError, RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.notes import native_tool_ids
 from dragoman.adapter.registry import adapter_class, get_adapter
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import RedactedThinkingBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.ids import ModelId

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.adapter.replies.stream_decoder import wrap_malformed
+from dragoman.adapter.replies.error_context import wrap_malformed
 from dragoman.canonical.forks import reset_after_fork
 from dragoman.canonical.log import get_logger
 from dragoman.local.files import model_file

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.extensions.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
-from dragoman.canonical.extensions.slots import HttpExtension
+from dragoman.canonical.extensions.slots import DelegationExtension, DelegationHop, HttpExtension
 from dragoman.policy.errors import TierViolation
 from dragoman.policy.filtering import filter_extensions
 from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities

@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, overload
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.names import full_name
 from dragoman.bundled import bundled_path
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage, Usage

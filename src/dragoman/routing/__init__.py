@@ -1,7 +1,7 @@
 """Routing: chooses the model of a turn, and records why, and why not the others."""
 
 from dragoman.adapter.errors import NoModelError
-from dragoman.canonical.routing import Refusal
+from dragoman.canonical.message_fields import Refusal
 from dragoman.routing.availability import Availability, Outage, OutageThresholds
 from dragoman.routing.configuration import ReplyFault, ReplyTest
 from dragoman.routing.decision import Candidate, RefusalReason, RouteDecision, RoutingPolicy, Verdict

@@ -29,7 +29,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.log import get_logger, one_line
-from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.message_fields import RoutingDecisionRecord
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing.aliases import Aliases, Mention, read_mention
 from dragoman.routing.availability import Availability

@@ -15,7 +15,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.message_labels import labels_of_messages
 from dragoman.canonical.ids import new_session_id
-from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message import Message, Role, render_end
 from dragoman.canonical.usage import TokenUsage
 from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.transports import Transports, TransportT
@@ -174,7 +174,6 @@ class Conversation(StoredConversation, Generic[TransportT]):
         return self._history.labelled()
 
     def _repr_html_(self) -> str | None:
-        from dragoman.canonical.display import render_end  # imported late: notebooks alone ask
 
         return render_end(self.messages)
 

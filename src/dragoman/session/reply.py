@@ -120,7 +120,7 @@ class Reply(Generic[OutputT]):
         return f"Reply({text!r}, {self.stop_reason}, {describe_tokens(self.usage)}, {self.cost})"
 
     def _repr_html_(self) -> str | None:
-        from dragoman.canonical.display import render_html  # imported late: notebooks alone ask
+        from dragoman.canonical.message import render_html  # imported late: notebooks alone ask
 
         return render_html(self.messages)
 

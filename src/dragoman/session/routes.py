@@ -11,7 +11,7 @@ from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.message_fields import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:  # most sessions have no router

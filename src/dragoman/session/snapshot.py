@@ -7,8 +7,7 @@ from threading import RLock
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.adapter.errors import MALFORMED_ERRORS, ConfigurationError, MalformedReplyError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.extensions.message_labels import BEFORE_MESSAGES, EARLIER_RECORDS
 from dragoman.canonical.message import Message, read_message

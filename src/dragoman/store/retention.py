@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, select, update
 
 from dragoman.canonical.extensions.message_labels import EARLIER_RECORDS, RECORDS
-from dragoman.canonical.extensions.message_retention import RETENTION, read_retention
+from dragoman.canonical.extensions.security import RETENTION, read_retention
 from dragoman.store.columns import (
     MALFORMED_DATA_ERRORS,
     decode_json,

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from dragoman.adapter import wirejson
-from dragoman.canonical.extensions.message_retention import RETENTION
+from dragoman.canonical.extensions.security import RETENTION
 from dragoman.canonical.message import SCHEMA_VERSION, Message, Role, read_message, write_message
 from dragoman.open_turns import CallProgress, FailedAttempt, OpenTurn, TurnStep
 from dragoman.store.columns import (

@@ -53,7 +53,7 @@ class Deterministic:
 
 
 _CLOCKED_MODULES = (
-    "canonical.message_fields", "canonical.extensions.delegation", "adapter.context", "session.config",
+    "canonical.message_fields", "canonical.extensions.slots", "adapter.context", "session.config",
     "policy.labels", "events.bus", "routing.router", "store.store",
 )  # fmt: skip
 """Modules that read the current time unless they are given a clock."""

@@ -32,8 +32,13 @@ from dragoman.canonical.blocks import (
     ResourceRefBlock,
     TextBlock,
 )
-from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
-from dragoman.canonical.extensions.slots import ProvenanceExtension
+from dragoman.canonical.extensions.slots import (
+    MCPExtension,
+    PromptMetadata,
+    ProvenanceExtension,
+    ResourceMetadata,
+    ToolMetadata,
+)
 from dragoman.canonical.guard import MAX_BODY_BYTES
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role, read_message

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP
-from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.adapter.wire import DEFAULT_BODY_CAP, WireRequest, WireResponse
 from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedRequest, SyncResponse, validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.request_validation import remember_headers

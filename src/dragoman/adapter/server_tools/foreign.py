@@ -18,7 +18,7 @@ from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, FrozenModel, ProviderBlock, TextBlock
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Role
-from dragoman.canonical.native_tools import is_native_tool, native_fields, native_tool_name
+from dragoman.canonical.message_view.kinds import is_native_tool, native_fields, native_tool_name
 
 MAX_BLOCK = 2_000
 """Characters of one block that are sent."""

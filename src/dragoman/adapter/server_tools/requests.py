@@ -10,8 +10,7 @@ from dragoman.adapter.server_tools.table import ServerToolTable
 from dragoman.adapter.wire_diff import merge_fields
 from dragoman.adapter.wirejson import assign_path
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.tools.base import ClientTool, ServerTool
-from dragoman.canonical.tools.client import CustomTool
+from dragoman.canonical.tools.base import ClientTool, CustomTool, ServerTool
 
 _FUNCTION_FIELDS = ("strict", "defer_loading")
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.names import full_name
 from dragoman.canonical.usage import CostStatus
 from dragoman.cli.cost.plot import write_plot
 from dragoman.cli.cost.sources import Repricing, Span, open_sources

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dragoman.adapter.aliases import bundled_aliases
 from dragoman.adapter.errors import ConfigurationError, DragomanError, MissingExtraError
+from dragoman.adapter.names import bundled_aliases
 from dragoman.adapter.registry import is_provider
 from dragoman.canonical.log import one_line
 from dragoman.canonical.message import Message, Role

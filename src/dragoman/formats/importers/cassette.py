@@ -20,9 +20,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.contract import Adapter, RequestContext
-from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError
+from dragoman.adapter.errors import MALFORMED_ERRORS, DragomanError, MalformedReplyError, ProviderError
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock

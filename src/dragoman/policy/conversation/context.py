@@ -8,13 +8,14 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.notes import is_foreign_tool
 from dragoman.canonical.blocks import ToolUseBlock, replace_fields
 from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
-from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
 from dragoman.canonical.extensions.slots import (
     CompletionExtension,
     CompletionStopReason,
     CompletionTokens,
     LLMExtension,
+    MCPExtension,
     ProvenanceExtension,
+    ToolMetadata,
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool

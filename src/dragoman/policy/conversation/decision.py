@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dragoman.adapter.contract import Adapter
-from dragoman.canonical.extensions.mcp import MCPExtension
+from dragoman.canonical.extensions.slots import MCPExtension
 from dragoman.canonical.log import get_logger
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition

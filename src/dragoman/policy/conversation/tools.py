@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.canonical.blocks import ToolUseBlock
-from dragoman.canonical.extensions.mcp import ToolMetadata
+from dragoman.canonical.extensions.slots import ToolMetadata
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ServerTool

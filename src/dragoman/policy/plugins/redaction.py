@@ -31,8 +31,8 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import read_message
+from dragoman.canonical.message_view.kinds import is_native_tool
 from dragoman.canonical.message_view.parts import UnknownPartError
-from dragoman.canonical.native_tools import is_native_tool
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginResult
 from dragoman.policy.plugins.finding import Find, findings, personal_data, secrets

@@ -7,7 +7,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message_view.kinds import ViewKind
-from dragoman.canonical.message_view.uri_patterns import UriPattern, uri_pattern
+from dragoman.canonical.message_view.uris import UriPattern, uri_pattern
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.canonical.tools import SideEffects
 from dragoman.policy.labels import labels_of, with_labels

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.log import one_line
-from dragoman.canonical.message_view.uri_patterns import UriPattern, uri_pattern
-from dragoman.canonical.message_view.uris import UriMeaning
+from dragoman.canonical.message_view.uris import UriMeaning, UriPattern, uri_pattern
 from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
 from dragoman.policy.step import Step, iter_views_deep

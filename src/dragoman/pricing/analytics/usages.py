@@ -15,8 +15,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.names import full_name
 from dragoman.canonical.usage import CostStatus
 from dragoman.canonical.words import read_word
 from dragoman.pricing.analytics.cost_lines import CostLine, sum_by_key

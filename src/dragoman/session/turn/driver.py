@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, ProviderError, RequestError
 from dragoman.adapter.losses import log_losses
-from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import ToolResultBlock
@@ -231,6 +230,9 @@ class TurnDriver(TurnPlanner[TransportT], Generic[TransportT]):
         reader.response = response
         for observe in send.observers:
             yield observe(response.headers)
+        # Imported late: a whole reply needs nothing of it.
+        from dragoman.adapter.replies.stream_decoder import decode_batches, decode_batches_async
+
         decode: Any = decode_batches_async if self._asynchronous else decode_batches
         batches = decode(response.chunks, reader.decoder, idle_timeout=response.idle_timeout)
         closed: Any = aclosing(batches) if self._asynchronous else closing(batches)

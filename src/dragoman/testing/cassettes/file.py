@@ -35,9 +35,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
+from dragoman.adapter.errors import MALFORMED_ERRORS, ConfigurationError, MissingExtraError, RequestError
 from dragoman.adapter.registry import GROUP
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.testing.cassettes.body import decode_body, encode_body
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
-from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.adapter.errors import MALFORMED_ERRORS, ConfigurationError, MalformedReplyError
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
 from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, new_recording

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError, ProviderError, RequestError
-from dragoman.adapter.operations.embeddings.contract import EmbeddingAdapter, EmbeddingOptions
-from dragoman.adapter.operations.embeddings.plan import plan_requests
+from dragoman.adapter.operations.embeddings import EmbeddingAdapter, EmbeddingOptions, plan_requests
 from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.wire import WireRequest, WireResponse
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, Endpoint, NamedTool, RequestContext, WireAdapter
+from dragoman.adapter.contract import AdapterOptions, Endpoint, NamedTool, RequestContext
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, ServerError
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities, ThinkingPolicy
 from dragoman.adapter.replies.error_context import ErrorContext, Failure
@@ -20,6 +20,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire_adapter import WireAdapter
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
