@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from dragoman.adapter.requests.block_fields import BlockField
     from dragoman.adapter.requests.option_support import record_cache_hint_loss, tool_choice
     from dragoman.adapter.requests.option_table import OptionTable
-    from dragoman.adapter.requests.projection import Target
-    from dragoman.adapter.requests.request_builder import RequestBuilder
+    from dragoman.adapter.requests.request_builder import RequestBuilder, Target
     from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
     from dragoman.adapter.requests.schemas import fit_tool_schemas
     from dragoman.adapter.requests.turns import Turn
@@ -105,8 +104,7 @@ _EXPORTS = {
     "adapter.requests.block_fields": ("BlockField",),
     "adapter.requests.option_support": ("record_cache_hint_loss", "tool_choice"),
     "adapter.requests.option_table": ("OptionTable",),
-    "adapter.requests.projection": ("Target",),
-    "adapter.requests.request_builder": ("RequestBuilder",),
+    "adapter.requests.request_builder": ("RequestBuilder", "Target"),
     "adapter.requests.request_reader": ("HistoryReader", "extra_fields"),
     "adapter.requests.schemas": ("fit_tool_schemas",),
     "adapter.requests.turns": ("Turn",),

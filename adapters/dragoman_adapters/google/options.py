@@ -7,8 +7,7 @@ from typing import Any
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_support, schemas, structured_output
 from dragoman.adapter.requests.option_table import OptionTable, read_option
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields, is_for_another
 from dragoman_adapters.google.values.decode_schema import decode_schema
 from dragoman_adapters.google.values.spelling import camel_case_fields

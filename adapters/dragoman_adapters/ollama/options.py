@@ -7,8 +7,7 @@ from typing import Any
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 
 CONVERSATION = ("model", "messages", "tools")

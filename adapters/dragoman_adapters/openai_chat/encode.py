@@ -1,12 +1,12 @@
 """Encodes the body of a chat request (docs/reference/wires/openai-chat.md)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import BlockField, has_all_fields_everywhere
+from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
@@ -25,6 +25,7 @@ from dragoman_adapters.openai_chat import cache_marks, encode_blocks, options, t
 from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Note, ToolId
 
+_NO_NOTE: Note = {}
 PiecesByField = dict[str, list[Any]]
 """The encoded pieces of a message's blocks, by the message's field."""
 
@@ -83,15 +84,20 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         return {"role": turn.role.value, "content": text}
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
-    marked = cache_marks.find_marked(request, turn)
-    blocks = [
-        (
-            _fit_arguments(block, turn, request, dialect),
-            cache_marks.with_mark(request, note) if index in marked else note,
-        )
-        for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
-        if _should_send(request, turn, index, note, dialect)
-    ]
+    blocks: list[tuple[ContentBlock, Note]]
+    marked: Collection[int] = ()
+    if raw or not (turn.ordinary and turn.portable) or turn.message.metadata.cache_breakpoints:
+        marked = cache_marks.find_marked(request, turn)
+        blocks = [
+            (
+                _fit_arguments(block, turn, request, dialect),
+                cache_marks.with_mark(request, note) if index in marked else note,
+            )
+            for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
+            if _should_send(request, turn, index, note, dialect)
+        ]
+    else:
+        blocks = [(block, _NO_NOTE) for block in turn.blocks]
     for index in turn.texts_after_calls():
         request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     if not (dialect.thinking_parts or turn.ordinary):
@@ -102,7 +108,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
     pieces = encode_pieces(blocks, request.tool_id, dialect)
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
-    encoded = encode_message(str(turn.role), pieces, raw, dialect)
+    encoded = encode_message(turn.role.value, pieces, raw, dialect)
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
 
@@ -115,7 +121,7 @@ def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, No
 
 def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether the wire supports a block. Unsupported blocks and fields are recorded as losses."""
-    if has_all_fields_everywhere(turn.blocks[index]):
+    if turn.portable:
         return True
     if not turn.raw(request.provider):
         request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
@@ -236,7 +242,7 @@ def _encode_tool_results(
     for index, (block, note) in enumerate(_blocks_with_notes(turn, raw)):
         if not isinstance(block, ToolResultBlock):
             continue
-        if not has_all_fields_everywhere(block):
+        if not turn.portable:
             request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
         # A result that was changed has no note that names its tool.

@@ -9,8 +9,7 @@ from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support, schemas, structured_output
 from dragoman.adapter.requests.option_table import read_option
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.openai_chat import cache_marks

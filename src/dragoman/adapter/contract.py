@@ -31,8 +31,7 @@ from dragoman.adapter.replies.stream_decoder import (
     malformed_request,
 )
 from dragoman.adapter.requests.prepare import prepare_request
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import HistoryReader, is_for_another, parse_request
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse

@@ -3,10 +3,13 @@
 A made name depends on the tool's name alone, so it is the same in every process. Legal names are not changed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dragoman.adapter.facts.capabilities import ToolNameRule
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.options import AdapterOptions, NamedTool
+from dragoman.adapter.requests.request_builder import Target
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, ToolUseStart
 from dragoman.canonical.tools import ToolDefinition
@@ -48,3 +51,23 @@ def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provid
         and not isinstance(tool, ServerTool)
         and (tool.provider_raw or {}).get("by") != provider
     }
+
+
+def rename_tools(
+    target: Target, tools: Sequence[ToolDefinition], options: AdapterOptions, losses: list[Loss]
+) -> tuple[Sequence[ToolDefinition], AdapterOptions]:
+    """Give each tool a name that the provider takes, and record it as a loss of form."""
+    legal_names = make_legal_names(tools, target.capabilities.tool_name_rule, target.provider)
+    if not legal_names:
+        return tools, options
+    for own, name in legal_names.items():
+        reason = f"the tool {own} is offered under the name {name}, which the wire takes"
+        losses.append(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
+    if options.context is not None:
+        options.context.tool_names = ToolNames({name: own for own, name in legal_names.items()})
+    if isinstance(choice := options.tool_choice, NamedTool):
+        options = replace(options, tool_choice=NamedTool(legal_names.get(choice.name, choice.name)))
+    renamed_tools = [
+        tool.model_copy(update={"name": legal_names[tool.name]}) if tool.name in legal_names else tool for tool in tools
+    ]
+    return renamed_tools, options
