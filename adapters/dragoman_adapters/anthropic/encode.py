@@ -13,7 +13,7 @@ from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField
 from dragoman.adapter.requests.history.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -64,6 +64,10 @@ TOOLSET_FIELD = "toolset_name"
 COMPUTER_TOOLSET = "computer"
 """The name of the toolset whose calls are actions on a computer."""
 
+_LAYOUT = frozenset({"blocks", "list", "string", "container", "joined", ACTIONS_NOTE, MESSAGE_FIELDS})
+"""The notes that decide how the provider's own message is written."""
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+
 _NEVER_MARKED = ("thinking", "redacted_thinking")
 """Types of blocks up to which no prompt is cached."""
 _BASE64_TYPES = ("application/pdf",)
@@ -74,8 +78,11 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
-    system, turns = _split_system(request.turns, request.provider)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    system: Sequence[Turn] = ()
+    turns: Sequence[Turn] = request.turns
+    if turns and turns[0].role in _INSTRUCTION_ROLES:
+        system, turns = _split_system(turns, request.provider)
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
     ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
@@ -100,8 +107,9 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 
 
 def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
-    """Take away from a body what its thread has. Returns the beta header that a thread needs, None without one."""
-    return None if request.options.server_state is None else _threads().shorten(request, body)
+    """Take away from a body what its thread has, for a request with ``server_state``. Returns the beta header that a
+    thread needs, None without one."""
+    return _threads().shorten(request, body)
 
 
 @cache  # imported late: few requests have a thread
@@ -178,7 +186,7 @@ def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
 def _split_system(turns: Sequence[Turn], provider: str) -> tuple[Sequence[Turn], Sequence[Turn]]:
     """Split off leading system turns. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(turns):
-        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
+        if turn.role not in _INSTRUCTION_ROLES or turn.raw(provider).get("in_list"):
             return turns[:position], turns[position:]
     return turns, ()
 
@@ -201,7 +209,7 @@ def _encode_messages(
     for turn in turns:
         if ends is not None and previous is not None:
             ends.append(len(encoded))
-        if (text := turn.plain_text(request.provider)) is not None:
+        if (text := turn.plain_text(request.provider, _LAYOUT)) is not None:
             encoded.append({"role": _ROLES[turn.role], "content": [{"type": "text", "text": text}]})
             previous = turn
             continue
@@ -247,6 +255,8 @@ def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
 
 
 def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    if turn.is_simple(request.provider, _LAYOUT) and _TOOLSETS not in request.encoder_state:
+        return [encode_block(block, request.tool_id) for block in turn.blocks]
     raw = turn.raw(request.provider)
     notes = raw.get("blocks", {})
     unsupported: tuple[BlockField, ...] = ("arguments",) if raw else ("arguments", *_UNSUPPORTED_FIELDS)
@@ -336,11 +346,12 @@ def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | 
 
 
 def _encode_tool_result(content: ToolResultBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_id(content.tool_use_id)}
     notes = note.get("parts", {})
     parts = [
-        apply_diff(encode_block(part, tool_id), notes.get(str(index))) for index, part in enumerate(content.content)
+        apply_diff(encode_block(part, tool_id), notes.get(str(index))) if notes else encode_block(part, tool_id)
+        for index, part in enumerate(content.content)
     ]
-    encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_id(content.tool_use_id)}
     encoded["content"] = parts if note.get("list") else (_compact_content(parts) if parts else "")
     if content.is_error:
         encoded["is_error"] = True

@@ -1,6 +1,5 @@
 """The options of the Messages API, in both directions."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +30,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     options, used = request.options, request.used
     asks_to_think = options.thinking is not None or options.effort is not None or options.thinking_budget is not None
     thinking = _encode_thinking(request) if asks_to_think else None
-    limit = used.take("max_output_tokens")  # 0 warms the cache
-    if limit is None:
-        limit = _default_max_tokens(request, thinking)
-        request.own_defaults.add("max_tokens")
-    thinking = _fit_budget(request, thinking, limit)
+    limit, thinking = _limit_output(request, thinking)
     is_thinking = thinking is not None and thinking["type"] != "disabled"
     encoded: dict[str, Any] = {"max_tokens": limit}
     if options.stop_sequences:
@@ -58,21 +53,19 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     return encoded
 
 
-def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
-    """Return the default output limit. Thinking counts towards it, so a budget is added as far as the model allows."""
+def _limit_output(request: RequestBuilder, thinking: dict[str, Any] | None) -> tuple[int, dict[str, Any] | None]:
+    """Return the output limit, which the wire requires, and the thinking that fits into it."""
     capabilities = request.target.capabilities
-    limit = capabilities.default_output_limit(stream=request.options.stream)
-    if thinking is None:
-        return limit
-    budget: int = thinking.get("budget_tokens", 0)
-    return max(limit, min(limit + budget, capabilities.max_output_tokens))
-
-
-def _fit_budget(request: RequestBuilder, thinking: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
+    limit = request.used.take("max_output_tokens")  # 0 warms the cache
+    if limit is None:
+        limit = capabilities.default_output_limit(stream=request.options.stream)
+        request.own_defaults.add("max_tokens")
+        if thinking is not None:  # it counts towards the limit, so a budget is added as far as the model allows
+            limit = max(limit, min(limit + int(thinking.get("budget_tokens", 0)), capabilities.max_output_tokens))
     if thinking is None or "budget_tokens" not in thinking:
-        return thinking
+        return limit, thinking
     budget = option_support.thinking_budget(request, thinking["budget_tokens"], limit)
-    return None if budget is None else {**thinking, "budget_tokens": budget}
+    return limit, None if budget is None else {**thinking, "budget_tokens": budget}
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:

@@ -131,6 +131,10 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
     if (text := turn.plain_text(PROVIDER)) is not None:
         yield {"text": text}
         return
+    if turn.is_simple(PROVIDER):
+        for content in turn.blocks:
+            yield encode_block(content, request.tool_id, names, takes_text=True)
+        return
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
     name = names.reserve if raw else names
@@ -241,7 +245,7 @@ def _encode_tool_result(
     content: ToolResultBlock, tool_id: ToolId, names: NameFactory, note: Note, *, takes_text: bool
 ) -> Native:
     """Encode a tool result. Its texts cannot have citations here."""
-    notes = note.get("parts", {})
+    notes = note.get("parts", {}) if note else {}
     plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
     parts = [
         apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))

@@ -148,6 +148,7 @@ class _ContentsEncoder:
     def _encode_assistant(self, turn: Turn, turn_note: Note) -> list[dict[str, Any]]:
         """Encode an assistant's turn, and remember its calls for their results."""
         found: list[dict[str, Any]] = []
+        is_simple = turn.is_simple(self._request.provider)
         unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, turn_note)
         for index, block in enumerate(turn.blocks):
             if isinstance(block, ToolUseBlock):
@@ -158,9 +159,9 @@ class _ContentsEncoder:
                 )
                 self._calls[block.id] = call
                 self._request.record_field_losses(turn, index, "arguments")
-                encoded = encode_blocks.apply_note(
-                    encode_blocks.encode_block(block, call.id), _block_note(turn_note, turn, index)
-                )
+                encoded = encode_blocks.encode_block(block, call.id)
+                if turn_note:
+                    encoded = encode_blocks.apply_note(encoded, _block_note(turn_note, turn, index))
                 if unsigned and "thoughtSignature" not in encoded and "thought_signature" not in encoded:
                     encoded["thoughtSignature"] = self._facts["signature"]
                     reason = (
@@ -169,6 +170,8 @@ class _ContentsEncoder:
                     self._request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
                 unsigned = False  # one signature for each step is enough
                 found.append(encoded)
+            elif is_simple:
+                found.append(encode_blocks.encode_block(block))
             else:
                 found += _encode_parts(self._request, turn, index, turn_note)
         return found

@@ -1,6 +1,6 @@
 """Encodes the body of a chat request (docs/reference/wires/openai-chat.md)."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from dragoman_adapters.openai_chat.dialect import Dialect
 from dragoman_adapters.openai_chat.encode_blocks import Note, ToolId
 
 _NO_NOTE: Note = {}
+_TEXT_FIELDS = {"type", "text"}
 PiecesByField = dict[str, list[Any]]
 """The encoded pieces of a message's blocks, by the message's field."""
 
@@ -56,7 +57,7 @@ def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[T
         if turn.role is Role.TOOL:
             encoded += _encode_tool_results(request, turn, names, dialect)
             continue
-        if not turn.plain:
+        if dialect.tool_name and not turn.plain:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         message_object = _encode_turn(request, turn, dialect)
         if request.options.prompt_cache:
@@ -82,22 +83,20 @@ def _content_parts(message: Mapping[str, Any]) -> list[Any]:
 def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     if (text := turn.plain_text(request.provider)) is not None:
         return {"role": turn.role.value, "content": text}
+    if turn.is_simple(request.provider):
+        pieces = encode_pieces([(block, _NO_NOTE) for block in turn.blocks], request.tool_id, dialect)
+        return _encode_pieces(request, turn, pieces, {}, dialect)
     # A synthetic turn, or one with another role now, does not have the message's notes.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
-    blocks: list[tuple[ContentBlock, Note]]
-    marked: Collection[int] = ()
-    if raw or not (turn.ordinary and turn.portable) or turn.message.metadata.cache_breakpoints:
-        marked = cache_marks.find_marked(request, turn)
-        blocks = [
-            (
-                _fit_arguments(block, turn, request, dialect),
-                cache_marks.with_mark(request, note) if index in marked else note,
-            )
-            for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
-            if _should_send(request, turn, index, note, dialect)
-        ]
-    else:
-        blocks = [(block, _NO_NOTE) for block in turn.blocks]
+    marked = cache_marks.find_marked(request, turn)
+    blocks = [
+        (
+            _fit_arguments(block, turn, request, dialect),
+            cache_marks.with_mark(request, note) if index in marked else note,
+        )
+        for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
+        if _should_send(request, turn, index, note, dialect)
+    ]
     for index in turn.texts_after_calls():
         request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     if not (dialect.thinking_parts or turn.ordinary):
@@ -105,11 +104,16 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
             request.record_block_loss(
                 turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
             )
-    pieces = encode_pieces(blocks, request.tool_id, dialect)
+    encoded = _encode_pieces(request, turn, encode_pieces(blocks, request.tool_id, dialect), raw, dialect)
+    return cache_marks.mark_message(request, encoded) if marked else encoded
+
+
+def _encode_pieces(
+    request: RequestBuilder, turn: Turn, pieces: PiecesByField, raw: Note, dialect: Dialect
+) -> dict[str, Any]:
     if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
         pieces.setdefault(dialect.reasoning_fields[0], [""])
-    encoded = encode_message(turn.role.value, pieces, raw, dialect)
-    return cache_marks.mark_message(request, encoded) if marked else encoded
+    return encode_message(turn.role.value, pieces, raw, dialect)
 
 
 def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
@@ -186,8 +190,11 @@ def encode_pieces(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, 
     pieces: PiecesByField = {}
     for block, note in blocks:
         field, value = encode_blocks.encode_block(block, note, tool_id, dialect)
-        pieces.setdefault(field, []).append(value)
-        if isinstance(block, TextBlock) and _has_references(block, dialect):
+        if field in pieces:
+            pieces[field].append(value)
+        else:
+            pieces[field] = [value]
+        if isinstance(block, TextBlock) and block.citations and _has_references(block, dialect):
             pieces[field] += [dict(source.data or {}) for source in block.citations]
     return pieces
 
@@ -210,12 +217,11 @@ def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialec
     values = pieces.get("content", [])
     if not values:
         return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
-    if all(value.keys() == {"type", "text"} for value in values) and not raw.get("list"):
-        if len(values) == 1:
-            return values[0]["text"]
-        if role not in dialect.part_roles:
-            return "\n".join(value["text"] for value in values)
-    return values
+    if (raw and raw.get("list")) or (len(values) > 1 and role in dialect.part_roles):
+        return values
+    if any(value.keys() != _TEXT_FIELDS for value in values):
+        return values
+    return "\n".join([value["text"] for value in values])
 
 
 def _drop_covered(residue: Note, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
@@ -236,6 +242,12 @@ def _encode_tool_results(
     request: RequestBuilder, turn: Turn, names: Mapping[str, str], dialect: Dialect
 ) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
+    if turn.is_simple(request.provider) and not dialect.tool_name:
+        for block in turn.blocks:
+            if isinstance(block, ToolResultBlock) and isinstance(text := block.content[0], TextBlock):
+                answered = request.tool_id(block.tool_use_id)
+                encoded.append({"role": "tool", "tool_call_id": answered, "content": text.text})
+        return encoded
     raw = turn.raw(request.provider)
     is_own = bool(raw)
     marked = cache_marks.find_marked(request, turn)
@@ -260,8 +272,8 @@ def _has_name(raw: Mapping[str, Any]) -> bool:
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
     """Encode a tool result. Texts are joined by line feeds, unless the provider's own was a list."""
-    notes = note.get("parts", {})
-    parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    notes = note.get("parts", {}) if note else _NO_NOTE
+    parts_of = [(part, notes.get(str(index), {}) if notes else {}) for index, part in enumerate(block.content)]
     pieces = encode_pieces(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
     encoded["content"] = _encode_content("tool", pieces, note, dialect)

@@ -38,21 +38,20 @@ ToolId = Callable[[str], str]
 
 def encode_block(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
     """Encode a block and apply its note."""
-    field, value = _encode_plain(content, note, tool_id, dialect)
+    if isinstance(content, ToolUseBlock):
+        field, value = _encode_tool_call(content, note, tool_id, dialect)
+    elif isinstance(content, TextBlock):
+        kind = note.get("kind", "text")
+        is_refusal = note.get("field") == "refusal"
+        field, value = ("refusal", content.text) if is_refusal else ("content", {"type": kind, kind: content.text})
+    else:
+        field, value = _encode_other(content, note, dialect)
     return field, _apply_note(value, note) if note and isinstance(value, dict) else value
 
 
-def _encode_plain(  # noqa: C901  # one case for each kind of block
-    content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect
-) -> Piece:
+def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
+    """Encode a block that is neither a text nor a call."""
     match content:
-        case TextBlock():
-            if note.get("field") == "refusal":
-                return "refusal", content.text
-            kind = note.get("kind", "text")
-            return "content", {"type": kind, kind: content.text}
-        case ToolUseBlock():
-            return _encode_tool_call(content, note, tool_id, dialect)
         case RedactedThinkingBlock():
             return thinking_details.DETAILS_FIELD, thinking_details.encode_detail(content, note)
         case ThinkingBlock():

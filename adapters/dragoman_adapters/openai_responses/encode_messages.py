@@ -37,6 +37,9 @@ message whose content is a string.
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
 """Fields of other providers' blocks that the wire does not support."""
 
+_OWN_ITEMS = (Role.ASSISTANT, Role.TOOL)
+"""The roles each of whose blocks is an item, in messages of other wires."""
+
 _NATIVE_CALLS = "native_calls"
 """The key of the encoder's state for calls that are items of their own, by id."""
 
@@ -57,6 +60,8 @@ def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     """Encode the items of one turn. Blocks that were read from one message item become one item again."""
     if (text := turn.plain_text(request.provider)) is not None:
         return [_encode_message_item(turn.role, turn.message.channel, text)]
+    if turn.role in _OWN_ITEMS and _NATIVE_CALLS not in request.encoder_state and turn.is_simple(request.provider):
+        return [_encode_simple(request, turn, block) for block in turn.blocks]
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
     items: list[tuple[int, dict[str, Any] | _MessageItem]] = []
@@ -81,6 +86,16 @@ def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
         else item
         for _, item in items
     ]
+
+
+def _encode_simple(request: RequestBuilder, turn: Turn, block: ContentBlock) -> dict[str, Any]:
+    """Encode a block of a simple turn as an item of its own."""
+    if isinstance(block, TextBlock):
+        return _encode_message_item(turn.role, turn.message.channel, block.text)
+    if isinstance(block, ToolUseBlock):
+        return encode_tool_call(block, request.tool_id)
+    assert isinstance(block, ToolResultBlock)
+    return encode_tool_result(block, request.tool_id, {})
 
 
 def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
@@ -239,10 +254,14 @@ def encode_tool_call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
 
 def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
     """Encode the output of a function: a string if it is one plain text, else parts. The wire has no error flag."""
+    answer: Any
+    if not note and len(block.content) == 1 and isinstance(text := block.content[0], TextBlock) and not text.citations:
+        answer = text.text
+        return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
     notes = note.get("parts", {})
     content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
     is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}
-    answer: Any = content
+    answer = content
     if not note.get("list") and (is_plain or not content):
         answer = content[0]["text"] if content else ""
     return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}

@@ -60,13 +60,13 @@ class Turn:
         block_type = content[index].type if 0 <= index < len(content) else ""
         return Loss(kind, self.message.id, index, reason, severity, block_type)
 
-    def plain_text(self, provider: str) -> str | None:
+    def plain_text(self, provider: str, layout: frozenset[str] | None = None) -> str | None:
         """Return the text if the turn is only a text for that provider: without citations and without notes of its
-        own."""
+        own. ``layout`` names the notes that decide how its own message is written; without it, any note may."""
         if not self.plain:
             return None
         raw = self.message.metadata.provider_raw
-        if raw is not None and raw.get("by") == provider:
+        if raw is not None and raw.get("by") == provider and (layout is None or not layout.isdisjoint(raw)):
             return None
         block = self.blocks[0]
         return block.text if isinstance(block, TextBlock) and not block.citations else None
@@ -83,11 +83,27 @@ class Turn:
 
     @property
     def portable(self) -> bool:
-        """Whether every wire supports all that the blocks hold, as for most turns: each is a text without citations, a
-        call with arguments that are an object, or a result of one text that is not an error."""
+        """Whether every wire supports all that the blocks hold, as for most turns: texts without citations, then calls
+        with arguments that are objects, or results of one text each that are not errors."""
         if self._survey is None:
             self._survey = _survey(self.blocks)
         return self._survey[1]
+
+    def is_simple(self, provider: str, layout: frozenset[str] | None = None) -> bool:
+        """Whether there is nothing to ask about the turn: it is ordinary and portable, the provider has no notes of its
+        own on it, and it has no marker of a cache. Encoders write such turns, which are most of them, at once.
+
+        ``layout`` is that of `plain_text`.
+        """
+        metadata = self.message.metadata
+        raw = metadata.provider_raw
+        if raw is not None and raw.get("by") == provider and (layout is None or not layout.isdisjoint(raw)):
+            return False
+        if metadata.cache_breakpoints:
+            return False
+        if self._survey is None:
+            self._survey = _survey(self.blocks)
+        return self._survey == (True, True)
 
     @property
     def has_calls(self) -> bool:
@@ -149,12 +165,14 @@ class Turn:
 def _survey(blocks: tuple[ContentBlock, ...]) -> tuple[bool, bool]:
     """Return whether a turn of these blocks is `Turn.ordinary`, and whether it is `Turn.portable`."""
     ordinary = portable = True
+    has_calls = False
     for block in blocks:
         texts: tuple[ContentBlock, ...] = ()
         if type(block) is TextBlock:
-            portable = portable and not block.citations
+            portable = portable and not block.citations and not has_calls
             texts = (block,)
         elif type(block) is ToolUseBlock:
+            has_calls = True
             portable = portable and block.raw_input is None
         elif type(block) is ToolResultBlock:
             texts = block.content

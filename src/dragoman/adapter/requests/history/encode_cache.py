@@ -97,7 +97,10 @@ class EncodedPrefix:
                 for block in message.content
                 if isinstance(block, ToolUseBlock)
             ),
-            with_prefix_note=(*self.with_prefix_note, *filter(has_prefix_note, messages)),
+            with_prefix_note=(
+                *self.with_prefix_note,
+                *[each for each in messages if each.metadata.provider_raw and has_prefix_note(each)],
+            ),
             encoder_state=deepcopy(encoder_state),
         )
 
