@@ -78,10 +78,7 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
-    system: Sequence[Turn] = ()
-    turns: Sequence[Turn] = request.turns
-    if turns and turns[0].role in _INSTRUCTION_ROLES:
-        system, turns = _split_system(turns, request.provider)
+    system, turns = _split_system(request.turns, request.provider)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
     ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
