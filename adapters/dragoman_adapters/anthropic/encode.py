@@ -14,10 +14,10 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
 from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField
+from dragoman.adapter.requests.call_translators import ACTIONS_NOTE, ActionCalls, restore_action
 from dragoman.adapter.requests.history.encode_cache import EncodedHistory
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
-from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -284,7 +284,6 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
 
 def _mark_cache(request: RequestBuilder, turn: Turn, encoded: list[dict[str, Any]]) -> None:
     """Mark the blocks up to which the prompt is to be cached."""
-    from dragoman.adapter.requests.cache_breakpoints import HAS_MARKER, place_breakpoints  # few requests have any
 
     def problem(block: Mapping[str, Any]) -> str | None:
         if "cache_control" in block:
@@ -292,7 +291,7 @@ def _mark_cache(request: RequestBuilder, turn: Turn, encoded: list[dict[str, Any
         return f"no marker follows a block of the type {block['type']}" if block["type"] in _NEVER_MARKED else None
 
     marker = {"type": "ephemeral", "ttl": request.options.prompt_cache or "5m"}
-    for index in place_breakpoints(request, turn, map(problem, encoded)):
+    for index in request.place_breakpoints(turn, map(problem, encoded)):
         encoded[index] = {**encoded[index], "cache_control": marker}
 
 

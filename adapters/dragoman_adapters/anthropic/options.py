@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, schemas, structured_output
 from dragoman.adapter.requests.option_table import OptionTable, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -64,7 +64,7 @@ def _limit_output(request: RequestBuilder, thinking: dict[str, Any] | None) -> t
             limit = max(limit, min(limit + int(thinking.get("budget_tokens", 0)), capabilities.max_output_tokens))
     if thinking is None or "budget_tokens" not in thinking:
         return limit, thinking
-    budget = option_support.thinking_budget(request, thinking["budget_tokens"], limit)
+    budget = option_table.thinking_budget(request, thinking["budget_tokens"], limit)
     return limit, None if budget is None else {**thinking, "budget_tokens": budget}
 
 
@@ -102,7 +102,7 @@ def choose_effort(request: RequestBuilder) -> str | None:
         return None
     if is_off:
         levels = [level for level in levels if level not in capabilities.wire["thinking_efforts"]]
-    return option_support.nearest_effort(request, effort, levels)
+    return option_table.nearest_effort(request, effort, levels)
 
 
 def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
@@ -115,7 +115,7 @@ def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, 
 
 
 def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
-    choice = option_support.tool_choice(request, tools=tools, reasoning=is_thinking)
+    choice = option_table.tool_choice(request, tools=tools, reasoning=is_thinking)
     encoded: dict[str, Any] | None = None
     if isinstance(choice, NamedTool):
         encoded = {"type": "tool", "name": choice.name}

@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import (
@@ -157,8 +157,6 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
 
 def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
     """Return the indexes of the blocks up to which the prompt is to be cached."""
-    from dragoman.adapter.requests.cache_breakpoints import HAS_MARKER, place_breakpoints  # few requests have any
-
     if not request.target.marks_cache:
         return set()  # a loss already
     notes = turn.raw(PROVIDER).get("blocks", {})
@@ -168,7 +166,7 @@ def _find_marked_blocks(request: RequestBuilder, turn: Turn) -> set[int]:
             return HAS_MARKER
         return f"no marker follows a {block.type}" if block.type in _NEVER_MARKED else None
 
-    return place_breakpoints(request, turn, starmap(problem, turn.iter_blocks()))
+    return request.place_breakpoints(turn, starmap(problem, turn.iter_blocks()))
 
 
 def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.call_translators import ActionCalls
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
-from dragoman.adapter.server_tools.action_calls import ActionCalls
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition

@@ -7,9 +7,9 @@ from typing import Any
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.call_translators import ACTIONS_NOTE, restore_action
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, restore_action
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role

@@ -5,11 +5,11 @@ from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.call_translators import ACTIONS_NOTE, ActionCalls, restore_action
 from dragoman.adapter.requests.history import stored_history
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.action_calls import ACTIONS_NOTE, ActionCalls, restore_action
-from dragoman.adapter.server_tools.pairs import is_paused
+from dragoman.adapter.server_tools.native_calls import is_paused
 from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import DocumentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role

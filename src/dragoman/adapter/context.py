@@ -18,9 +18,7 @@ from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
-    from dragoman.adapter.requests.answer_tool import AnswerTool
-    from dragoman.adapter.requests.history.tool_names import ToolNames
-    from dragoman.adapter.server_tools.action_calls import ActionCalls
+    from dragoman.adapter.requests.call_translators import ActionCalls, AnswerTool, ToolNames
 
 
 class Prices(Protocol):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.facts.capabilities import ABSENT
-from dragoman.adapter.losses import Loss, LossKind
-from dragoman.adapter.options import AdapterOptions
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.options import AdapterOptions, NamedTool
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, find_lost_message_fields
 from dragoman.adapter.requests.history.encode_cache import EMPTY_PREFIX, CallKeys, EncodedPrefix, begins_stretch
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target, encoding_options
@@ -57,9 +57,7 @@ def prepare_request(
         reason = f"parallel_tool_calls: {target.model} calls one tool at a time"
         losses.append(Loss(LossKind.OPTION, "", -1, reason))
     if tools:
-        from dragoman.adapter.requests.history.tool_names import rename_tools
-
-        tools, options = rename_tools(target, tools, options, losses)
+        tools, options = _rename_tools(target, tools, options, losses)
     if options.output_schema is not None:
         from dragoman.adapter.requests.structured_output import emulate_schema
 
@@ -68,6 +66,29 @@ def prepare_request(
     request = _project_history(target, messages, options, context, server_state=server_state, whole=whole)
     request.losses += losses
     return request, tools
+
+
+def _rename_tools(
+    target: Target, tools: Tools, options: AdapterOptions, losses: list[Loss]
+) -> tuple[Tools, AdapterOptions]:
+    """Give each tool a name that the provider takes, and record it as a loss of form."""
+    rule = target.capabilities.tool_name_rule
+    if all(rule.accepts(tool.name) for tool in tools):
+        return tools, options
+    from dragoman.adapter.requests.call_translators import ToolNames, make_legal_names
+
+    legal_names = make_legal_names(tools, rule, target.provider)
+    for own, name in legal_names.items():
+        reason = f"the tool {own} is offered under the name {name}, which the wire takes"
+        losses.append(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
+    if options.context is not None:
+        options.context.tool_names = ToolNames({name: own for own, name in legal_names.items()})
+    if isinstance(choice := options.tool_choice, NamedTool):
+        options = replace(options, tool_choice=NamedTool(legal_names.get(choice.name, choice.name)))
+    renamed_tools = [
+        tool.model_copy(update={"name": legal_names[tool.name]}) if tool.name in legal_names else tool for tool in tools
+    ]
+    return renamed_tools, options
 
 
 def _project_history(

@@ -15,11 +15,10 @@ from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
 from dragoman.adapter.requests.history import pairing
 from dragoman.adapter.requests.history.pairing import CallKeys
-from dragoman.adapter.requests.media import MediaFilter
 from dragoman.adapter.requests.request_builder import Target, refuse_critical
 from dragoman.adapter.requests.turns import CONVERSATION_ROLES, SYNTHETIC, Turn, drop_unknown_roles
-from dragoman.adapter.requests.unsupported_blocks import call_as_text, flatten_block, result_as_text
-from dragoman.adapter.server_tools.pairs import close_open_calls, is_paused
+from dragoman.adapter.requests.unsupported_blocks import MediaFilter, call_as_text, flatten_block, result_as_text
+from dragoman.adapter.server_tools.native_calls import close_open_calls, is_paused
 from dragoman.canonical.blocks import (
     ContentBlock,
     ProviderBlock,
@@ -88,7 +87,7 @@ def _flatten_foreign_calls(turns: list[Turn], target: Target, losses: list[Loss]
     natives = (block for turn in turns if not turn.plain for block in turn.blocks if type(block) is ProviderBlock)
     if all(block.provider in own for block in natives):
         return turns
-    from dragoman.adapter.server_tools.foreign import flatten_turns  # few histories need it
+    from dragoman.adapter.server_tools.native_calls import flatten_turns  # few histories need it
 
     return flatten_turns(turns, own, losses)
 

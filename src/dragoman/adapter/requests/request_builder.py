@@ -24,7 +24,7 @@ from dragoman.adapter.requests.history.encode_cache import (
     iter_stretches,
 )
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.requests import ToolsOfRequest, add_fields
+from dragoman.adapter.server_tools.encode import ToolsOfRequest, add_fields
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
@@ -36,6 +36,12 @@ ABSENT_OPTION = "the wire has no such option"
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _FEW, _SHORT = 8, 2048
 """Turns, and characters of each, up to which nothing is cached."""
+HAS_MARKER = ""
+"""The problem of a block whose own note already has a marker of a cache: it counts, and nothing is lost."""
+_MOST_MARKERS = 3
+"""Markers of our own in the list of messages. Providers take four in a request; one is for the instructions."""
+_MARKERS = "cache_breakpoints"
+"""The key of the encoder's state for the number of markers so far."""
 
 
 @dataclass(slots=True)
@@ -93,7 +99,7 @@ class RequestBuilder:
     own_defaults: set[str] = field(default_factory=set)
     """Fields of the body that the encoder fills if no option does."""
     lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
-    """The number of markers of a cache in the leading instructions; see `cache_breakpoints`."""
+    """The number of markers of a cache in the leading instructions; see `place_breakpoints`."""
     tools: ToolsOfRequest | None = field(default=None, init=False)
     """The tools of the request, if it has any."""
     _void_found: bool | None = field(default=None, init=False)
@@ -125,7 +131,7 @@ class RequestBuilder:
         """Extend the cached prefix. Returns the index of the first turn that is not in it."""
         count = find_boundary(self.uncached)
         if count and not self.usual and (rules := self.target.server_tools.pairs) is not None:
-            from dragoman.adapter.server_tools.pairs import first_open_call  # imported late: see `usual`
+            from dragoman.adapter.server_tools.native_calls import first_open_call  # imported late: see `usual`
 
             open_call = first_open_call(self.uncached[:count], rules, self.provider)
             # What becomes of an open call depends on what follows, so it is not cached.
@@ -200,6 +206,37 @@ class RequestBuilder:
                 self.losses += field_losses(turn.message, f"the {turn.message.role} role")
             return {}
         return fields
+
+    def place_breakpoints(self, turn: Turn, problems: Iterable[str | None]) -> set[int]:
+        """Return the indexes of the blocks of a turn that get a marker, up to which the provider is asked to cache the
+        prompt (`MessageMetadata.cache_breakpoints`), and record the others as losses.
+
+        ``problems`` has, for each block, why no marker may follow it, or None.
+        """
+        wanted = turn.message.metadata.cache_breakpoints
+        if not wanted:
+            return set()
+        is_lead = turn in self.turns[: self.instruction_turns]
+        marks = self.lead_marks if is_lead else self.encoder_state
+        # The option sets a marker in the instructions and one in the last message.
+        most = (0 if is_lead else 1) if self.options.prompt_cache else (1 if is_lead else _MOST_MARKERS)
+        placed: set[int] = set()
+        lost = set(wanted) - set(turn.origins)
+        for index, (origin, problem) in enumerate(zip(turn.origins, problems, strict=True)):
+            if origin not in wanted:
+                continue
+            if problem == HAS_MARKER:
+                marks[_MARKERS] = marks.get(_MARKERS, 0) + 1
+            elif problem is None and marks.get(_MARKERS, 0) < most:
+                marks[_MARKERS] = marks.get(_MARKERS, 0) + 1
+                placed.add(index)
+            else:
+                reason = problem or "the request has as many markers as the provider takes"
+                self.losses.append(_breakpoint_loss(turn.message, origin, reason))
+        self.losses += [
+            _breakpoint_loss(turn.message, origin, "its block is not sent as it is") for origin in sorted(lost)
+        ]
+        return placed
 
     def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
@@ -365,6 +402,11 @@ def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None
         if is_critical and loss.severity is Severity.WARNING:
             what = f"block {loss.block_index} of message {loss.message_id}"
             raise CriticalLossError(f"{what} is marked critical and would be lost: {loss.reason}")
+
+
+def _breakpoint_loss(message: Message, index: int, why: str) -> Loss:
+    block_type = message.content[index].type if index < len(message.content) else ""
+    return Loss(LossKind.OPTION, message.id, index, f"cache_breakpoints: {why}", Severity.INFO, block_type)
 
 
 def encoding_options(options: AdapterOptions) -> tuple[Any, ...]:

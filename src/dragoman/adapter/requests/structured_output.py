@@ -15,7 +15,7 @@ from dragoman.adapter.errors import RequestError
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, NamedTool
-from dragoman.adapter.requests.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
+from dragoman.adapter.requests.call_translators import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import is_for_another
 from dragoman.adapter.requests.schemas import has_free_keys

@@ -15,7 +15,7 @@ from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, schemas, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
@@ -95,7 +95,7 @@ class ScriptedAdapter(WireAdapter):
             body["server_tools"] = [{"name": tool.name} for tool in run_by_provider]
         if usable:
             body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
-        if choice := option_support.tool_choice(request, tools=bool(usable), reasoning=False):
+        if choice := option_table.tool_choice(request, tools=bool(usable), reasoning=False):
             body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
         return body | _parameters(request)
 
