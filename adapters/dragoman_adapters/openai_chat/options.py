@@ -14,7 +14,7 @@ from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman.adapter.wirejson import assign_path, lookup_path
 from dragoman_adapters.openai_chat import cache_marks
 from dragoman_adapters.openai_chat.dialect import Dialect
-from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from dragoman_adapters.openai_platform.options import strict_schema
 
 CONVERSATION = ("model", "messages", "tools", "functions")
 """The fields of a request that are not options."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseEnd, ToolUseInputDelta, ToolUseStart
-from dragoman_adapters.openai_responses import encode_messages
+from dragoman_adapters.openai_responses import encode
 from dragoman_adapters.openai_responses.decode_messages import item_kind, join_thinking
 
 BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | ToolUseEnd
@@ -86,7 +86,7 @@ class ItemAccumulator:
             return ["".join(self.fragments.get(("content", index), ())) for index in range(self.blocks)]
         if self.kind == "reasoning":
             texts = ["".join(pieces) for (field, _), pieces in self.fragments.items() if field == self.shown_field]
-            return [encode_messages.SEPARATOR.join(texts)]
+            return [encode.SEPARATOR.join(texts)]
         return ["".join(self.fragments.get(("arguments", 0), ()))]
 
     def close(self, native: dict[str, Any]) -> list[str]:

@@ -10,8 +10,7 @@ from dragoman.adapter.requests import option_table, schemas, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
-from dragoman_adapters.openai_platform.service_tiers import MAX_USER_LENGTH, SERVICE_TIERS
-from dragoman_adapters.openai_platform.strict_schema import strict_schema
+from dragoman_adapters.openai_platform.options import MAX_USER_LENGTH, SERVICE_TIERS, strict_schema
 from dragoman_adapters.openai_responses.client_tools import CUSTOM_CALL
 
 _DEFAULT_THINKING_EFFORT = "medium"

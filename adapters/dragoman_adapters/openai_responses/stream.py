@@ -27,7 +27,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_adapters.openai_responses import decode, encode_messages, errors
+from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.accumulator import BlockEvent, ItemAccumulator, item_name
 from dragoman_adapters.openai_responses.client_tools import canonical_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind
@@ -204,7 +204,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         if field != item.shown_field:
             return ()
         if follows:
-            text = encode_messages.SEPARATOR + text
+            text = encode.SEPARATOR + text
         return self._emit(item, ThinkingDelta(self._reply.message_id, item.first_block, text))
 
     def _arguments(self, item: ItemAccumulator, text: str) -> Iterable[StreamEvent]:
