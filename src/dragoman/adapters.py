@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from dragoman.adapter.replies.usage_reader import UsageReader
     from dragoman.adapter.requests.block_fields import BlockField
     from dragoman.adapter.requests.option_table import OptionTable, record_cache_hint_loss, tool_choice
-    from dragoman.adapter.requests.request_builder import RequestBuilder, Target
+    from dragoman.adapter.requests.request_builder import RequestBuilder, Target, fit_tool_schemas
     from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
-    from dragoman.adapter.requests.schemas import fit_tool_schemas
     from dragoman.adapter.requests.turns import Turn
     from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
     from dragoman.adapter.wirejson import dumps, loads_object, parse_arguments
@@ -102,9 +101,8 @@ _EXPORTS = {
     "adapter.replies.usage_reader": ("UsageReader",),
     "adapter.requests.block_fields": ("BlockField",),
     "adapter.requests.option_table": ("OptionTable", "record_cache_hint_loss", "tool_choice"),
-    "adapter.requests.request_builder": ("RequestBuilder", "Target"),
+    "adapter.requests.request_builder": ("RequestBuilder", "Target", "fit_tool_schemas"),
     "adapter.requests.request_reader": ("HistoryReader", "extra_fields"),
-    "adapter.requests.schemas": ("fit_tool_schemas",),
     "adapter.requests.turns": ("Turn",),
     "adapter.wire": ("Headers", "WireChunk", "WireRequest", "WireResponse"),
     "adapter.wirejson": ("dumps", "loads_object", "parse_arguments"),

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.options import AdapterOptions
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField
-from dragoman.adapter.requests.call_translators import ACTIONS_NOTE, ActionCalls, restore_action
-from dragoman.adapter.requests.history.encode_cache import EncodedHistory
+from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, MESSAGE_FIELDS, BlockField
+from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
@@ -79,7 +77,7 @@ ToolId = Callable[[str], str]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """Encode the whole body, with keys in the provider's documented order."""
     system, turns = _split_system(request.turns, request.provider)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools)) if tools else []
+    usable = request.fit_tools(tools)
     ends: list[int] | None = [] if request.options.server_state is not None and _threads().is_wanted(request) else None
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
@@ -95,6 +93,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
             request.finish_function(definition, encode_tool(definition, request.provider)) for definition in usable
         ]
         if (computer := request.context.native_calls.get("tool_use")) is not None:
+            from dragoman.adapter.requests.call_translators import ActionCalls  # few requests use a computer
+
             request.context.action_calls = ActionCalls(computer)
     if ends is not None:
         _threads().begin_or_continue(request, encoded, turns, ends)
@@ -266,6 +266,8 @@ def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(turn.origins[index]), {}) if notes else None
         if raw and isinstance(content, ToolUseBlock) and content.id in raw.get(ACTIONS_NOTE, ()):
+            from dragoman.adapter.requests.call_translators import restore_action
+
             content = restore_action(content)
         native = encode_block(content, request.tool_id, note)
         if notes:

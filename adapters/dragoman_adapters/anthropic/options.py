@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table
 from dragoman.adapter.requests.option_table import OptionTable, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -109,8 +109,12 @@ def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, 
     config: dict[str, Any] = {}
     if (effort := choose_effort(request)) is not None:
         config["effort"] = effort
-    if structured_output.should_send_schema(request, tools=tools):
-        config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
+    if request.options.output_schema is None:
+        return config or None
+    from dragoman.adapter.requests.structured_output import should_send_schema  # imported late: few requests have one
+
+    if should_send_schema(request, tools=tools):
+        config["format"] = {"type": "json_schema", "schema": request.fit_output_schema()}
     return config or None
 
 
@@ -130,6 +134,8 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bo
 
 def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """Decode the options of a request. Fields that our encoder would write differently stay in ``extra``."""
+    from dragoman.adapter.requests.structured_output import reads_schema  # imported late: only servers read options
+
     config = native.get("output_config") or {}
     thinking = native.get("thinking") or {}
     choice = native.get("tool_choice") or {}
@@ -140,7 +146,7 @@ def decode_options(native: dict[str, Any], target: Target, context: RequestConte
         **OPTIONS.decode(native),
         tool_choice=_decode_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
-        output_schema=schema if structured_output.reads_schema(target, context, tools=has_tools) else None,
+        output_schema=schema if reads_schema(target, context, tools=has_tools) else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=read_option("thinking_budget", "thinking.budget_tokens", thinking.get("budget_tokens")),

@@ -8,7 +8,6 @@ from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -148,7 +147,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
         encoded["system"] = _encode_system(request, system)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
     if config:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -41,7 +41,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     model_fields, output = _encode_thinking(request)
     _encode_top_k(request, model_fields)
     if structured_output.should_send_schema(request, tools=tools):
-        schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
+        schema = {"schema": wirejson.dumps_text(request.fit_output_schema())}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
     option_table.record_parallel_calls_loss(request, "Converse has no such switch")
     if request.used.take("prompt_cache") and not request.target.capabilities.supports_prompt_caching:

@@ -6,7 +6,6 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -45,7 +44,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         request.drop_extra("stream")
     history = request.encode_history(request.turns, partial(_encode_messages, request))
     encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = [request.finish_function(definition, encode_tool(definition)) for definition in usable]

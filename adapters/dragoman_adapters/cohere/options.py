@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -34,7 +34,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     if structured_output.should_send_schema(request, tools=tools):
         encoded["response_format"] = {"type": "json_object"}
         if not structured_output.asks_for_any_object(request.options):
-            encoded["response_format"]["json_schema"] = schemas.fit_output_schema(request)
+            encoded["response_format"]["json_schema"] = request.fit_output_schema()
     if choice := _encode_tool_choice(request, tools=tools):
         encoded["tool_choice"] = choice
     if thinking := _encode_thinking(request):

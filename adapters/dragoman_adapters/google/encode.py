@@ -7,9 +7,8 @@ from typing import Any
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.call_translators import ACTIONS_NOTE, ActionCalls, restore_action
+from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, BlockField
+from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
@@ -318,7 +317,7 @@ def encode_body(
     system, turns = _split_system(request.turns)
     encoded: dict[str, Any] = _encode_system(request, system)
     encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
-    if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
+    if usable := request.fit_tools(definitions):
         encoded["tools"] = encode_tools(usable, request.provider)
         _finish_functions(request, usable, encoded["tools"])
         if (computer := request.context.native_calls.get("functionCall")) is not None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable, read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields, is_for_another
@@ -64,7 +64,7 @@ def _encode_generation_config(request: RequestBuilder, *, tools: bool) -> dict[s
     if structured_output.should_send_schema(request, tools=tools):
         config["responseMimeType"] = JSON_TYPE
         if not structured_output.asks_for_any_object(request.options):
-            config["responseJsonSchema"] = schemas.fit_output_schema(request)
+            config["responseJsonSchema"] = request.fit_output_schema()
     if thinking := _encode_thinking(request):
         config["thinkingConfig"] = thinking
     return config

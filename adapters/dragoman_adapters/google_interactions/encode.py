@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
-from dragoman.adapter.requests.call_translators import ACTIONS_NOTE, ActionCalls, restore_action
-from dragoman.adapter.requests.history import stored_history
+from dragoman.adapter.requests import stored_history
+from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
+from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.server_tools.native_calls import is_paused
@@ -127,7 +127,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
         encoded |= _encode_continuation(request, turns)
     else:
         encoded["input"] = _encode_input(request, turns)
-    if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
+    if usable := request.fit_tools(definitions):
         encoded["tools"] = [
             request.finish_function(each, encode_tool(each, _own_note(each, request.provider))) for each in usable
         ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -47,7 +47,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     if config:
         encoded["generation_config"] = config
     if structured_output.should_send_schema(request, tools=tools):
-        schema = schemas.fit_output_schema(request)
+        schema = request.fit_output_schema()
         encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
     option_table.record_parallel_calls_loss(request, "Google has no such switch")
     option_table.record_cache_hint_loss(request)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -38,7 +37,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         request.turns, lambda turns: [message for turn in turns for message in _encode_turn(request, turn, names)]
     )
     encoded |= encode_options(request)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     if usable and request.options.tool_choice != "none":
         encoded["tools"] = [encode_tool(definition) for definition in usable]
     return encoded

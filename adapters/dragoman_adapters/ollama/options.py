@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -40,7 +40,7 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
         encoded["think"] = think
     if structured_output.should_send_schema(request, tools=False):
         is_any = structured_output.asks_for_any_object(request.options)
-        encoded["format"] = "json" if is_any else schemas.fit_output_schema(request)
+        encoded["format"] = "json" if is_any else request.fit_output_schema()
     settings: dict[str, Any] = {}
     OPTIONS.encode(request, settings)
     if settings:

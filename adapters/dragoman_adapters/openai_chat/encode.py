@@ -12,7 +12,6 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
@@ -116,7 +115,7 @@ PiecesByField = dict[str, list[Any]]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """Encode the whole body."""
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= options.encode_options(request, dialect, tools=bool(usable))
     history = request.encode_history(request.turns, partial(encode_messages, request, dialect))

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import read_option
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -111,7 +111,7 @@ def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: 
     elif structured_output.asks_for_any_object(request.options):
         encoded["response_format"] = {"type": "json_object"}
     else:
-        schema = schemas.fit_output_schema(request)
+        schema = request.fit_output_schema()
         strict = strict_schema(schema)
         if strict is None:
             request.record_option_loss("output_schema", "the schema has no strict form: it is sent as a hint")

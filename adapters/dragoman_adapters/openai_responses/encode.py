@@ -9,10 +9,9 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests import stored_history
 from dragoman.adapter.requests.block_fields import BlockField
-from dragoman.adapter.requests.history import stored_history
-from dragoman.adapter.requests.history.encode_cache import EncodedHistory
+from dragoman.adapter.requests.encode_cache import EncodedHistory
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.adapter.wire_diff import apply_diff
@@ -309,7 +308,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
         encoded |= _encode_continuation(request, turns)
     elif turns:
         encoded["input"] = _encode_input(request, turns)
-    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = group_tools(

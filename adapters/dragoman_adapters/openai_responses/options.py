@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.requests import option_table, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder, Target
 from dragoman.adapter.requests.request_reader import extra_fields
@@ -98,7 +98,7 @@ def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, An
         return None
     if structured_output.asks_for_any_object(request.options):
         return {"format": {"type": "json_object"}}
-    schema = schemas.fit_output_schema(request)
+    schema = request.fit_output_schema()
     name = _ILLEGAL_NAME_CHARACTERS.sub("_", str(schema.get("title") or "answer"))[:_MAX_NAME_LENGTH]
     strict = strict_schema(schema)
     if strict is None:

@@ -11,7 +11,7 @@ from dragoman.adapter.aliases import full_name
 from dragoman.adapter.errors import UnknownProviderError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
-from dragoman.adapter.requests.history.encode_cache import EncodeCache
+from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
 from dragoman.canonical.routing import RoutingDecisionRecord

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, DragomanError, Message, RequestContext, Role, WireRequest, get_adapter
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.requests.history import encode_cache
+from dragoman.adapter.requests import encode_cache
 from dragoman.testing.strategies import histories
 from tests.sampling import examples
 

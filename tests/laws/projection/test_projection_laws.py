@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import CriticalLossError
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import Loss, Severity
-from dragoman.adapter.requests.history.encode_cache import CallKeys
+from dragoman.adapter.requests.encode_cache import CallKeys
 from dragoman.adapter.requests.prepare import find_usual_turns
 from dragoman.adapter.requests.projection import Projection, project
 from dragoman.adapter.requests.request_builder import Target

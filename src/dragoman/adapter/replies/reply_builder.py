@@ -8,7 +8,7 @@ from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
 from dragoman.adapter.replies.stream_decoder import MAX_CALLS, MAX_NAME
-from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
+from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolUseBlock, assemble
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger, one_line

@@ -140,6 +140,10 @@ MESSAGE_FIELDS = "message_fields"
 """The key of ``provider_raw`` that holds them."""
 
 
+ACTIONS_NOTE = "actions"
+"""The key of ``provider_raw`` that holds the ids of the calls that `ActionCalls` translated."""
+
+
 def unread_fields(native: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
     """Return the note of the fields of a native message that are not ``read``; empty if there are none."""
     if len(native) == len(read):

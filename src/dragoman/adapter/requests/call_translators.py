@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.facts.capabilities import ToolNameRule
+from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, TextDelta, ToolUseEnd, ToolUseInputDelta, ToolUseStart
 from dragoman.canonical.tools import ToolDefinition
@@ -93,8 +94,6 @@ def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provid
     }
 
 
-ACTIONS_NOTE = "actions"
-"""The name of the note in provider_raw: the ids of the calls that were translated."""
 ACTION = "action"
 
 

@@ -12,9 +12,9 @@ from itertools import takewhile
 
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
-from dragoman.adapter.requests.history import pairing
-from dragoman.adapter.requests.history.pairing import CallKeys
+from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.request_builder import Target, refuse_critical
 from dragoman.adapter.requests.turns import CONVERSATION_ROLES, SYNTHETIC, Turn, drop_unknown_roles
 from dragoman.adapter.requests.unsupported_blocks import MediaFilter, call_as_text, flatten_block, result_as_text
@@ -57,7 +57,7 @@ def project(
     turns = _flatten_foreign_calls(turns, target, losses)
     turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     if target.capabilities.supports_tools and not target.capabilities.supports_parallel_tool_calls:
-        from dragoman.adapter.requests.history.pairing import separate_calls  # few models need it
+        from dragoman.adapter.requests.pairing import separate_calls  # few models need it
 
         turns = separate_calls(turns, losses, target.model)
     if not server_state and (rules := target.server_tools.pairs) is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.context import RequestContext
@@ -13,24 +13,30 @@ from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.options import AdapterOptions, UsedOptions
 from dragoman.adapter.requests import block_fields
 from dragoman.adapter.requests.block_fields import MESSAGE_FIELDS, BlockField, field_losses
-from dragoman.adapter.requests.history import prefix_ledger
-from dragoman.adapter.requests.history.encode_cache import (
+from dragoman.adapter.requests.encode_cache import (
     EMPTY_PREFIX,
     EncodedHistory,
     EncodedPrefix,
     encode_chunks,
     find_boundary,
     find_first_turn,
+    find_void_messages,
+    has_prefix_note,
+    is_signed,
     iter_stretches,
+    prefix_note,
 )
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
-from dragoman.adapter.server_tools.encode import ToolsOfRequest, add_fields
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireRequest
 from dragoman.adapter.wire_diff import is_same_json, merge_fields
 from dragoman.adapter.wirejson import lookup_path
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.schemas import FittedSchema
+    from dragoman.adapter.server_tools.encode import ToolsOfRequest
 
 ABSENT_OPTION = "the wire has no such option"
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
@@ -100,7 +106,7 @@ class RequestBuilder:
     """Fields of the body that the encoder fills if no option does."""
     lead_marks: dict[str, Any] = field(default_factory=dict, init=False)
     """The number of markers of a cache in the leading instructions; see `place_breakpoints`."""
-    tools: ToolsOfRequest | None = field(default=None, init=False)
+    tools: "ToolsOfRequest | None" = field(default=None, init=False)
     """The tools of the request, if it has any."""
     _void_found: bool | None = field(default=None, init=False)
 
@@ -242,6 +248,8 @@ class RequestBuilder:
         """Return the tools that this provider can use; see `ToolsOfRequest`. Raises UnsupportedToolError."""
         if not tools:
             return []
+        from dragoman.adapter.server_tools.encode import ToolsOfRequest  # imported late: many requests have no tools
+
         target = self.target
         calls_functions = bool(target.capabilities.supports_tools)
         self.tools = ToolsOfRequest(
@@ -250,6 +258,28 @@ class RequestBuilder:
         chosen = self.tools.choose(tools)
         self.context.native_calls = self.tools.native_calls
         return chosen
+
+    def fit_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+        """Return the tools that this provider can use, with schemas in its form. Raises UnsupportedToolError."""
+        return fit_tool_schemas(self, self.usable_tools(tools)) if tools else []
+
+    def fit_output_schema(self) -> dict[str, Any]:
+        """Return the output schema in the target's form."""
+        from dragoman.adapter.requests.schemas import fit_schema  # imported late: few requests have one
+
+        fitted = fit_schema(self.options.output_schema or {}, self.target.capabilities.output_schemas)
+        self.record_schema_losses(LossKind.OPTION, "output_schema", fitted)
+        return fitted.schema
+
+    def record_schema_losses(self, kind: LossKind, what: str, fitted: "FittedSchema") -> None:
+        """Record the constraints of a schema that are gone, and those in another form."""
+        model = self.target.model
+        if fitted.dropped:
+            paths = ", ".join(dict.fromkeys(fitted.dropped))
+            self.record_loss(kind, f"{what}: {model} is not held to {paths}: the description says it")
+        if fitted.changed:
+            paths = ", ".join(dict.fromkeys(fitted.changed))
+            self.record_loss(kind, f"{what}: in another form for {model}: {paths}", Severity.INFO)
 
     def finish_function(self, tool: ToolDefinition, encoded: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of a function that the adapter's encoder does not write."""
@@ -304,25 +334,25 @@ class RequestBuilder:
             if history is None:
                 return False
             items = b",".join(history.json_chunks())
-            self.context.prefix_note = prefix_ledger.prefix_note(body, items)
+            self.context.prefix_note = prefix_note(body, items)
             self._void_found = self._record_void_thinking(body, items)
         return self._void_found
 
     def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
         policy = self.target.capabilities.thinking_policy
-        candidates = (*self.prefix.with_prefix_note, *filter(prefix_ledger.has_prefix_note, self.uncached))
+        candidates = (*self.prefix.with_prefix_note, *filter(has_prefix_note, self.uncached))
         signed = [
             message
             for message in {id(message): message for message in candidates}.values()
             if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
         ]
-        void_messages = prefix_ledger.find_void_messages(signed, body, items) if signed else []
+        void_messages = find_void_messages(signed, body, items) if signed else []
         reason = f"what stood before it has changed since {self.target.model} signed it: the signature is void"
         if void_messages and self.options.strict_prefix:
             raise ProjectionError(f"message {void_messages[0].id}: {reason}; without strict_prefix it would be a loss")
         for message in void_messages:
             for index, block in enumerate(message.content):
-                if prefix_ledger.is_signed(block):
+                if is_signed(block):
                     loss = Loss(LossKind.THINKING, message.id, index, reason, Severity.WARNING, block.type)
                     refuse_critical([message], [loss])
                     self.losses.append(loss)
@@ -357,6 +387,8 @@ class RequestBuilder:
         default, what the options say."""
         headers = {"content-type": "application/json", **(headers or {})}
         if self.tools is not None:
+            from dragoman.adapter.server_tools.encode import add_fields
+
             for added_fields in self.tools.fields:
                 body = add_fields(body, added_fields)
             for name, value in self.tools.headers:
@@ -407,6 +439,25 @@ def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None
 def _breakpoint_loss(message: Message, index: int, why: str) -> Loss:
     block_type = message.content[index].type if index < len(message.content) else ""
     return Loss(LossKind.OPTION, message.id, index, f"cache_breakpoints: {why}", Severity.INFO, block_type)
+
+
+def fit_tool_schemas(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+    """Return the tools with schemas in the target's form; tools that came from its own wire go back unchanged."""
+    if not tools:
+        return []
+    from dragoman.adapter.requests.schemas import Room, fit_schema, form_check  # imported late: see `usable_tools`
+
+    rule = request.target.capabilities.tool_schemas
+    fits, room = form_check(rule), Room()
+    fitted_tools: list[ToolDefinition] = []
+    for tool in tools:
+        if not (fits(tool.input_schema) or (tool.provider_raw or {}).get("by") == request.provider):
+            fitted = fit_schema(tool.input_schema, rule, room)
+            request.record_schema_losses(LossKind.TOOLS, f"the tool {tool.name}", fitted)
+            if fitted.schema != tool.input_schema:
+                tool = tool.model_copy(update={"input_schema": fitted.schema})
+        fitted_tools.append(tool)
+    return fitted_tools
 
 
 def encoding_options(options: AdapterOptions) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.history.encode_cache import CallKeys
+from dragoman.adapter.requests.encode_cache import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import result_as_text
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
