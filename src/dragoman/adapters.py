@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from dragoman.adapter.replies.stream_decoder import StreamDecoder
     from dragoman.adapter.replies.usage_reader import UsageReader
     from dragoman.adapter.requests.block_fields import BlockField
-    from dragoman.adapter.requests.option_support import record_cache_hint_loss, tool_choice
-    from dragoman.adapter.requests.option_table import OptionTable
-    from dragoman.adapter.requests.projection import Target
-    from dragoman.adapter.requests.request_builder import RequestBuilder
+    from dragoman.adapter.requests.option_table import OptionTable, record_cache_hint_loss, tool_choice
+    from dragoman.adapter.requests.request_builder import RequestBuilder, Target, fit_tool_schemas
     from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
-    from dragoman.adapter.requests.schemas import fit_tool_schemas
     from dragoman.adapter.requests.turns import Turn
     from dragoman.adapter.wire import Headers, WireChunk, WireRequest, WireResponse
     from dragoman.adapter.wire_adapter import WireAdapter
@@ -105,12 +102,9 @@ _EXPORTS = {
     "adapter.replies.stream_decoder": ("StreamDecoder",),
     "adapter.replies.usage_reader": ("UsageReader",),
     "adapter.requests.block_fields": ("BlockField",),
-    "adapter.requests.option_support": ("record_cache_hint_loss", "tool_choice"),
-    "adapter.requests.option_table": ("OptionTable",),
-    "adapter.requests.projection": ("Target",),
-    "adapter.requests.request_builder": ("RequestBuilder",),
+    "adapter.requests.option_table": ("OptionTable", "record_cache_hint_loss", "tool_choice"),
+    "adapter.requests.request_builder": ("RequestBuilder", "Target", "fit_tool_schemas"),
     "adapter.requests.request_reader": ("HistoryReader", "extra_fields"),
-    "adapter.requests.schemas": ("fit_tool_schemas",),
     "adapter.requests.turns": ("Turn",),
     "adapter.wire": ("Headers", "WireChunk", "WireRequest", "WireResponse"),
     "adapter.wire_adapter": ("WireAdapter",),

@@ -81,10 +81,11 @@ class AnthropicAdapter(WireAdapter):
     def request_headers(self, request: RequestBuilder, body: dict[str, Any]) -> Mapping[str, str]:
         headers = {"anthropic-version": encode.api_version(body)}
         betas = []
-        if request.has_void_thinking(body):
+        if request.target.capabilities.thinking_policy.prefix_bound and request.has_void_thinking(body):
             encode.allow_thinking_drop(body)
             betas.append(encode.BINDING_BETA)
-        if (beta := encode.stored_in_thread(request, body)) is not None:
+        stores = request.options.server_state is not None
+        if stores and (beta := encode.stored_in_thread(request, body)) is not None:
             betas.append(beta)
         return headers | request.merge_list_header("anthropic-beta", ",".join(betas)) if betas else headers
 

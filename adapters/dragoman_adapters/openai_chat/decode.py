@@ -26,9 +26,9 @@ from dragoman.canonical.message import Alternative, Message, MessageStatus, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.tools.base import CustomTool
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
+from dragoman_adapters.openai_chat import decode_blocks, encode, thinking_details
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
-from dragoman_adapters.openai_chat.encode_blocks import Piece
+from dragoman_adapters.openai_chat.encode import Piece
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -186,8 +186,8 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
 def _covered_message_fields(dialect: Dialect, native: Mapping[str, Any]) -> frozenset[str]:
     """Return the fields of a message that its blocks hold."""
     fields = _block_fields(dialect.reasoning_fields)
-    has_images = encode_blocks.IMAGES_FIELD in native and decode_blocks.generated_images(native)
-    return fields | {encode_blocks.IMAGES_FIELD} if has_images else fields
+    has_images = encode.IMAGES_FIELD in native and decode_blocks.generated_images(native)
+    return fields | {encode.IMAGES_FIELD} if has_images else fields
 
 
 @cache
@@ -231,7 +231,7 @@ def _decode_blocks(
         content.append(block)
         if piece[0] != "audio":  # audio of the model goes back as its transcript
             own_id = decode_blocks.native_id(piece) or ""
-            ours = encode_blocks.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
+            ours = encode.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
             note |= difference(piece, ours)
         if note:
             notes[str(position)] = note

@@ -1,4 +1,4 @@
-"""Decodes items into one canonical message: its blocks, and the notes that `encode_messages` needs."""
+"""Decodes items into one canonical message: its blocks, and the notes that `encode` needs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,11 +19,11 @@ from dragoman.canonical.blocks import (
     text_block,
 )
 from dragoman.canonical.message import Channel, Role
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages, native_calls
+from dragoman_adapters.openai_responses import encode, encode_blocks, native_calls
 from dragoman_adapters.openai_responses.client_tools import canonical_name
 from dragoman_adapters.openai_responses.encode_blocks import PART_PREFIX
 
-CHANNELS = {phase: channel for channel, phase in encode_messages.PHASES.items()}
+CHANNELS = {phase: channel for channel, phase in encode.PHASES.items()}
 
 CallId = Callable[[str | None], str]
 
@@ -62,21 +62,17 @@ class MessageAccumulator:
             case "reasoning":
                 block = ThinkingBlock(text=join_thinking(native), signature=native.get("encrypted_content") or None)
                 note = _note_reasoning(native)
-                self._add_block(block, note, native, encode_messages.encode_thinking(block, note))
+                self._add_block(block, note, native, encode.encode_thinking(block, note))
             case "function_call":
                 call = self._decode_call(native)
-                self._add_block(
-                    call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
-                )
+                self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
             case _ if name := native_calls.declared_name(native, self._declared):
                 if native.get("namespace"):
                     name = canonical_name(native)
                 call = ToolUseBlock(
                     id=self._call_id(call_reference(native)), name=name, input=native_calls.read_input(native)
                 )
-                self._add_block(
-                    call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
-                )
+                self._add_block(call, {}, native, encode.encode_tool_call(call, lambda _: call_reference(native) or ""))
             case other:
                 self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
 
@@ -135,7 +131,7 @@ class MessageAccumulator:
         self, native: dict[str, Any], encoded: list[dict[str, Any]], channel: Channel | None
     ) -> dict[str, Any]:
         is_string = isinstance(native["content"], str)
-        expected = encode_messages.encode_message(self.role, channel, encoded, {})
+        expected = encode.encode_message(self.role, channel, encoded, {})
         note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
         return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 
@@ -152,7 +148,7 @@ class MessageAccumulator:
 
 def join_thinking(native: Mapping[str, Any]) -> str:
     """Return the parts of the summary, joined by a blank line, or of the reasoning itself if there is no summary."""
-    return encode_messages.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
+    return encode.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
 
 
 def _note_reasoning(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +180,7 @@ def decode_tool_result(
     else:
         content = [text_block(answer)] if answer else []
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
-    encoded = encode_messages.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
+    encoded = encode.encode_tool_result(result, lambda _: native.get("call_id", ""), note)
     return result, note | (diff_objects(native, encoded) or {})
 
 

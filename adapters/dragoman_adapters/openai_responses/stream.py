@@ -26,7 +26,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_adapters.openai_responses import decode, encode_messages, errors
+from dragoman_adapters.openai_responses import decode, encode, errors
 from dragoman_adapters.openai_responses.client_tools import canonical_name
 from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind, join_thinking
 from dragoman_adapters.openai_responses.native_calls import declared_name, read_input
@@ -110,7 +110,7 @@ class ItemAccumulator:
             return ["".join(self.fragments.get(("content", index), ())) for index in range(self.blocks)]
         if self.kind == "reasoning":
             texts = ["".join(pieces) for (field, _), pieces in self.fragments.items() if field == self.shown_field]
-            return [encode_messages.SEPARATOR.join(texts)]
+            return [encode.SEPARATOR.join(texts)]
         return ["".join(self.fragments.get(("arguments", 0), ()))]
 
     def close(self, native: dict[str, Any]) -> list[str]:
@@ -331,7 +331,7 @@ class ResponsesStreamDecoder(StreamDecoder):
         if field != item.shown_field:
             return ()
         if follows:
-            text = encode_messages.SEPARATOR + text
+            text = encode.SEPARATOR + text
         return self._emit(item, ThinkingDelta(self._reply.message_id, item.first_block, text))
 
     def _arguments(self, item: ItemAccumulator, text: str) -> Iterable[StreamEvent]:

@@ -14,7 +14,7 @@ from dragoman.adapter.errors import DragomanError, ProviderError, UnsupportedRep
 from dragoman.adapter.facts.capabilities import AdapterCapabilities, with_updates
 from dragoman.adapter.facts.token_estimate import estimate_tokens
 from dragoman.adapter.options import AdapterOptions, NamedTool, ToolChoice
-from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import Target
 from dragoman.adapter.server_tools.table import EMPTY_TABLE, ServerToolTable
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
@@ -147,6 +147,8 @@ class Adapter(ABC):
         if isinstance(declared := vars(cls).get("capabilities"), property) and declared.fget is not None:
             setattr(cls, "capabilities", with_updates(declared.fget))  # noqa: B010 - a property is not an attribute to mypy
 
+    _target: Target | None = None
+
     def __init__(self, model: str) -> None:
         self.model = model
 
@@ -159,9 +161,11 @@ class Adapter(ABC):
 
     @property
     def target(self) -> Target:
-        """The model as the target of a request."""
+        """The model as the target of a request, which stays the same as long as its capabilities are."""
         capabilities = self.capabilities
-        return Target(
+        if self._target is not None and self._target.capabilities is capabilities:
+            return self._target
+        self._target = Target(
             self.provider,
             self.model,
             capabilities,
@@ -171,6 +175,7 @@ class Adapter(ABC):
             cites_documents=self.cites_documents,
             priced_fields=self.priced_fields,
         )
+        return self._target
 
     def _marks_cache(self, capabilities: AdapterCapabilities) -> bool:
         """Whether requests of a model with these capabilities mark such places."""

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, field_valida
 from pydantic_core import PydanticCustomError
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.canonical.blocks import Citation, ContentBlock, FrozenModel, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.guard import JsonObject, Text
 from dragoman.canonical.message import Message, MessageMetadata, Role

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 
-from dragoman.adapter.requests.history.prefix_ledger import is_signed
+from dragoman.adapter.requests.encode_cache import is_signed
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Alternative, Message
 from dragoman.effects.work import Work

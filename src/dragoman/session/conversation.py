@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, SwapRefusedError
-from dragoman.adapter.requests.history.encode_cache import EncodeCache
+from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.extensions.message_labels import labels_of_messages

@@ -7,7 +7,7 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.requests.history.encode_cache import EncodeCache
+from dragoman.adapter.requests.encode_cache import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dragoman.adapter.context import RequestContext
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.replies.drift import DRIFT_NOTE, DriftKind, KnownNames, add_drift
-from dragoman.adapter.requests.history.prefix_ledger import PREFIX_NOTE, is_signed
+from dragoman.adapter.requests.encode_cache import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock, assemble
 from dragoman.canonical.guard import copy_json, is_plain
 from dragoman.canonical.log import get_logger, one_line

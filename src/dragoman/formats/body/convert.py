@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, is_provider
-from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import (
     AudioBlock,

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.request_builder import refuse_critical
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role, read_message
 from dragoman.formats import verbatim

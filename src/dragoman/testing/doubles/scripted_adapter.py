@@ -15,7 +15,7 @@ from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import option_table, structured_output
 from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
@@ -91,12 +91,12 @@ class ScriptedAdapter(WireAdapter):
         body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
         run_by_provider = [tool for tool in tools if tool.RUN_BY_PROVIDER]
         functions = [tool for tool in tools if not tool.RUN_BY_PROVIDER]
-        usable = schemas.fit_tool_schemas(request, request.usable_tools(functions))
+        usable = request.fit_tools(functions)
         if run_by_provider:
             body["server_tools"] = [{"name": tool.name} for tool in run_by_provider]
         if usable:
             body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
-        if choice := option_support.tool_choice(request, tools=bool(usable), reasoning=False):
+        if choice := option_table.tool_choice(request, tools=bool(usable), reasoning=False):
             body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
         return body | _parameters(request)
 
@@ -147,7 +147,7 @@ def _parameters(request: RequestBuilder) -> dict[str, Any]:
     body: dict[str, Any] = {}
     _OPTIONS.encode(request, body)
     if structured_output.should_send_schema(request, tools=False):
-        body["output_schema"] = schemas.fit_output_schema(request)
+        body["output_schema"] = request.fit_output_schema()
     return body | {"stream": request.options.stream}
 
 

@@ -5,10 +5,11 @@ The second call of an id gets the key ``<id>~2``, which becomes a separate id on
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests.encode_cache import CallKeys
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.requests.unsupported_blocks import result_as_text
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -17,33 +18,6 @@ from dragoman.canonical.message import Message, Role
 INTERRUPTED_RESULT = "The call was interrupted: no result is known."
 
 _MAX_SHOWN_ID = 80
-
-
-class CallKeys:
-    """The keys of a history's calls: the id, and for each further call of that id one that no other call has."""
-
-    __slots__ = ("_keys", "_seen")
-
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-        self._keys: set[str] = set()
-
-    def next_key(self, tool_use_id: str) -> str:
-        """Return the key of the next call of that id."""
-        while True:
-            times = self._seen[tool_use_id] = self._seen.get(tool_use_id, 0) + 1
-            key = tool_use_id if times == 1 else f"{tool_use_id}~{times}"
-            if key not in self._keys:  # the history may have an id that looks like a key of ours
-                self._keys.add(key)
-                return key
-
-    def with_calls(self, tool_use_ids: Iterable[str]) -> "CallKeys":
-        """Return a copy that also holds these calls."""
-        later = CallKeys()
-        later._seen, later._keys = self._seen.copy(), self._keys.copy()
-        for tool_use_id in tool_use_ids:
-            later.next_key(tool_use_id)
-        return later
 
 
 def pair_calls(

@@ -8,26 +8,51 @@ side no longer changes: its turns, its items on the wire and its losses stay the
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import islice, takewhile
 from operator import is_
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss
-from dragoman.adapter.requests.history.pairing import CallKeys
-from dragoman.adapter.requests.history.prefix_ledger import has_prefix_note
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 _CHUNK_ITEMS = 1024
 """The items of a chunk. A long history as one chunk would be in memory three times."""
 
-_FEW, _SHORT = 8, 2048
-"""Turns, and characters of each, up to which nothing is kept."""
 
-_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+class CallKeys:
+    """The keys of a history's calls: the id, and for each further call of that id one that no other call has."""
+
+    __slots__ = ("_keys", "_seen")
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._keys: set[str] = set()
+
+    def __contains__(self, tool_use_id: str) -> bool:
+        """Whether the next call of that id gets another key."""
+        return tool_use_id in self._keys
+
+    def next_key(self, tool_use_id: str) -> str:
+        """Return the key of the next call of that id."""
+        while True:
+            times = self._seen[tool_use_id] = self._seen.get(tool_use_id, 0) + 1
+            key = tool_use_id if times == 1 else f"{tool_use_id}~{times}"
+            if key not in self._keys:  # the history may have an id that looks like a key of ours
+                self._keys.add(key)
+                return key
+
+    def with_calls(self, tool_use_ids: Iterable[str]) -> "CallKeys":
+        """Return a copy that also holds these calls."""
+        later = CallKeys()
+        later._seen, later._keys = self._seen.copy(), self._keys.copy()
+        for tool_use_id in tool_use_ids:
+            later.next_key(tool_use_id)
+        return later
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +97,10 @@ class EncodedPrefix:
                 for block in message.content
                 if isinstance(block, ToolUseBlock)
             ),
-            with_prefix_note=(*self.with_prefix_note, *filter(has_prefix_note, messages)),
+            with_prefix_note=(
+                *self.with_prefix_note,
+                *[each for each in messages if each.metadata.provider_raw and has_prefix_note(each)],
+            ),
             encoder_state=deepcopy(encoder_state),
         )
 
@@ -88,7 +116,7 @@ class EncodeCache:
     """Whether several requests use it, each with its own id map."""
 
     def __init__(self) -> None:
-        self._prefixes: dict[Hashable, EncodedPrefix] = {}
+        self.prefixes: dict[Hashable, EncodedPrefix] = {}
 
     def find(
         self, target: Hashable, tool_ids: ToolIdMap, messages: Sequence[Message], lead: int
@@ -98,7 +126,7 @@ class EncodeCache:
 
         Messages are compared by identity: a comparison by value would cost as much as encoding them.
         """
-        found = self._prefixes.get(target)
+        found = self.prefixes.get(target)
         if (
             found is not None
             and found.tool_ids is tool_ids
@@ -110,11 +138,11 @@ class EncodeCache:
 
     def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
         """Keep the prefix for `find`, in place of the one that was kept for this target."""
-        self._prefixes[target] = prefix
+        self.prefixes[target] = prefix
 
     def latest_chunks(self) -> tuple[bytes, ...]:
         """Return the chunks of the prefix that a new cache stored last; none if it stored no prefix."""
-        return next(reversed(self._prefixes.values()), EMPTY_PREFIX).json_chunks
+        return next(reversed(self.prefixes.values()), EMPTY_PREFIX).json_chunks
 
 
 class SharedEncodeCache(EncodeCache):
@@ -130,7 +158,7 @@ class SharedEncodeCache(EncodeCache):
     ) -> EncodedPrefix | None:
         """Return the longest prefix whose messages have the same content, before a message that no item of a wire can
         hold with the last of them. Its calls get the ids that they had."""
-        found = self._prefixes.get(target)
+        found = self.prefixes.get(target)
         if found is None:
             return None
         pairs = zip(found.messages, islice(messages, lead, None), strict=False)
@@ -155,7 +183,7 @@ class SharedEncodeCache(EncodeCache):
         )
 
     def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
-        self._prefixes[target] = replace(_shorten(prefix, _SHORTER), tool_ids=None)
+        self.prefixes[target] = replace(_shorten(prefix, _SHORTER), tool_ids=None)
 
 
 _SHORTER = 4
@@ -195,24 +223,10 @@ class EncodedHistory:
         return (*self.prefix_chunks, *encode_chunks(self.new_items))
 
 
-def count_instructions(messages: Sequence[Message]) -> int:
-    """Count the leading messages with instructions."""
-    for position, message in enumerate(messages):
-        if message.role not in _INSTRUCTION_ROLES:
-            return position
-    return len(messages)
-
-
 def encode_chunks(items: list[Any]) -> tuple[bytes, ...]:
     """Return the JSON of the items without brackets, in chunks; no chunk if there are no items."""
     starts = range(0, len(items), _CHUNK_ITEMS)
     return tuple(wirejson.dumps(items[start : start + _CHUNK_ITEMS])[1:-1] for start in starts)
-
-
-def is_worth_caching(turns: Sequence[Turn]) -> bool:
-    """Whether to keep what these turns become. A few short texts are encoded again with each request: that costs less
-    than a longer prefix, which is another object."""
-    return len(turns) > _FEW or any(not turn.plain or len(turn.blocks[0].text) > _SHORT for turn in turns)  # type: ignore[union-attr]  # a plain turn is one text
 
 
 def find_boundary(messages: Sequence[Message]) -> int:
@@ -263,3 +277,67 @@ def begins_stretch(turn: Turn, previous: Turn | None = None) -> bool:
 
 def _has_content(blocks: Iterable[ContentBlock]) -> bool:
     return any(not isinstance(block, TextBlock) or block.text for block in blocks)
+
+
+PREFIX_NOTE = "sealed_prefix"
+"""The name of the note in provider_raw."""
+STORED_NOTE = "stored_prefix"
+"""The name of another note in provider_raw: what preceded a reply that its provider stores."""
+
+_FRAME_FIELDS = ("system", "instructions", "tools")
+_FREE_FIELDS = ("cache_control",)
+"""Fields that may change without voiding a signature."""
+_DIGEST_BYTES = 16
+
+
+def prefix_note(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
+    """Return the note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
+    return {"frame": _digest_frame(body), "length": len(items), "items": _digest(items).hexdigest()}
+
+
+def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
+    """Return the signed messages, given in order, whose prefix has changed."""
+    frame, rest = _digest_frame(body), memoryview(items)
+    digest, position = _digest(b""), 0
+    found: list[Message] = []
+    for message in messages:
+        note = (message.metadata.provider_raw or {})[PREFIX_NOTE]
+        length = note["length"]
+        if not position <= length <= len(items):
+            found.append(message)
+            continue
+        digest.update(rest[position:length])
+        position = length
+        # The next item must begin after the digested bytes: the last item before it must not have grown.
+        ends = items[length : length + 1] in (b",", b"")
+        if not (ends and note["frame"] == frame and note["items"] == digest.hexdigest()):
+            found.append(message)
+    return found
+
+
+def has_prefix_note(message: Message) -> bool:
+    raw = message.metadata.provider_raw
+    return raw is not None and PREFIX_NOTE in raw
+
+
+def is_signed(block: ContentBlock) -> bool:
+    """Whether a block is valid only after the prefix that it was signed with."""
+    return isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and bool(block.signature))
+
+
+def _digest_frame(body: Mapping[str, Any]) -> str:
+    return _digest(wirejson.dumps([_strip_free_fields(body.get(name)) for name in _FRAME_FIELDS])).hexdigest()
+
+
+def _strip_free_fields(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _strip_free_fields(inner) for key, inner in value.items() if key not in _FREE_FIELDS}
+        case list():
+            return [_strip_free_fields(inner) for inner in value]
+        case _:
+            return value
+
+
+def _digest(data: bytes) -> "blake2b":
+    return blake2b(data, digest_size=_DIGEST_BYTES)

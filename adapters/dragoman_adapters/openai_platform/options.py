@@ -1,4 +1,5 @@
-"""Converts JSON Schemas for OpenAI's strict mode (docs/reference/wires/openai-responses.md).
+"""What the options of both of OpenAI's APIs have in common: service tiers, and JSON Schemas in strict mode
+(docs/reference/wires/openai-responses.md).
 
 Only strict mode makes a schema binding. It requires objects to list every property as required and to allow no other.
 A value that is valid for the stricter schema is valid for the original one.
@@ -6,6 +7,13 @@ A value that is valid for the stricter schema is valid for the original one.
 
 from collections.abc import Mapping
 from typing import Any
+
+_OWN = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
+SERVICE_TIERS: dict[str, str | bool] = {"auto": "auto", "standard": "default", **{word: word for word in _OWN}}
+
+MAX_USER_LENGTH = 64
+"""The characters that ``safety_identifier`` may have (https://platform.openai.com/docs/api-reference/responses)."""
+
 
 _SCHEMA_MAPS = ("properties", "$defs", "definitions")
 _SCHEMA_LISTS = ("anyOf", "allOf")

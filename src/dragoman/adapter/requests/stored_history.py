@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.requests.history.prefix_ledger import STORED_NOTE
+from dragoman.adapter.requests.encode_cache import STORED_NOTE
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.message import Message, MessageStatus, Role
