@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from dragoman.adapter.errors import ConfigurationError, ProviderError, RateLimitError
 from dragoman.adapter.replies.rate_limit_headers import remaining_requests
 from dragoman.effects.outcomes import Broken, Failed, Replied, SendOutcome
-from dragoman.effects.work import Perform
+from dragoman.effects.work import Perform, call
 from dragoman.limits.reservation import MeasureUsage, Reservation, usage_of
 from dragoman.transport import Timing
 from dragoman.transport.retry import RetryState
@@ -103,10 +103,11 @@ class SlotGovernor:
 
     def reserve(self, measure: MeasureUsage) -> Perform:
         """Return the effect that waits for the slot."""
-        return Perform(self._acquire, self._acquire)
 
-    async def _acquire(self) -> "Slot":
-        return Slot(self.controller, self.retries, await self.controller.acquire())
+        async def acquire() -> Slot:
+            return Slot(self.controller, self.retries, await self.controller.acquire())
+
+        return call(acquire)
 
 
 class Slot(Reservation):

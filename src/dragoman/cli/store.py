@@ -69,8 +69,7 @@ def migrate(
 ) -> None:
     """Migrates a store to this version of dragoman. Programs of the older version that have it open work on."""
     from dragoman.store import Store
-    from dragoman.store.database import Database, default_url
-    from dragoman.store.migrate import stored_version
+    from dragoman.store.database import Database, default_url, stored_version
     from dragoman.store.schema import HEAD
 
     database = Database(

@@ -324,7 +324,7 @@ class Conversation(StoredConversation, Generic[TransportT]):
             decide_requests,
             lambda: policy.labels,
             self._history.messages,
-            None if isinstance(policy, NoPolicy) else policy.decision,
+            None if isinstance(policy, NoPolicy) else policy,
             self._label_router,
             None if telemetry is None else telemetry.on_denial,
         )

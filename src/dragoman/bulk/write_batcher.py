@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.state.manifest import Manifest
-from dragoman.bulk.state.records import Claim, LostRequest, Outcome
+from dragoman.bulk.manifest import Manifest
+from dragoman.bulk.records import Claim, LostRequest, Outcome
 from dragoman.store.errors import StoreError
 
 

@@ -7,8 +7,10 @@ requests with an unknown end stay in flight.
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from decimal import Decimal
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,17 +27,32 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.batch import BatchHandle
-from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, RowUsage, State, sum_known
-from dragoman.bulk.state.run_lock import RunLock
-from dragoman.bulk.state.tables import VERSION, answers, batches, lost_requests, metadata, runs
+from dragoman.bulk.records import (
+    VERSION,
+    Claim,
+    KnownRow,
+    LostRequest,
+    Outcome,
+    RowUsage,
+    State,
+    answers,
+    batches,
+    lost_requests,
+    metadata,
+    runs,
+    sum_known,
+)
+from dragoman.private_files import create_private_folder, open_private
 from dragoman.sql import MAX_ID, insert_into, lock_for_migration
 from dragoman.store.columns import decode_optional, encode_optional
 from dragoman.store.database import Database
+from dragoman.store.errors import StoreError
 
 _OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no", "labels"))
 _USAGE_COLUMNS = tuple(RowUsage.__slots__)
@@ -77,7 +94,7 @@ class Manifest:
         self.name = name
         self.run_no = 0
         self._database = Database(url, timeout=30.0, synchronous="full", pool_size=4)
-        self._lock = RunLock(self._database, name)
+        self._lock = lock_run(self._database, name)
         try:
             self._database.write(_create_tables)
         except BaseException:
@@ -242,7 +259,7 @@ class Manifest:
         return found
 
     def close(self) -> None:
-        self._lock.release()
+        self._lock.close()
         self._database.close()
 
     def _for_model(self, model_no: int) -> ColumnElement[bool]:
@@ -328,3 +345,55 @@ def _create_tables(connection: Connection) -> None:
     known = {column["name"] for column in inspect(connection).get_columns(answers.name)}
     if answers.c.labels.name not in known:  # a version before labels, which may go on writing, made the table
         connection.exec_driver_sql(f"ALTER TABLE {answers.name} ADD COLUMN {answers.c.labels.name} TEXT")
+
+
+def lock_run(database: Database, name: str) -> ExitStack:
+    """Lock a run until the returned stack is closed: with two processes, requests in flight would be counted as lost.
+
+    The system, or the database, releases the lock when the process ends, however it ends. Raises ConfigurationError if
+    another process works on the run, and StoreError if the file of the lock cannot be written.
+    """
+    taken = ConfigurationError(
+        f"another process is working on the run {name!r}: wait for it, or give this run another name"
+    )
+    with ExitStack() as lock:
+        if not database.is_sqlite:
+            _lock_database(database, name, lock, taken)
+        elif database.file is not None:
+            _lock_file(database.file.with_name(f"{database.file.name}.lock"), lock, taken)
+        return lock.pop_all()
+
+
+def _lock_file(path: Path, lock: ExitStack, taken: ConfigurationError) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows has no such lock: the caller must not start a run twice
+        return
+    try:
+        create_private_folder(path.parent)
+        file = lock.enter_context(open(path, "ab", opener=open_private))  # noqa: SIM115 -- the stack closes it
+    except OSError as error:
+        raise StoreError(f"the run cannot be kept at {path.parent}: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise taken from None
+
+
+def _lock_database(database: Database, name: str, lock: ExitStack, taken: ConfigurationError) -> None:
+    database.read(lambda _: None)  # raises StoreError if the server cannot be reached
+    connection: Any = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def release() -> None:
+        with suppress(Exception):  # a broken connection holds no lock
+            connection.execute(text("SELECT pg_advisory_unlock_all()"))  # a server closes connections late
+        with suppress(Exception):
+            connection.detach()  # close it instead of returning it to the pool: it may hold the lock
+            connection.close()
+
+    lock.callback(release)
+    # These locks are those of the whole database: a run of the same name in another schema is another run.
+    place = f"{connection.execute(text('SELECT current_schema()')).scalar_one()}.{name}"
+    key = int.from_bytes(blake2b(place.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
+    if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
+        raise taken

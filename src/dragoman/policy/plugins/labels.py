@@ -1,4 +1,5 @@
-"""Labels what comes from tools and from the web, and keeps it from tools with side effects."""
+"""Plugins that set labels or act on them: what is untrusted gets a label and is kept from tools with side effects, and
+labelled content goes to the models that may see it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,6 +7,8 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ProviderBlock, ToolResultBlock
 from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.slots import LLMExtension
+from dragoman.canonical.glob import Glob
 from dragoman.canonical.message_view.kinds import ViewKind
 from dragoman.canonical.message_view.uris import UriPattern, uri_pattern
 from dragoman.canonical.message_view.view import MessageView
@@ -14,7 +17,7 @@ from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.plugin import Hook, Plugin, Violation
 from dragoman.policy.plugins.confirmation import HARMLESS, parse_effects
 from dragoman.policy.slots import Capability
-from dragoman.policy.step import Step, iter_views_deep
+from dragoman.policy.step import Step, compile_globs, iter_views_deep
 
 UNTRUSTED = "untrusted"
 _SIDE_EFFECTS = "sideEffects"
@@ -76,11 +79,9 @@ class UntrustedData(Plugin):
             meaning = view.uri_meaning
             return meaning is None or not any(each.allows(meaning) for each in self._trusted)
         if view.kind is ViewKind.TOOL_RESULT:
-            return not self._trusts_name(_tool_uri(view, step))
+            uri = _tool_uri(view, step)
+            return not any(each.matches_name(uri) for each in self._trusted)
         return view.kind is ViewKind.PROMPT_RESULT
-
-    def _trusts_name(self, uri: str) -> bool:
-        return any(each.matches_name(uri) for each in self._trusted)
 
     def _is_harmless(self, view: MessageView, step: Step) -> bool:
         if view.name in self._effects:
@@ -98,3 +99,54 @@ def _tool_uri(view: MessageView, step: Step) -> str:
         return f"tool://{part.provider}/{view.name or '_'}"
     called = step.calls.get(part.tool_use_id) if isinstance(part, ToolResultBlock) else None
     return f"tool://{(called and called.namespace) or '_'}/{view.name or '_'}"
+
+
+class LabelledModels(Plugin):
+    """Denies a request if its model may not see one of its labels; a label that is not listed is not restricted.
+
+    ``models`` are globs over model ids by label: ``{"PII": ["ollama:**", "local:**"]}``. Content with several labels
+    needs a model that all of them allow. It decides where a request leaves, so that it sees the labels that any other
+    plugin adds, whatever its mode, and the model that is really asked. If the model is unknown, the request is denied.
+    To route such turns to an allowed model in the first place, give `dragoman.routing.label_rules` to the session's
+    router.
+    """
+
+    name = "labelled_models"
+    hooks: Iterable[Hook | str] = (Hook.REQUEST,)
+    capabilities: Iterable[Capability | str] = (Capability.READ_LABELS,)
+
+    def __init__(self, models: Mapping[str, Iterable[str]]) -> None:
+        """Raises ConfigurationError if a label has a string instead of a list or a pattern that is too long, or if
+        there are no labels."""
+        if not isinstance(models, Mapping):
+            raise ConfigurationError(
+                f"map labels to models, as in {{'PII': ['local:**']}}, not a {type(models).__name__}"
+            )
+        self._allowed: dict[str, tuple[Glob, ...]] = {}
+        for label, patterns in models.items():
+            if isinstance(patterns, str):
+                raise ConfigurationError(f"the models of the label {label!r:.80} must be a list: [{patterns!r:.80}]")
+            self._allowed[label] = compile_globs(patterns)
+
+    def check(self, step: Step) -> Violation | None:
+        security = step.extensions.security
+        restricted = sorted((security.labels if security else frozenset()) & self._allowed.keys())
+        if not restricted:
+            return None
+        model = model_of(step.extensions.llm)
+        for label in restricted:
+            if model is None or not any(each.matches(model) for each in self._allowed[label]):
+                return Violation(
+                    f"content under the label {label!r:.80} is not for {model or 'a model that is not named'}",
+                    code="model_not_allowed",
+                )
+        return None
+
+
+def model_of(llm: LLMExtension | None) -> str | None:
+    """Return the model id, ``provider:name``, whether or not the slot's name includes the provider."""
+    if llm is None or not llm.model_id:
+        return None
+    if not llm.provider or llm.model_id.startswith(f"{llm.provider}:"):
+        return llm.model_id
+    return f"{llm.provider}:{llm.model_id}"
