@@ -93,7 +93,11 @@ def replace_payload(event: bytes, payload: bytes) -> bytes:
     """Return the event with another payload. Lengths and checksums of a binary message are updated."""
     if detect_framing(event) is not Framing.AWS:
         return event.replace(event_payload(event), payload, 1)
-    headers = event[_PRELUDE_SIZE : _payload_start(event)]
+    return build_aws_message(event[_PRELUDE_SIZE : _payload_start(event)], payload)
+
+
+def build_aws_message(headers: bytes, payload: bytes) -> bytes:
+    """Return a message of an AWS event stream, with its lengths and checksums. ``headers`` are encoded."""
     prelude = struct.pack(">II", _PRELUDE_SIZE + len(headers) + len(payload) + _CHECKSUM_SIZE, len(headers))
     message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
     return message + struct.pack(">I", zlib.crc32(message))

@@ -1,5 +1,7 @@
 """The adapter of the scripted provider. It projects and decodes like every adapter, over its own wire."""
 
+import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,6 +12,13 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, Endpoint, NamedTool, RequestContext, WireAdapter
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, ServerError
 from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities, ThinkingPolicy
+from dragoman.adapter.operations.embeddings.capabilities import EmbeddingTable
+from dragoman.adapter.operations.embeddings.contract import (
+    EmbeddingAdapter,
+    EmbeddingInput,
+    EmbeddingOptions,
+    NativeEmbeddings,
+)
 from dragoman.adapter.replies.error_context import ErrorContext, Failure
 from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
@@ -20,6 +29,7 @@ from dragoman.adapter.requests.option_table import OptionTable
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -35,7 +45,49 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman.testing.doubles.scripted_embeddings import ScriptedEmbeddings
+
+EMBEDDINGS_PATH = "/embed"
+DIMENSIONS = 16
+"""The length of a vector if a request asks for no other."""
+_MAX_DIMENSIONS = 4096
+
+
+class ScriptedEmbeddings(EmbeddingAdapter):
+    models: ClassVar[EmbeddingTable] = EmbeddingTable(
+        {
+            "default": {
+                "dimensions": DIMENSIONS,
+                "dimension_range": [1, _MAX_DIMENSIONS],
+                "max_inputs": 100,
+                "purposes": {"query": "query", "document": "document"},
+                "normalized": "always",
+            }
+        }
+    )
+
+    def encode(self, inputs: Sequence[EmbeddingInput], options: EmbeddingOptions) -> tuple[str, dict[str, Any]]:
+        dimensions = options.dimensions or DIMENSIONS
+        return EMBEDDINGS_PATH, {"texts": list(inputs), "dimensions": dimensions, "purpose": self.purpose_word(options)}
+
+    def decode(self, native: dict[str, Any], response: WireResponse) -> NativeEmbeddings:
+        return NativeEmbeddings(native.get("vectors"), self.read_usage(native.get("usage"), "input_tokens"))
+
+
+def answer_embeddings(request: WireRequest) -> bytes:
+    """Return the reply: a vector of length 1 for each text, and a token for each word."""
+    body = wirejson.loads_object(request.body)
+    texts = body["texts"]
+    tokens = sum(max(1, len(text.split())) for text in texts)
+    vectors = [_vector(text, body["dimensions"]) for text in texts]
+    return wirejson.dumps({"vectors": vectors, "usage": {"input_tokens": tokens}})
+
+
+def _vector(text: str, dimensions: int) -> list[float]:
+    data = hashlib.shake_256(text.encode("utf-8", "surrogatepass")).digest(dimensions)
+    numbers = [byte - 127.5 for byte in data]
+    length = math.hypot(*numbers)
+    return [number / length for number in numbers]
+
 
 TRANSPORT = "scripted"
 

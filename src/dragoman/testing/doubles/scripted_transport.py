@@ -12,7 +12,8 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError, RequestTimeoutError
 from dragoman.adapter.wire import AttemptRecord, Headers, WireRequest, WireResponse
-from dragoman.testing.doubles import scripted_embeddings, scripted_wire
+from dragoman.testing.doubles import scripted_wire
+from dragoman.testing.doubles.scripted_adapter import EMBEDDINGS_PATH, answer_embeddings
 from dragoman.testing.sample_reply import SampleReply
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 
@@ -58,7 +59,7 @@ def _next_reply(
 
 def _embed(source: ReplySource, request: WireRequest) -> WireResponse:
     source.record_embedding(request)
-    return WireResponse(200, scripted_embeddings.answer(request), _JSON, _OK)
+    return WireResponse(200, answer_embeddings(request), _JSON, _OK)
 
 
 def _complete_error(error: Exception, adapter: Adapter) -> Exception:
@@ -75,7 +76,7 @@ class ScriptedTransport:
         self._find_source = find_source
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        if request.path == scripted_embeddings.PATH:
+        if request.path == EMBEDDINGS_PATH:
             return _embed(self._find_source(adapter.provider), request)
         reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         time.sleep(delay)
@@ -108,7 +109,7 @@ class AsyncScriptedTransport:
         self._find_source = find_source
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        if request.path == scripted_embeddings.PATH:
+        if request.path == EMBEDDINGS_PATH:
             return _embed(self._find_source(adapter.provider), request)
         reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         await asyncio.sleep(delay)

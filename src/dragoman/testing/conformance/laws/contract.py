@@ -19,8 +19,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message, write_message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance.generate import History, generate_histories
-from dragoman.testing.conformance.shrink import check_histories
-from dragoman.testing.conformance.subject import NotTriedError, Subject, parse_body
+from dragoman.testing.conformance.subject import NotTriedError, Subject, check_histories, parse_body
 from dragoman.testing.network import block_network
 from dragoman.testing.stream_laws import Trial
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from dragoman.canonical.message import Message
 from dragoman.testing.conformance.generate import History
 from dragoman.testing.conformance.laws.contract import TOOL
-from dragoman.testing.conformance.shrink import check_histories
-from dragoman.testing.conformance.subject import NotTriedError, ParsedRequest, Subject, fit_to_wire
+from dragoman.testing.conformance.subject import NotTriedError, ParsedRequest, Subject, check_histories, fit_to_wire
 from dragoman.testing.sample_reply import SHORT
 from dragoman.testing.stream_laws import Trial
 
