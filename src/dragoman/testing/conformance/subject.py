@@ -1,15 +1,16 @@
 """The adapter under test, with its wires and the effort of the kit."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import wraps
 from itertools import count, islice
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProjectionError
-from dragoman.adapter.losses import Loss
+from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
@@ -23,6 +24,13 @@ from dragoman.testing.sample_reply import CACHED, CUT, PLAIN, SHORT, SampleReply
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from dragoman.testing.stream_laws import Trial
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer_in_metres": {"type": "integer"}},
+    "required": ["answer_in_metres"],
+    "additionalProperties": False,
+}
+TOOL = ToolDefinition(name="look_up", description="Looks up how far it is.", input_schema=SCHEMA)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -83,6 +91,16 @@ class Subject:
             raise NotTriedError("no Wire was given, which describes the provider's answers")
         return self.wires
 
+    @property
+    def tools(self) -> list[ToolDefinition]:
+        """A tool to offer, if the model calls tools; else none."""
+        return [TOOL] if self.adapter.capabilities.supports_tools else []
+
+    def require_tools(self) -> None:
+        """Raise NotTriedError if the model calls no tools."""
+        if not self.tools:
+            raise NotTriedError("the model calls no tools")
+
     def sample_replies(self, wire: Wire) -> list[SampleReply]:
         """Return sample replies that fit a wire."""
         fixed = (SHORT, PLAIN, CACHED, CUT)
@@ -124,15 +142,11 @@ class Subject:
 
 def fit_to_wire(sample: SampleReply, wire: Wire) -> SampleReply:
     """Drop the parts of a reply that a wire does not distinguish: thinking and cached tokens."""
-    text = sample.text or (() if sample.calls else ("So",))
-    return SampleReply(
-        sample.thinking if wire.thinking else (),
-        text,
-        sample.calls,
-        sample.truncated,
-        sample.input_tokens,
-        sample.cached_tokens if wire.cached else 0,
-        sample.output_tokens,
+    return replace(
+        sample,
+        thinking=sample.thinking if wire.thinking else (),
+        text=sample.text or (() if sample.calls else ("So",)),
+        cached_tokens=sample.cached_tokens if wire.cached else 0,
     )
 
 
@@ -155,6 +169,12 @@ def collect_texts(value: Any) -> str:
     return value if isinstance(value, str) else wirejson.dumps_text(value)
 
 
+def is_option_lost(losses: Iterable[Loss], *names: str) -> bool:
+    """Return whether one of the losses is that of an option with one of these names."""
+    starts = tuple(f"{name}:" for name in names)
+    return any(loss.kind is LossKind.OPTION and loss.reason.startswith(starts) for loss in losses)
+
+
 def losses_of_message(losses: Sequence[Loss], message: Message) -> list[Loss]:
     return [loss for loss in losses if loss.message_id == message.id]
 
@@ -172,37 +192,42 @@ _SHRINK_LIMIT = 400
 _MAX_BLOCK_LENGTH = 160
 
 
-def check_histories(subject: Subject, check: CheckHistory) -> Iterator[Trial]:
-    """Try a law on histories of the adapter's own model, on foreign ones, and on malformed ones.
+def over_histories(check: CheckHistory) -> Callable[[Subject], Iterator[Trial]]:
+    """Make a law of what must be true of each history: of the adapter's own model, foreign ones, and malformed ones.
 
     A history that the model's thinking policy refuses proves nothing and is skipped.
     """
-    for kind in ("own", "foreign", "any"):
-        for number, history in enumerate(generate_histories(kind, _model(kind, subject), subject.effort.histories)):
-            faults = _faults(subject, check, history)
-            if not faults:
-                yield Trial(f"{kind} history {number}", (), kind)
-                continue
-            smallest = _shrink(subject, check, history)
-            yield Trial(f"{kind} history {describe_history(smallest)}", tuple(_faults(subject, check, smallest)), kind)
-            break  # one counterexample per kind is enough, and shrinking is slow
+
+    @wraps(check)
+    def law(subject: Subject) -> Iterator[Trial]:
+        for kind in ("own", "foreign", "any"):
+            model = subject.model if kind == "own" else ""
+            for number, history in enumerate(generate_histories(kind, model, subject.effort.histories)):
+                if not _faults(subject, check, history):
+                    yield Trial(f"{kind} history {number}", (), kind)
+                    continue
+                # Remove everything that is not needed to break the law, within a limit.
+                smallest, candidates = history, _shrink_candidates(history)
+                for _ in range(_SHRINK_LIMIT):
+                    if (candidate := next(candidates, None)) is None:
+                        break
+                    if _faults(subject, check, candidate):
+                        smallest, candidates = candidate, _shrink_candidates(candidate)
+                what = f"{kind} history {describe_history(smallest)}"
+                yield Trial(what, tuple(_faults(subject, check, smallest)), kind)
+                break  # one counterexample per kind is enough, and shrinking is slow
+
+    return law
 
 
 def describe_history(history: History) -> str:
     """Return a short description of a history."""
-    messages = " | ".join(
-        f"{message.role}: {', '.join(map(_shorten, message.content)) or 'nothing'}" for message in history
-    )
-    return f"[{messages}]"
-
-
-def _shorten(block: Any) -> str:
-    written = f"{block.type} {block.model_dump(exclude={'type'}, exclude_defaults=True)}"
-    return written if len(written) <= _MAX_BLOCK_LENGTH else written[:_MAX_BLOCK_LENGTH] + "…"
-
-
-def _model(kind: str, subject: Subject) -> str:
-    return subject.model if kind == "own" else ""
+    messages = []
+    for message in history:
+        blocks = [f"{each.type} {each.model_dump(exclude={'type'}, exclude_defaults=True)}" for each in message.content]
+        shown = ", ".join(text if len(text) <= _MAX_BLOCK_LENGTH else text[:_MAX_BLOCK_LENGTH] + "…" for text in blocks)
+        messages.append(f"{message.role}: {shown or 'nothing'}")
+    return f"[{' | '.join(messages)}]"
 
 
 def _faults(subject: Subject, check: CheckHistory, history: History) -> list[str]:
@@ -212,20 +237,10 @@ def _faults(subject: Subject, check: CheckHistory, history: History) -> list[str
         if subject.adapter.capabilities.thinking_policy.foreign == "refuse":
             return []
         return [f"refused: {refused}"]
+    except NotTriedError:
+        raise
     except Exception as error:
         return [f"{type(error).__name__} was raised: {error}"]
-
-
-def _shrink(subject: Subject, check: CheckHistory, history: History) -> History:
-    """Remove everything from the history that is not needed to break the law, within the limit."""
-    limit, tried = _SHRINK_LIMIT, 0
-    candidates = _shrink_candidates(history)
-    while (candidate := next(candidates, None)) is not None and tried < limit:
-        tried += 1
-        if _faults(subject, check, candidate):
-            history = candidate
-            candidates = _shrink_candidates(history)
-    return history
 
 
 def _shrink_candidates(history: History) -> Iterator[History]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -19,86 +19,65 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Channel, Message, Role
 from dragoman.testing.conformance.generate import History
-from dragoman.testing.conformance.laws.contract import TOOL
-from dragoman.testing.conformance.subject import NotTriedError, Subject, check_histories, collect_texts, parse_body
-from dragoman.testing.stream_laws import Trial
+from dragoman.testing.conformance.subject import NotTriedError, Subject, collect_texts, over_histories, parse_body
 
 _INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 _CONTINUE_TEXT = "Continue."
 """The user text that adapters add if an assistant message cannot be last; a real user message replaces it."""
 
 
-def changes_are_losses(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def changes_are_losses(subject: Subject, history: History) -> Iterator[str]:
     """A history without losses comes back unchanged, and each message that comes back changed has a loss."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        round_trip = RoundTrip.of(subject.adapter, history)
-        yield from (f"changed without a loss: {block}" for block in round_trip.unreported)
-        if not round_trip.losses and not round_trip.unchanged:
-            yield f"no losses, and {round_trip.before} came back as {round_trip.after}"
-
-    yield from check_histories(subject, check)
+    round_trip = RoundTrip.of(subject.adapter, history)
+    yield from (f"changed without a loss: {block}" for block in round_trip.unreported)
+    if not round_trip.losses and not round_trip.unchanged:
+        yield f"no losses, and {round_trip.before} came back as {round_trip.after}"
 
 
-def warnings_mean_changes(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def warnings_mean_changes(subject: Subject, history: History) -> Iterator[str]:
     """A warning is never wrong: if a loss says that content is gone, the history comes back changed."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        round_trip = RoundTrip.of(subject.adapter, history)
-        warnings = [loss for loss in round_trip.losses if loss.message_id and loss.severity is Severity.WARNING]
-        if round_trip.unchanged and warnings:
-            yield f"it came back as it was, with {warnings[0]}"
-
-    yield from check_histories(subject, check)
+    round_trip = RoundTrip.of(subject.adapter, history)
+    warnings = [loss for loss in round_trip.losses if loss.message_id and loss.severity is Severity.WARNING]
+    if round_trip.unchanged and warnings:
+        yield f"it came back as it was, with {warnings[0]}"
 
 
-def losses_name_their_message(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def losses_name_their_message(subject: Subject, history: History) -> Iterator[str]:
     """Each loss names a message of the history and its block, or none if it concerns the whole request."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        lengths = {message.id: len(message.content) for message in history}
-        for loss in subject.write(history).losses:
-            known = loss.message_id in lengths and loss.block_index < lengths[loss.message_id]
-            if not (known or (loss.message_id, loss.block_index) == ("", -1)):
-                yield f"nobody's loss: {loss}"
-            if not loss.reason:
-                yield f"a loss without a reason: {loss}"
-
-    yield from check_histories(subject, check)
+    lengths = {message.id: len(message.content) for message in history}
+    for loss in subject.write(history).losses:
+        known = loss.message_id in lengths and loss.block_index < lengths[loss.message_id]
+        if not (known or (loss.message_id, loss.block_index) == ("", -1)):
+            yield f"nobody's loss: {loss}"
+        if not loss.reason:
+            yield f"a loss without a reason: {loss}"
 
 
-def requests_only_grow(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def requests_only_grow(subject: Subject, history: History) -> Iterator[str]:
     """The prefix law: a request begins with the one before it, in its instructions, its tools and its messages."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        bodies = [parse_body(subject.write(shorter, _tools(subject)).body) for shorter in _prefixes(history)]
-        if not all(isinstance(body, dict) for body in bodies):
-            raise NotTriedError("the body is not a JSON object")
-        for shorter, longer in pairwise(bodies):
-            for name in {**shorter, **longer}:
-                if not _grows(shorter.get(name), longer.get(name)):
-                    yield f"{name} was {_shorten(shorter.get(name))}, and became {_shorten(longer.get(name))}"
-
-    yield from check_histories(subject, check)
+    bodies = [parse_body(subject.write(shorter, subject.tools).body) for shorter in _prefixes(history)]
+    if not all(isinstance(body, dict) for body in bodies):
+        raise NotTriedError("the body is not a JSON object")
+    for shorter, longer in pairwise(bodies):
+        for name in {**shorter, **longer}:
+            if not _grows(shorter.get(name), longer.get(name)):
+                yield f"{name} was {_shorten(shorter.get(name))}, and became {_shorten(longer.get(name))}"
 
 
-def cached_state_is_invisible(subject: Subject) -> Iterator[Trial]:
+@over_histories
+def cached_state_is_invisible(subject: Subject, history: History) -> Iterator[str]:
     """A session that grew turn by turn sends the same bytes as a new one, and names the same losses."""
-
-    def check(subject: Subject, history: History) -> Iterator[str]:
-        context = subject.context()
-        for shorter in _prefixes(history):
-            continued, fresh = subject.write(shorter, context=context), subject.write(shorter)
-            if continued.body != fresh.body:
-                yield f"{continued.body!r:.400} was sent instead of {fresh.body!r:.400}"
-            if set(continued.losses) != set(fresh.losses):
-                yield f"other losses after {len(shorter)} messages"
-
-    yield from check_histories(subject, check)
-
-
-def _tools(subject: Subject) -> list[Any]:
-    return [TOOL] if subject.adapter.capabilities.supports_tools else []
+    context = subject.context()
+    for shorter in _prefixes(history):
+        continued, fresh = subject.write(shorter, context=context), subject.write(shorter)
+        if continued.body != fresh.body:
+            yield f"{continued.body!r:.400} was sent instead of {fresh.body!r:.400}"
+        if set(continued.losses) != set(fresh.losses):
+            yield f"other losses after {len(shorter)} messages"
 
 
 def _prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
@@ -117,18 +96,12 @@ def _grows(old: Any, new: Any) -> bool:
         return all(_grows(old.get(name), new.get(name)) for name in {**old, **new})
     if not (isinstance(old, list) and isinstance(new, list)):
         return bool(old == new)
-    same = sum(1 for _ in _common_items(old, new))
+    # zip ends with the shorter one, and takewhile at the first item that differs.
+    same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))])
     removed = old[same:]
     if removed and same < len(new) and _extends(removed[0], new[same]):
         removed = removed[1:]
     return all(_CONTINUE_TEXT in collect_texts(item) for item in removed)
-
-
-def _common_items(old: list[Any], new: list[Any]) -> Iterator[Any]:
-    for one, two in zip(old, new, strict=False):
-        if one != two:
-            return
-        yield one
 
 
 def _extends(old: Any, new: Any) -> bool:
