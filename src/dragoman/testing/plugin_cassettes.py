@@ -1,11 +1,16 @@
-"""The part of the pytest plugin for tests with a cassette. It is imported when the first such test runs."""
+"""The part of the pytest plugin for tests with a cassette. It is imported when the first such test runs.
+
+``--llm-faults`` runs a test again with every fault in every reply of its cassette, and counts the outcomes. A test
+*survived* if it still passes. It *raised* if the client raised its own error, which the code under test could have
+handled. Everything else is *broken*: a wrong answer that was accepted, or an unrelated error.
+"""
 
 import json
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +30,7 @@ from dragoman.testing.cassettes.replay import CassetteMissError
 from dragoman.testing.cassettes.vcrpy import replayed_requests, today
 from dragoman.testing.event_bytes import split_events
 from dragoman.testing.faults.plan import Corrupt, Cut, Plan, Rechunk, Stall
-from dragoman.testing.faults.transport import BODY_HEADERS, Refusals
+from dragoman.testing.faults.transport import Refusals, faulty_response
 from dragoman.transport.retry import RetryPolicy
 
 try:
@@ -50,9 +55,17 @@ def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
         raise ConfigurationError(f"there is no record mode {mode!r}: use one of {', '.join(MODES)}")
     fault = item.stash.get(FAULT_KEY, None)
     with cassette(path, mode, allow_repeats=fault is not None) as recorder:
+        readers: Iterable[str] = ()
         if recorder.recording:
-            _unblock_network(config)
-        keys = {} if recorder.recording else _recorder_keys(recorder)
+            if config.getoption("--block-network", False):  # of pytest-recording
+                from pytest_recording import network
+
+                network.unblock()
+        elif path.exists():
+            readers = _readers(exchange.request for exchange in recorder.cassette.exchanges)
+        else:  # any client may start: its request fails with the commands that record one
+            readers = providers()
+        keys = _placeholder_keys(readers)
         with patch.dict(os.environ, keys), apply_fault(fault) if fault else nullcontext():
             yield recorder
 
@@ -75,14 +88,6 @@ def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
     return [f"{name}: {reason}" for reason in staleness_reasons(recorder.loaded, today(), days)]
 
 
-def _recorder_keys(recorder: Recorder) -> dict[str, str]:
-    """Return placeholder keys for a replay. Without a file, any client may start: its request fails with the commands
-    that record one."""
-    if not recorder.path.exists():
-        return _placeholder_keys(providers())
-    return _placeholder_keys(_readers(exchange.request for exchange in recorder.cassette.exchanges))
-
-
 def _readers(requests: Iterable[RecordedRequest]) -> list[str]:
     found = dict.fromkeys(request_target(request).reader for request in requests)
     return [reader for reader in found if reader]
@@ -92,14 +97,6 @@ def _placeholder_keys(readers: Iterable[str]) -> dict[str, str]:
     """Return placeholder keys for unset variables: a replay needs no key, but clients do."""
     names = [name for reader in readers for name in adapter_class(reader).endpoint.key_variables[:1]]
     return {name: PLACEHOLDER_KEY for name in names if name not in os.environ}
-
-
-def _unblock_network(config: pytest.Config) -> None:
-    """Lift pytest-recording's ``--block-network`` while recording."""
-    if config.getoption("--block-network", False):
-        from pytest_recording import network
-
-        network.unblock()
 
 
 OUTCOMES = ("survived", "raised", "broken")
@@ -140,29 +137,20 @@ def run(
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if all(report.passed for report in reports):
-        found = {
-            kind: dict(count)
-            for kind, count in _count_outcomes(item, nextitem, _planned_faults(cassette, kinds, seed)).items()
-        }
-        reports[1].user_properties.append((property_name, json.dumps(found)))
+        counts: dict[str, Counter[str]] = {}
+        for fault in _planned_faults(cassette, kinds, seed):
+            item.stash[FAULT_KEY] = fault
+            item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures, as pytest-rerunfailures gets them
+            passed = all(report.passed for report in runtestprotocol(item, nextitem=nextitem, log=False))
+            outcome = "survived" if passed else item.stash.get(_outcome_key, "broken")
+            item.stash[_outcome_key] = "broken"
+            counts.setdefault(fault.kind, Counter())[outcome] += 1
+        if FAULT_KEY in item.stash:
+            del item.stash[FAULT_KEY]
+        reports[1].user_properties.append((property_name, json.dumps(counts)))
     for report in reports:
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-
-
-def _count_outcomes(
-    item: pytest.Item, nextitem: pytest.Item | None, planned: Iterable[PlannedFault]
-) -> dict[str, Counter[str]]:
-    counts: dict[str, Counter[str]] = {}
-    for fault in planned:
-        item.stash[FAULT_KEY] = fault
-        item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures, as pytest-rerunfailures gets them
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        outcome = "survived" if all(report.passed for report in reports) else item.stash.get(_outcome_key, "broken")
-        item.stash[_outcome_key] = "broken"
-        counts.setdefault(fault.kind, Counter())[outcome] += 1
-    del item.stash[FAULT_KEY]
-    return counts
 
 
 def _planned_faults(cassette: Path, kinds: str, seed: int) -> list[PlannedFault]:
@@ -194,13 +182,10 @@ def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
 
 def record_error(item: pytest.Item, error: BaseException) -> None:
     """Record the kind of error that ended a test."""
-    item.stash[_outcome_key] = "raised" if _is_client_error(error) else "broken"
-
-
-def _is_client_error(error: BaseException) -> bool:
-    if isinstance(error, CassetteMissError):
-        return False
-    return isinstance(error, DragomanError) or type(error).__module__.partition(".")[0] in _CLIENT_ERROR_PACKAGES
+    package = type(error).__module__.partition(".")[0]
+    is_of_client = isinstance(error, DragomanError) or package in _CLIENT_ERROR_PACKAGES
+    is_miss = isinstance(error, CassetteMissError)
+    item.stash[_outcome_key] = "raised" if is_of_client and not is_miss else "broken"
 
 
 @contextmanager
@@ -222,64 +207,29 @@ def apply_fault(fault: PlannedFault) -> Iterator[None]:
         if "anyio" in sys.modules:
             stack.enter_context(patch.object(sys.modules["anyio"], "sleep", _no_wait))
         for module in filter(None, map(sys.modules.get, _CLIENTS)):
-            plain, awaited = module.HTTPTransport, module.AsyncHTTPTransport
-            inner, inner_async = plain.handle_request, awaited.handle_async_request
-            stack.enter_context(patch.object(plain, "handle_request", _wrap_sync(module, inner, fault, is_due)))
-            stack.enter_context(
-                patch.object(awaited, "handle_async_request", _wrap_async(module, inner_async, fault, is_due))
-            )
+            for patched in _patch_transports(module, fault, is_due):
+                stack.enter_context(patched)
         yield
 
 
 async def _no_wait(seconds: float) -> None:
-    pass
+    """Replaces the wait of an async client before a retry."""
 
 
-def _wrap_sync(
-    module: ModuleType, inner: Callable[..., Any], fault: PlannedFault, is_due: Callable[[], bool]
-) -> Callable[..., Any]:
+def _patch_transports(module: ModuleType, fault: PlannedFault, is_due: Callable[[], bool]) -> Iterator[Any]:
+    """Yield the patches that apply the fault below the clients of httpx or httpx2."""
+    plain, awaited = module.HTTPTransport.handle_request, module.AsyncHTTPTransport.handle_async_request
+
     def handle_request(transport: Any, request: Any) -> Any:
-        response = inner(transport, request)
-        return _faulty_response(module, fault, response, response.read()) if is_due() else response
+        response = plain(transport, request)
+        return faulty_response(response, fault.plan, response.read(), module) if is_due() else response
 
-    return handle_request
-
-
-def _wrap_async(
-    module: ModuleType, inner: Callable[..., Any], fault: PlannedFault, is_due: Callable[[], bool]
-) -> Callable[..., Any]:
     async def handle_async_request(transport: Any, request: Any) -> Any:
-        response = await inner(transport, request)
-        return _faulty_response(module, fault, response, await response.aread()) if is_due() else response
+        response = await awaited(transport, request)
+        return faulty_response(response, fault.plan, await response.aread(), module) if is_due() else response
 
-    return handle_async_request
-
-
-def _faulty_response(module: ModuleType, fault: PlannedFault, response: Any, body: bytes) -> Any:
-    plan = fault.plan
-    if isinstance(plan, Refusals):
-        return module.Response(plan.status, headers=dict(plan.headers), content=plan.body)
-    kept = [(name, value) for name, value in response.headers.items() if name not in BODY_HEADERS]
-    return module.Response(response.status_code, headers=kept, stream=_faulty_stream(module, plan, body))
-
-
-def _faulty_stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
-    """Yield the rest of a body, and raise the HTTP library's own error for its fault."""
-
-    def chunks(_: Any) -> Iterator[bytes]:
-        try:
-            yield from plan.apply(body)
-        except ConnectionResetError as error:
-            raise module.ReadError(str(error)) from error
-        except TimeoutError as error:
-            raise module.ReadTimeout(str(error)) from error
-
-    async def awaited(stream: Any) -> AsyncIterator[bytes]:
-        for chunk in chunks(stream):
-            yield chunk
-
-    kinds = (module.SyncByteStream, module.AsyncByteStream)
-    return type("Chunks", kinds, {"__iter__": chunks, "__aiter__": awaited})()
+    yield patch.object(module.HTTPTransport, "handle_request", handle_request)
+    yield patch.object(module.AsyncHTTPTransport, "handle_async_request", handle_async_request)
 
 
 def format_table(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -53,21 +54,14 @@ class CassetteWriter:
         recording = scrub_recording(new_recording([exchange], server=self._server, recorded=today()), scanner)
         text, end = dumps(recording, scanner), unquote(urlsplit(exchange.request.path).path).rpartition("/")[2]
         operation = re.sub(r"[^A-Za-z0-9]+", "-", end).strip("-")[:60] or "request"
-        while not self._create(f"{number:0{_DIGITS}}", operation, text):
-            number += 1
-
-    def _create(self, number: str, operation: str, text: str) -> bool:
-        """Return False if another process has used the number."""
-        with self._lock:
-            if any(self._folder.glob(f"{number}-*.yaml")):
-                return False
-            try:
-                path = self._folder / f"{number}-{operation}.yaml"
-                with open(path, "x", encoding="utf-8", newline="\n", opener=open_private) as file:
-                    file.write(text)
-            except FileExistsError:
-                return False
-            return True
+        while True:
+            path = self._folder / f"{number:0{_DIGITS}}-{operation}.yaml"
+            with self._lock, suppress(FileExistsError):
+                if not any(self._folder.glob(f"{number:0{_DIGITS}}-*.yaml")):
+                    with open(path, "x", encoding="utf-8", newline="\n", opener=open_private) as file:
+                        file.write(text)
+                    return
+            number += 1  # another process has used this one
 
 
 class CassetteReader:

@@ -89,7 +89,14 @@ def _find_pairs(data: Any) -> Iterator[tuple[Any, Any]]:
 def _convert_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[Exchange, datetime.date | None]:
     """Return the exchange, and the date of its reply."""
     request_headers, response_headers = (
-        flatten_headers(_drop_redacted(each.get("headers"))) for each in (request, response)
+        flatten_headers(
+            {
+                str(name): value
+                for name, value in (each.get("headers") or {}).items()
+                if value not in (None, _REDACTED, [_REDACTED])
+            }
+        )
+        for each in (request, response)
     )
     sent, body = _decompress(_body(request), request_headers), _decompress(_body(response), response_headers)
     status = response["status"]["code"] if "status" in response else response["status_code"]
@@ -104,12 +111,6 @@ def _convert_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> tu
     except ValueError:
         date = None
     return Exchange(recorded, RecordedResponse(int(status), body, kept)), date
-
-
-def _drop_redacted(headers: Any) -> dict[str, Any]:
-    """Return the headers without those that the recorder redacted."""
-    named = {str(name): value for name, value in (headers or {}).items()}
-    return {name: value for name, value in named.items() if value not in (None, _REDACTED, [_REDACTED])}
 
 
 def _body(message: Mapping[str, Any]) -> bytes:
