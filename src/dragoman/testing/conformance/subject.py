@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import wraps
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -15,14 +14,13 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance.generate import History, generate_histories, generate_replies
 from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.sample_reply import CACHED, CUT, PLAIN, SHORT, SampleReply
+from dragoman.testing.stream_laws import NOW, Trial, counted_ids
 from dragoman.testing.stream_laws import Effort as StreamEffort
-from dragoman.testing.stream_laws import Trial
 
 SCHEMA = {
     "type": "object",
@@ -31,7 +29,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TOOL = ToolDefinition(name="look_up", description="Looks up how far it is.", input_schema=SCHEMA)
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class NotTriedError(DragomanError):
@@ -112,8 +109,8 @@ class Subject:
             "model": self.model,
             "session_id": "sess_kit",
             "request_id": "request",
-            "tool_ids": ToolIdMap(mint=_counter("tu_")),
-            "new_id": _counter(""),
+            "tool_ids": ToolIdMap(mint=counted_ids("tu_")),
+            "new_id": counted_ids(""),
             "clock": lambda: NOW,
         }
         return RequestContext(**{**defaults, **fields})
@@ -177,11 +174,6 @@ def is_option_lost(losses: Iterable[Loss], *names: str) -> bool:
 
 def losses_of_message(losses: Sequence[Loss], message: Message) -> list[Loss]:
     return [loss for loss in losses if loss.message_id == message.id]
-
-
-def _counter(prefix: str) -> Callable[[], str]:
-    numbers = count(1)
-    return lambda: prefix + format_ulid(next(numbers))
 
 
 CheckHistory = Callable[[Subject, History], Iterator[str]]

@@ -1,4 +1,4 @@
-"""The kit as a test class with one test per law."""
+"""The kit over an adapter: as a test class with one test per law, as a scorecard, and the suites of a package."""
 
 import logging
 import sys
@@ -104,21 +104,19 @@ def page(cards: Sequence[Scorecard]) -> str:
 
     Everything that comes from an adapter or its wire is escaped.
     """
-    return "".join(_render(cards))
-
-
-def _render(cards: Sequence[Scorecard]) -> Iterator[str]:
-    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-    yield f"<title>Conformance</title><style>{_STYLE}</style></head><body>\n<h1>Conformance</h1>\n"
+    parts = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n",
+        f"<title>Conformance</title><style>{_STYLE}</style></head><body>\n<h1>Conformance</h1>\n",
+    ]
     for card in cards:
-        yield f"<h2>{escape(card.model)}</h2>\n<p>{escape(str(card))}<br><code>{escape(card.adapter)}</code></p>\n"
+        parts.append(f"<h2>{escape(card.model)}</h2>\n<p>{escape(str(card))}<br>")
+        parts.append(f"<code>{escape(card.adapter)}</code></p>\n")
         for chapter, results in card.chapters():
-            yield f"<h3>{escape(chapter)}</h3>\n<table><tr><th>law</th><th>trials</th><th>result</th></tr>\n"
-            yield from map(_render_row, results)
-            yield "</table>\n"
-    yield "</body></html>\n"
+            parts.append(f"<h3>{escape(chapter)}</h3>\n<table><tr><th>law</th><th>trials</th><th>result</th></tr>\n")
+            parts += [*map(_render_row, results), "</table>\n"]
+    return "".join([*parts, "</body></html>\n"])
 
 
 def _render_row(result: LawResult) -> str:
@@ -209,7 +207,17 @@ def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConfo
     without a suite is tested without its wire. Raises ConfigurationError.
     """
     if kit is not None:
-        return (_load_suite(kit),)
+        module, _, name = kit.partition(":")
+        if not (module and name):
+            raise ConfigurationError(f"{kit!r} is not the name of a suite: write it as module:Class")
+        folder = str(Path.cwd())  # searched as by pytest and ``python -m``
+        sys.path.insert(0, folder)
+        try:
+            return (_require_suite(kit, getattr(import_module(module), name)),)
+        except (ImportError, AttributeError) as error:
+            raise ConfigurationError(f"the suite {kit} cannot be loaded: {error}") from error
+        finally:
+            sys.path.remove(folder)
     adapters = sorted(entry for entry in entry_points(group=GROUP) if _is_of(entry, package))
     if not adapters:
         raise ConfigurationError(
@@ -217,7 +225,12 @@ def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConfo
             " by the package's name, its distribution's, or the provider's"
         )
     kits = {entry.name: entry for entry in entry_points(group=KITS)}
-    return tuple(_suite_for(entry, kits.get(entry.name)) for entry in adapters)
+    return tuple(
+        _require_suite(kits[each.name].value, kits[each.name].load())
+        if each.name in kits
+        else type(f"Test{each.name.title()}", (AdapterConformance,), {"adapter": each.name})
+        for each in adapters
+    )
 
 
 def _is_of(entry: EntryPoint, package: str) -> bool:
@@ -228,35 +241,7 @@ def _is_of(entry: EntryPoint, package: str) -> bool:
     return package in names or (package == distribution and distribution != "dragoman")
 
 
-def _suite_for(adapter: EntryPoint, kit: EntryPoint | None) -> type[AdapterConformance]:
-    if kit is not None:
-        return _require_suite(kit.value, kit.load())
-    return type(f"Test{adapter.name.title()}", (AdapterConformance,), {"adapter": adapter.name})
-
-
-def _load_suite(kit: str) -> type[AdapterConformance]:
-    module, _, name = kit.partition(":")
-    if not (module and name):
-        raise ConfigurationError(f"{kit!r} is not the name of a suite: write it as module:Class")
-    with _current_folder():
-        try:
-            return _require_suite(kit, getattr(import_module(module), name))
-        except (ImportError, AttributeError) as error:
-            raise ConfigurationError(f"the suite {kit} cannot be loaded: {error}") from error
-
-
 def _require_suite(place: str, found: object) -> type[AdapterConformance]:
     if isinstance(found, type) and issubclass(found, AdapterConformance):
         return found
     raise ConfigurationError(f"{place} is not an AdapterConformance class")
-
-
-@contextmanager
-def _current_folder() -> Iterator[None]:
-    """Add the current folder to the path, as pytest and ``python -m`` do."""
-    folder = str(Path.cwd())
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)

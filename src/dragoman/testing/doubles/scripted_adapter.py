@@ -1,4 +1,7 @@
-"""The adapter of the scripted provider. It projects and decodes like every adapter, over its own wire."""
+"""The adapter of the scripted provider. It projects and decodes like every adapter, over its own wire.
+
+Its embeddings give the same vector for the same text, in every process.
+"""
 
 import hashlib
 import math
@@ -78,15 +81,13 @@ def answer_embeddings(request: WireRequest) -> bytes:
     body = wirejson.loads_object(request.body)
     texts = body["texts"]
     tokens = sum(max(1, len(text.split())) for text in texts)
-    vectors = [_vector(text, body["dimensions"]) for text in texts]
+    vectors = []
+    for text in texts:
+        data = hashlib.shake_256(text.encode("utf-8", "surrogatepass")).digest(body["dimensions"])
+        numbers = [byte - 127.5 for byte in data]
+        length = math.hypot(*numbers)
+        vectors.append([number / length for number in numbers])
     return wirejson.dumps({"vectors": vectors, "usage": {"input_tokens": tokens}})
-
-
-def _vector(text: str, dimensions: int) -> list[float]:
-    data = hashlib.shake_256(text.encode("utf-8", "surrogatepass")).digest(dimensions)
-    numbers = [byte - 127.5 for byte in data]
-    length = math.hypot(*numbers)
-    return [number / length for number in numbers]
 
 
 TRANSPORT = "scripted"
@@ -161,7 +162,17 @@ class ScriptedAdapter(WireAdapter):
             _read_turn(item, reader)
         natives = [*native.get("server_tools", []), *native.get("tools", [])]
         tools = [ToolDefinition.model_validate(each) for each in natives]
-        return tools, self._options(native, reader.context)
+        choice = native.get("tool_choice")
+        read = AdapterOptions(
+            **_OPTIONS.decode(native),
+            tool_choice=NamedTool(choice["name"]) if isinstance(choice, dict) else choice,
+            output_schema=native.get("output_schema"),
+            stream=native["stream"],
+            context=reader.context,
+        )
+        written = _parameters(RequestBuilder(self.target, read, reader.context, (), []))
+        extra = extra_fields(native, written, ("model", "messages", "tools", "server_tools", "tool_choice"))
+        return tools, replace(read, extra={self.provider: extra} if extra else {})
 
     def decode_error(self, native: dict[str, Any], origin: ErrorContext) -> ProviderError:
         return self.failure(native, origin.status, origin.body, origin.headers)
@@ -180,19 +191,6 @@ class ScriptedAdapter(WireAdapter):
         failure = Failure(self.provider, self.model, message, status, error.get("type"), headers=headers)
         return failure.error(kind or (None if status else ServerError))
 
-    def _options(self, native: Mapping[str, Any], context: RequestContext) -> AdapterOptions:
-        choice = native.get("tool_choice")
-        read = AdapterOptions(
-            **_OPTIONS.decode(native),
-            tool_choice=NamedTool(choice["name"]) if isinstance(choice, dict) else choice,
-            output_schema=native.get("output_schema"),
-            stream=native["stream"],
-            context=context,
-        )
-        written = _parameters(RequestBuilder(self.target, read, context, (), []))
-        extra = extra_fields(native, written, ("model", "messages", "tools", "server_tools", "tool_choice"))
-        return replace(read, extra={self.provider: extra} if extra else {})
-
 
 def _parameters(request: RequestBuilder) -> dict[str, Any]:
     body: dict[str, Any] = {}
@@ -203,17 +201,16 @@ def _parameters(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
+    content = []
+    for block in turn.blocks:
+        written = block.model_dump(mode="json")
+        if isinstance(block, ToolUseBlock):
+            written["id"] = request.tool_id(block.id)
+        elif isinstance(block, ToolResultBlock):
+            written["tool_use_id"] = request.tool_id(block.tool_use_id)
+        content.append(written)
     channel = {} if turn.message.channel is None else {"channel": turn.message.channel}
-    return {"role": turn.role, "content": [_block(request, block) for block in turn.blocks], **channel}
-
-
-def _block(request: RequestBuilder, block: ContentBlock) -> dict[str, Any]:
-    written = block.model_dump(mode="json")
-    if isinstance(block, ToolUseBlock):
-        written["id"] = request.tool_id(block.id)
-    elif isinstance(block, ToolResultBlock):
-        written["tool_use_id"] = request.tool_id(block.tool_use_id)
-    return written
+    return {"role": turn.role, "content": content, **channel}
 
 
 def _read_turn(item: Mapping[str, Any], reader: HistoryReader) -> None:

@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from dragoman.adapter.errors import ConfigurationError
@@ -85,23 +86,15 @@ class Rechunk:
             raise ConfigurationError("chunks need either sizes of at least 1, or a seed")
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        sizes = self._random(len(body)) if self.seed is not None else self._in_turn()
+        rng = random.Random(self.seed)
+        # The seed also decides between tiny chunks and a few large ones.
+        largest = rng.choice((2, 8, 32, 128, max(2, len(body))))
+        in_turn = cycle(self.sizes)
         start = 0
         while start < len(body):
-            size = next(sizes)
+            size = next(in_turn) if self.seed is None else rng.randint(1, largest)
             yield body[start : start + size]
             start += size
-
-    def _in_turn(self) -> Iterator[int]:
-        while True:
-            yield from self.sizes
-
-    def _random(self, length: int) -> Iterator[int]:
-        """The seed also decides between tiny chunks and a few large ones."""
-        rng = random.Random(self.seed)
-        largest = rng.choice((2, 8, 32, 128, max(2, length)))
-        while True:
-            yield rng.randint(1, largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,16 +268,12 @@ class Mutate:
     def apply(self, body: bytes) -> Iterator[bytes]:
         rng = random.Random(self.seed)
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
-            body = _change(body, rng)
+            before = body
+            for _ in range(_MAX_TRIES):
+                body = (_change_json if rng.random() < 0.6 else _change_bytes)(body, rng)
+                if body != before:
+                    break
         yield body
-
-
-def _change(body: bytes, rng: random.Random) -> bytes:
-    for _ in range(_MAX_TRIES):
-        change = _change_json if rng.random() < 0.6 else _change_bytes
-        if (changed := change(body, rng)) != body:
-            return changed
-    return body
 
 
 def _change_bytes(body: bytes, rng: random.Random) -> bytes:

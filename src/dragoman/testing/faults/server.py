@@ -43,7 +43,9 @@ class ConnectionFault(Enum):
     RESET = "reset"
 
 
-STALL, HANG_UP, RESET = ConnectionFault.STALL, ConnectionFault.HANG_UP, ConnectionFault.RESET
+STALL = ConnectionFault.STALL
+HANG_UP = ConnectionFault.HANG_UP
+RESET = ConnectionFault.RESET
 
 _CONTENT_TYPES = {
     Framing.SSE: "text/event-stream",
@@ -109,10 +111,6 @@ def recorded_reply(recorded: RecordedReply, plan: Plan | None = None) -> HttpRep
     headers = {"content-type": _CONTENT_TYPES[detect_framing(body)], **headers}
     if plan is None:
         return HttpReply(status=status, headers=headers, body=body)
-    return HttpReply(status=status, headers=headers, steps=_apply_plan(plan, body))
-
-
-def _apply_plan(plan: Plan, body: bytes) -> list[ReplyStep]:
     steps: list[ReplyStep] = []
     try:
         steps.extend(plan.apply(body))
@@ -120,7 +118,7 @@ def _apply_plan(plan: Plan, body: bytes) -> list[ReplyStep]:
         steps.append(RESET)
     except TimeoutError:
         steps.append(STALL)
-    return steps
+    return HttpReply(status=status, headers=headers, steps=steps)
 
 
 def encode_head(reply: HttpReply) -> bytes:
@@ -256,7 +254,11 @@ class FaultyServer:
             with reader:
                 while (request := _read_request(reader.readline, reader.read, number)) is not None:
                     with self._lock:
-                        reply = self._next_reply(request)
+                        self.requests.append(request)
+                        if callable(self._script):
+                            reply = self._script(request)
+                        else:
+                            reply = self._script[min(len(self.requests), len(self._script)) - 1]
                     if not self._send_reply(connection, reply):
                         return
         except OSError:
@@ -265,12 +267,6 @@ class FaultyServer:
             with self._lock:
                 self._connections.discard(connection)
             connection.close()
-
-    def _next_reply(self, request: ReceivedRequest) -> HttpReply:
-        self.requests.append(request)
-        if callable(self._script):
-            return self._script(request)
-        return self._script[min(len(self.requests), len(self._script)) - 1]
 
     def _send_reply(self, connection: socket.socket, reply: HttpReply) -> bool:
         """Send a reply. Return whether the connection can take another request."""
@@ -339,22 +335,20 @@ def _read_request(
         lines.append(line)
     if not lines:
         return None
-    headers = dict(_parse_header(line) for line in lines[1:])
+    headers = {}
+    for line in lines[1:]:
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.strip().lower()] = value.strip()
+    body = b""
     if "transfer-encoding" in headers:
-        body = _read_chunks(readline, read)
+        while size := _parse_size(readline().decode("latin-1").partition(";")[0], 16):
+            body += read(size)
+            readline()
+        readline()
     else:
         body = read(_parse_size(headers.get("content-length", "0"), 10))
     method, _, rest = lines[0].decode("latin-1").partition(" ")
     return ReceivedRequest(method, rest.rpartition(" ")[0], headers, body, b"".join(lines), connection)
-
-
-def _read_chunks(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> bytes:
-    body = b""
-    while size := _parse_size(readline().decode("latin-1").partition(";")[0], 16):
-        body += read(size)
-        readline()
-    readline()
-    return body
 
 
 def _parse_size(text: str, base: int) -> int:
@@ -363,8 +357,3 @@ def _parse_size(text: str, base: int) -> int:
         return int(text.strip(), base)
     except ValueError:
         raise ConnectionAbortedError(f"{text!r:.80} is not a size") from None
-
-
-def _parse_header(line: bytes) -> tuple[str, str]:
-    name, _, value = line.decode("latin-1").partition(":")
-    return name.strip().lower(), value.strip()
