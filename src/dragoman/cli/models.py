@@ -77,7 +77,7 @@ class Action(StrEnum):
 
 def local(action: Annotated[Action, typer.Argument(help="install downloads the file of the embedded model.")]) -> None:
     """Manages the embedded model, which needs the extra `local` and one file of 98 MB."""
-    from dragoman.local.install import install
+    from dragoman.local.files import install
 
     assert action is Action.INSTALL  # the only one so far
     path = install()

@@ -31,8 +31,8 @@ from dragoman.formats.umf.events import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
 from dragoman.testing.cassettes.body import encode_body
+from dragoman.testing.cassettes.exchange import request_target
 from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
-from dragoman.testing.cassettes.wires import request_target
 from dragoman.transport.request_validation import http_headers
 from dragoman.view import page
 from tests.bulk.provider import HAIKU, Provider
