@@ -22,7 +22,8 @@ from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.blocks import (
+from dragoman.formats.native import from_native
+from dragoman.formats.reading.blocks import (
     Fields,
     ImportedModel,
     build_usage,
@@ -34,8 +35,7 @@ from dragoman.formats.importers.blocks import (
     text_blocks,
     to_text,
 )
-from dragoman.formats.native import from_native
-from dragoman.formats.reading.losses import is_empty, moved_losses, source_losses
+from dragoman.formats.reading.fields import is_empty, moved_losses, source_losses
 from dragoman.formats.reading.turns import STOP_WORDS
 
 LIBRARY = "litellm"

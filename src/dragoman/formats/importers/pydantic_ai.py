@@ -7,7 +7,9 @@ cache points and changed settings, are not part of the conversation and are skip
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AliasChoices, Discriminator, Field, TypeAdapter
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
@@ -19,12 +21,13 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
+from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import iter_entries, validating
-from dragoman.formats.importers import pydantic_ai_models as theirs
-from dragoman.formats.importers.blocks import (
+from dragoman.formats.reading.blocks import (
     ImportedModel,
+    UtcTime,
     build_messages,
     build_usage,
     media_block,
@@ -39,10 +42,250 @@ from dragoman.formats.importers.blocks import (
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.losses import is_empty, source_losses
-from dragoman.formats.reading.pairs import pair_groups
+from dragoman.formats.reading.fields import is_empty, source_losses
+from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
 from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
-from dragoman.formats.tool_calls import ToolIdReader
+
+
+class Retry(ImportedModel):
+    """How often a call was tried; the outcome says that it failed."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"cause", "attempt", "max_retries"})
+
+
+class Part(ImportedModel):
+    """A part of a message. Ids of the provider's own storage and the library's bookkeeping are ignored."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"id", "provider_name", "tool_kind", "dynamic_ref", "timestamp", "outcome", "tool_name", "scope", "context_id"}
+    )
+    provider_details: dict[str, Any] | None = None
+    retry: Retry | None = None
+
+
+class SystemPrompt(Part):
+    part_kind: Literal["system-prompt"]
+    content: str
+    timestamp: UtcTime | None = None
+
+
+class UserPrompt(Part):
+    part_kind: Literal["user-prompt"]
+    content: str | list[Any]
+    timestamp: UtcTime | None = None
+
+
+class ToolReturn(Part):
+    part_kind: Literal["tool-return"]
+    tool_name: str
+    content: Any = None
+    tool_call_id: str | None = None
+    timestamp: UtcTime | None = None
+    outcome: str = "success"
+
+
+class RetryPrompt(Part):
+    """A part of older versions: a tool result if it names a tool, otherwise a text for the model."""
+
+    part_kind: Literal["retry-prompt"]
+    content: Any = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+    timestamp: UtcTime | None = None
+
+
+class RetryFeedback(Part):
+    part_kind: Literal["retry-feedback"]
+    content: Any = None
+    timestamp: UtcTime | None = None
+
+
+class InstructionDelta(Part):
+    """New instructions that replace earlier ones, or remove them."""
+
+    part_kind: Literal["instruction-delta"]
+    content: str | None = None
+
+
+class Speech(Part):
+    part_kind: Literal["speech"]
+    transcript: str | None = None
+    audio: dict[str, Any] | None = None
+
+
+class Compaction(Part):
+    part_kind: Literal["compaction"]
+    content: str | None = None
+    provider_name: str | None = None
+
+
+class CitationSource(ImportedModel):
+    kind: str = "web"
+    url: str | None = None
+    title: str | None = None
+    document_id: str | None = None
+    excerpts: list[str] = Field(default_factory=list)
+
+
+class CitationAnchor(ImportedModel):
+    start: int
+    end: int
+
+
+class CitedSources(ImportedModel):
+    sources: list[CitationSource] = Field(default_factory=list)
+    anchor: CitationAnchor | None = None
+
+
+class Text(Part):
+    part_kind: Literal["text"]
+    content: str
+    citations: list[CitedSources] | None = None
+
+
+class Thinking(Part):
+    part_kind: Literal["thinking"]
+    content: str
+    id: str | None = None
+    signature: str | None = None
+
+
+class ToolCall(Part):
+    part_kind: Literal["tool-call"]
+    tool_name: str
+    args: str | dict[str, Any] | None = None
+    tool_call_id: str | None = None
+
+
+class File(Part):
+    part_kind: Literal["file"]
+    content: dict[str, Any]
+
+
+KNOWN: dict[str, type[ImportedModel]] = {
+    "system-prompt": SystemPrompt,
+    "user-prompt": UserPrompt,
+    "tool-return": ToolReturn,
+    "retry-prompt": RetryPrompt,
+    "retry-feedback": RetryFeedback,
+    "instruction-delta": InstructionDelta,
+    "speech": Speech,
+    "compaction": Compaction,
+    "text": Text,
+    "thinking": Thinking,
+    "tool-call": ToolCall,
+    "file": File,
+}
+"""The parts that are read, by kind; all others are kept verbatim."""
+
+SETTINGS = frozenset(
+    {"instruction-baseline", "tool-availability-delta", "capability-load-delta", "model-settings-delta"}
+)
+"""Parts with request settings: they are not part of the conversation, and no model gets them."""
+
+
+class RequestUsage(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = frozenset({"audio_seconds", "requests", "total_tokens"})
+    input_tokens: Count = Field(default=0, validation_alias=AliasChoices("input_tokens", "request_tokens"))
+    output_tokens: Count = Field(default=0, validation_alias=AliasChoices("output_tokens", "response_tokens"))
+    cache_read_tokens: Count = 0
+    cache_write_tokens: Count = 0
+    cache_write_1h_tokens: Count = 0
+    output_reasoning_tokens: Count = 0
+    input_audio_tokens: Count = 0
+    cache_audio_read_tokens: Count = 0
+    output_audio_tokens: Count = 0
+    cost: str | float | None = None
+    web_searches: Count | None = None
+    details: dict[str, Any] | None = None
+
+
+_RUN = frozenset(
+    {
+        "run_id", "model_id", "provider_url", "canonical_system", "provider_response_id", "vendor_id", "workspace_ref",
+        "history_digest", "failed_attempts", "state",
+    }
+)  # fmt: skip
+"""Where and in which run of the program a message was made."""
+
+
+class ModelRequest(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = _RUN
+    kind: Literal["request"]
+    parts: list[dict[str, Any]]
+    timestamp: UtcTime | None = None
+    instructions: str | None = None
+    conversation_id: str | None = None
+
+
+class ModelResponse(ImportedModel):
+    ignored: ClassVar[frozenset[str]] = _RUN
+    kind: Literal["response"]
+    parts: list[dict[str, Any]]
+    usage: RequestUsage = Field(default_factory=RequestUsage)
+    model_name: str | None = None
+    timestamp: UtcTime | None = None
+    provider_name: str | None = None
+    finish_reason: str | None = None
+    conversation_id: str | None = None
+    state: str = "complete"
+    provider_details: dict[str, Any] | None = None
+
+
+MESSAGE: TypeAdapter[ModelRequest | ModelResponse] = TypeAdapter(
+    Annotated[ModelRequest | ModelResponse, Discriminator("kind")]
+)
+
+
+class Content(ImportedModel):
+    """An item of a prompt or a result. Its identifier is made from its data."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"identifier", "force_download"})
+
+
+class Binary(Content):
+    """``data`` is base64 in the URL-safe alphabet."""
+
+    kind: Literal["binary"]
+    data: str
+    media_type: str
+    vendor_metadata: dict[str, Any] | None = None
+
+
+class FileUrl(Content):
+    kind: Literal["image-url", "audio-url", "video-url", "document-url"]
+    url: str
+    media_type: str | None = None
+    vendor_metadata: dict[str, Any] | None = None
+
+
+class UploadedFile(Content):
+    kind: Literal["uploaded-file"]
+    file_id: str
+    provider_name: str
+    media_type: str | None = None
+    vendor_metadata: dict[str, Any] | None = None
+
+
+class TaggedText(Content):
+    """A text with data for the application, or the text that such data was rendered as."""
+
+    kind: Literal["text-content", "structured-content"]
+    content: str
+
+
+CONTENT: dict[str, type[ImportedModel]] = {
+    "binary": Binary,
+    "image-url": FileUrl,
+    "audio-url": FileUrl,
+    "video-url": FileUrl,
+    "document-url": FileUrl,
+    "uploaded-file": UploadedFile,
+    "text-content": TaggedText,
+    "structured-content": TaggedText,
+}
+"""The items of a user prompt and a tool result that are not texts, by kind."""
+
 
 LIBRARY = "pydantic-ai"
 
@@ -59,15 +302,15 @@ def from_pydantic_ai(document: Any) -> list[Message]:
     instructions: str | None = None
     for path, native in iter_entries(document, format_name=LIBRARY):
         with validating(native, path):
-            message = theirs.MESSAGE.validate_python(native)
+            message = MESSAGE.validate_python(native)
         source_losses().add_extra(message, path, LIBRARY)
         paths.append(path)
         parts: list[tuple[ImportedModel | None, dict[str, Any]]] = []
         for index, part in enumerate(message.parts):
             kind = part.get("part_kind")
-            known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
+            known = KNOWN.get(kind) if isinstance(kind, str) else None
             parts.append((read_model(known, part, f"{path}.parts[{index}]", LIBRARY) if known else None, part))
-        if isinstance(message, theirs.ModelResponse):
+        if isinstance(message, ModelResponse):
             ids.start_turn(Role.ASSISTANT, has_results=False)
             with validating(native, path):
                 read.append(_response(message, parts, ids, path))
@@ -80,7 +323,7 @@ def from_pydantic_ai(document: Any) -> list[Message]:
 
 
 def _request(
-    request: theirs.ModelRequest,
+    request: ModelRequest,
     parts: list[tuple[ImportedModel | None, dict[str, Any]]],
     instructions: str | None,
     ids: ToolIdReader,
@@ -94,7 +337,7 @@ def _request(
     system_count = 0
     for index, (part, native) in enumerate(parts):
         kind = native.get("part_kind")
-        if isinstance(kind, str) and kind in theirs.SETTINGS:
+        if isinstance(kind, str) and kind in SETTINGS:
             continue
         role, blocks = _request_part(part, native, ids, f"{path}.parts[{index}].content")
         if role is Role.SYSTEM and len(groups) == system_count:
@@ -121,37 +364,37 @@ def _request_part(
 ) -> tuple[Role, list[ContentBlock]]:
     """Return the blocks of a request part with its content at ``path``, and their role."""
     match part:
-        case theirs.SystemPrompt():
+        case SystemPrompt():
             return Role.SYSTEM, text_blocks(part.content)
-        case theirs.InstructionDelta():
+        case InstructionDelta():
             return Role.SYSTEM, text_blocks(part.content)
-        case theirs.UserPrompt():
+        case UserPrompt():
             if isinstance(part.content, str):
                 return Role.USER, text_blocks(part.content)
             items = enumerate(part.content)
             return Role.USER, [block for index, item in items for block in _content(item, f"{path}[{index}]")]
-        case theirs.ToolReturn():
+        case ToolReturn():
             answer = tool_result_blocks(part.content, path)
             failed = part.outcome in _FAILED
             call_id = result_call_id(ids, part.tool_call_id, part.tool_name)
             return Role.TOOL, [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=failed)]
-        case theirs.RetryPrompt(tool_name=str()):
+        case RetryPrompt(tool_name=str()):
             call_id = result_call_id(ids, part.tool_call_id, part.tool_name)
             return Role.TOOL, [
                 ToolResultBlock(tool_use_id=call_id, content=tuple(text_blocks(part.content)), is_error=True)
             ]
-        case theirs.RetryPrompt() | theirs.RetryFeedback():
+        case RetryPrompt() | RetryFeedback():
             return Role.USER, text_blocks(part.content)
-        case theirs.Speech():
+        case Speech():
             return Role.USER, _speech(part)
-        case theirs.Compaction(provider_name=None):
+        case Compaction(provider_name=None):
             return Role.USER, text_blocks(part.content)
         case _:
             return Role.USER, [provider_block(LIBRARY, to_text(native.get("part_kind")), native)]
 
 
 def _response(
-    response: theirs.ModelResponse,
+    response: ModelResponse,
     parts: list[tuple[ImportedModel | None, dict[str, Any]]],
     ids: ToolIdReader,
     path: str,
@@ -197,7 +440,7 @@ def _details(part: ImportedModel | None, path: str) -> str | None:
     """Return the signature in the provider's details of a part; report the details that have no place."""
     details = dict(getattr(part, "provider_details", None) or {})
     signature = details.pop("thought_signature", None)
-    if getattr(part, "citations", None) is None and isinstance(part, theirs.Text):
+    if getattr(part, "citations", None) is None and isinstance(part, Text):
         details.pop("citations", None)
     _report(details, f"{path}.provider_details", _KNOWN_DETAILS | {"citations"})
     return signature if isinstance(signature, str) and signature else None
@@ -218,25 +461,25 @@ def _response_part(
 ) -> list[ContentBlock]:
     """Return the blocks of a response part."""
     match part:
-        case theirs.Text():
+        case Text():
             return [TextBlock(text=part.content, citations=tuple(_citations(part)))] if part.content else []
-        case theirs.Thinking(id="redacted_thinking", signature=str() as sealed):  # the id marks it as encrypted
+        case Thinking(id="redacted_thinking", signature=str() as sealed):  # the id marks it as encrypted
             return [RedactedThinkingBlock(data=sealed)]
-        case theirs.Thinking():
+        case Thinking():
             signed = (part.provider_details or {}).get("thought_signature")
             signature = part.signature or (signed if isinstance(signed, str) else None)
             return [ThinkingBlock(text=part.content, signature=signature or None)]
-        case theirs.ToolCall():
+        case ToolCall():
             return [tool_call(ids, part.tool_call_id, part.tool_name, part.args)]
-        case theirs.File():
+        case File():
             return _content(part.content, f"{path}.content")
-        case theirs.Speech():
+        case Speech():
             return _speech(part)
         case _:
             return [provider_block(LIBRARY, to_text(native.get("part_kind")), native)]
 
 
-def _citations(part: theirs.Text) -> Iterator[Citation]:
+def _citations(part: Text) -> Iterator[Citation]:
     listed = (part.provider_details or {}).get("citations")
     natives = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if not part.citations:
@@ -255,8 +498,8 @@ def _citations(part: theirs.Text) -> Iterator[Citation]:
             )
 
 
-def _speech(part: theirs.Speech) -> list[ContentBlock]:
-    audio = theirs.Binary.model_validate(part.audio) if part.audio else None
+def _speech(part: Speech) -> list[ContentBlock]:
+    audio = Binary.model_validate(part.audio) if part.audio else None
     if audio is None:
         return text_blocks(part.transcript)
     return [media_block(_bytes(audio), audio.media_type, kind="audio", transcript=part.transcript)]
@@ -271,7 +514,7 @@ def tool_result_blocks(content: Any, path: str) -> list[ContentBlock]:
 
 def _is_media(item: Any) -> bool:
     kind = item.get("kind") if isinstance(item, dict) else None
-    return isinstance(kind, str) and kind in theirs.CONTENT
+    return isinstance(kind, str) and kind in CONTENT
 
 
 def _content(item: Any, path: str) -> list[ContentBlock]:
@@ -283,24 +526,24 @@ def _content(item: Any, path: str) -> list[ContentBlock]:
         for name in sorted(item.keys() - {"kind", "ttl"}):
             source_losses().add_field(path, name, LIBRARY)
         return []
-    known = theirs.CONTENT.get(kind)
+    known = CONTENT.get(kind)
     match read_model(known, item, path, LIBRARY) if known else None:
-        case theirs.Binary() as binary:
+        case Binary() as binary:
             return [media_block(_bytes(binary), binary.media_type, detail=_detail(binary.vendor_metadata))]
-        case theirs.FileUrl() as file:
+        case FileUrl() as file:
             kind = kind.removesuffix("-url")
             return [media_from_url(file.url, file.media_type, kind=kind, detail=_detail(file.vendor_metadata))]
-        case theirs.UploadedFile() as file:
+        case UploadedFile() as file:
             owner = model_fields_of(LIBRARY, file.provider_name, None)["provider"]
             source = MediaSource(kind="file_id", data=file.file_id, provider=owner)
             return [media_block(source, file.media_type, detail=_detail(file.vendor_metadata))]
-        case theirs.TaggedText() as tagged:
+        case TaggedText() as tagged:
             return text_blocks(tagged.content)
         case _:
             return [provider_block(LIBRARY, kind, item)]
 
 
-def _bytes(binary: theirs.Binary) -> MediaSource:
+def _bytes(binary: Binary) -> MediaSource:
     return MediaSource(kind="base64", data=binary.data.replace("-", "+").replace("_", "/"))
 
 
@@ -309,7 +552,7 @@ def _detail(metadata: Mapping[str, Any] | None) -> str | None:
     return detail if isinstance(detail, str) else None
 
 
-def _usage(usage: theirs.RequestUsage) -> Usage | None:
+def _usage(usage: RequestUsage) -> Usage | None:
     return build_usage(
         usage.input_tokens,
         usage.output_tokens,
