@@ -3,7 +3,7 @@
 A chunk counts as a message. A `RemoveMessage` is applied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dragoman.canonical.blocks import (
@@ -17,19 +17,18 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.document import iter_entries, parse, read_list, validating
-from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader, LangChainMessage, constructor, fields_of
+from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader, constructor, fields_of, read_call
 from dragoman.formats.reading.blocks import (
     build_messages,
     build_usage,
     model_fields_of,
-    read_model,
     result_call_id,
     signature_notes,
     text_blocks,
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import is_empty, list_inside, source_losses
+from dragoman.formats.reading.fields import Fields, inner_fields, list_inside, source_losses
 from dragoman.formats.reading.tool_calls import ToolIdReader, pair_groups
 from dragoman.formats.reading.turns import STOP_WORDS, put_results_first, stop_after
 
@@ -53,6 +52,7 @@ _STOP_REASONS = {
     "pause_turn": StopReason.PAUSE,
 }
 _STOP_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+_UNREAD_FIELDS = ("type", "example", "chunk_position", "tool_call_chunks")
 _REMOVE_ALL = "__remove_all__"
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 _KNOWN_KWARGS = frozenset(
@@ -85,19 +85,18 @@ def from_langchain(document: Any) -> list[Message]:
     for path, native in iter_entries(native_messages, format_name=LIBRARY):
         where = at + path.removeprefix("$")
         fields, inner = fields_of(native, where)
-        message = read_model(LangChainMessage, fields, inner, LIBRARY)
-        # What a program or a provider stored next to the fields of all messages has no place.
-        for place, known in (("additional_kwargs", _KNOWN_KWARGS), ("response_metadata", _KNOWN_METADATA)):
-            for name, value in getattr(message, place).items():
-                if name not in known and not is_empty(value):
-                    source_losses().add_field(f"{inner}.{place}", name, LIBRARY)
-        if message.name and message.type not in ("tool", "function"):
+        message = Fields(fields, inner, LIBRARY)
+        own_id, name = message.text("id"), message.text("name")
+        if name and fields["type"] not in ("tool", "function"):
             source_losses().add(f"{inner}.name", "a message has no name of its speaker: left out")
-        if message.type == "remove":
-            read = [] if message.id == _REMOVE_ALL else [group for group in read if group[0] != message.id]
-            continue
-        with validating(native, inner):
-            read.append((message.id, inner, _messages(message, f"{inner}.content", ids)))
+        if fields["type"] == "remove":
+            read = [] if own_id == _REMOVE_ALL else [group for group in read if group[0] != own_id]
+            message.ignore("content")
+        else:
+            with validating(native, inner):
+                read.append((own_id, inner, _messages(message, name, ids)))
+        message.ignore(*_UNREAD_FIELDS)
+        message.close()
     paired = pair_groups([group for *_, group in read], [path for _, path, _ in read])
     return put_results_first([message for group in paired for message in group])
 
@@ -114,62 +113,77 @@ def _find_messages(document: Any) -> tuple[Any, str]:
     return document, "$"
 
 
-def _messages(message: LangChainMessage, path: str, ids: ToolIdReader) -> list[Message]:
-    if message.type in ("tool", "function"):
-        content = BlockReader(ids, path).blocks(message.content)
+def _messages(message: Fields, name: str | None, ids: ToolIdReader) -> list[Message]:
+    kwargs, reported = inner_fields(message, "additional_kwargs"), inner_fields(message, "response_metadata")
+    # What a program or a provider stored next to the fields of all messages has no place.
+    kwargs.ignore(*_KNOWN_KWARGS)
+    reported.ignore(*_KNOWN_METADATA)
+    kind, path, content = message.look("type"), f"{message.path}.content", message.take("content")
+    call_id, status = message.text("tool_call_id"), message.text("status")
+    calls = [read_call(each) for each in message.objects("tool_calls")]
+    broken = [read_call(each, is_named=False) for each in message.objects("invalid_tool_calls")]
+    usage = _usage(message.object("usage_metadata"), reported)
+    role_word = message.text("role")
+    if kind in ("tool", "function"):
         result = ToolResultBlock(
-            tool_use_id=result_call_id(ids, message.tool_call_id, message.name),
-            content=tuple(content),
-            is_error=message.status == "error",
+            tool_use_id=result_call_id(ids, call_id, name),
+            content=tuple(BlockReader(ids, path).blocks(content)),
+            is_error=status == "error",
         )
         return build_messages(Role.TOOL, [result])
-    role = _ROLES.get(message.type) or _CHAT_ROLES.get((message.role or "").lower(), Role.USER)
-    if role is Role.SYSTEM and message.additional_kwargs.get("__openai_role__") == "developer":
+    role = _ROLES.get(to_text(kind)) or _CHAT_ROLES.get((role_word or "").lower(), Role.USER)
+    if role is Role.SYSTEM and kwargs.look("__openai_role__") == "developer":
         role = Role.DEVELOPER
-    named = _model_fields(message) if role is Role.ASSISTANT else {}
-    reader = BlockReader(ids, path, named.get("provider"), {each.id: each for each in message.tool_calls if each.id})
-    has_results = any(isinstance(item, dict) and item.get("type") == "tool_result" for item in message.content)
+    named: dict[str, Any] = {}
+    if role is Role.ASSISTANT:
+        names = (reported.look(each) for each in ("model_name", "model", "model_id"))
+        model = next((each for each in names if isinstance(each, str) and each), None)
+        provider = reported.look("model_provider")
+        named = model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, model)
+    reader = BlockReader(ids, path, named.get("provider"), {each: args for each, _, args in calls if each})
+    items = content if isinstance(content, list) else ()
+    has_results = any(isinstance(item, dict) and item.get("type") == "tool_result" for item in items)
     ids.start_turn(role, has_results=has_results)
-    blocks = reader.blocks(message.content)
+    blocks = reader.blocks(content)
     if role is not Role.ASSISTANT:
         return build_messages(role, blocks)
-    thinking = list(_outer_thinking(message, blocks, reader))
-    refusal, has_text = message.additional_kwargs.get("refusal"), any(isinstance(each, TextBlock) for each in blocks)
+    thinking = list(_outer_thinking(kwargs, blocks))
+    refusal, has_text = kwargs.look("refusal"), any(isinstance(each, TextBlock) for each in blocks)
+    # The items of the provider's own tools, in the older form of Responses.
+    outputs = kwargs.look("tool_outputs")
+    server_items = [item for item in outputs if isinstance(item, dict)] if isinstance(outputs, list) else []
+    owner = named.get("provider") or LIBRARY
     blocks = [
         *thinking,
         *blocks,
         *(text_blocks(refusal) if isinstance(refusal, str) and not has_text else ()),
-        *_server_tools(message, named.get("provider")),
-        *_outer_calls(message, reader, ids),
+        *(ProviderBlock(provider=owner, kind=to_text(item.get("type")) or "item", data=item) for item in server_items),
+        *_outer_calls(kwargs, [*calls, *broken], reader, ids),
     ]
     signatures = {len(thinking) + index: signature for index, signature in reader.signatures.items()}
-    signatures |= _call_signatures(message, blocks)
-    words = [to_text(message.response_metadata.get(name)) for name in _STOP_FIELDS]
+    if isinstance(signed := kwargs.look(_SIGNATURES), dict):  # Gemini's, on calls
+        positions = [index for index, block in enumerate(blocks) if isinstance(block, ToolUseBlock)]
+        pairs = zip(positions, [each for each, *_ in calls], strict=False)
+        signatures |= {index: signed[each] for index, each in pairs if isinstance(signed.get(each), str)}
+    words = [to_text(reported.look(each)) for each in _STOP_FIELDS]
     stop = stop_after(blocks, next((_STOP_REASONS[word] for word in words if word in _STOP_REASONS), None))
-    metadata = {
-        **named,
-        "usage": _usage(message),
-        "stop_reason": stop,
-        "provider_raw": signature_notes(named.get("provider"), signatures),
-    }
-    return build_messages(role, blocks, metadata=metadata)
+    notes = signature_notes(named.get("provider"), signatures)
+    return build_messages(role, blocks, metadata={**named, "usage": usage, "stop_reason": stop, "provider_raw": notes})
 
 
-def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdReader) -> Iterator[ContentBlock]:
+def _outer_calls(
+    kwargs: Fields, calls: Sequence[tuple[str | None, str, Any]], reader: BlockReader, ids: ToolIdReader
+) -> Iterator[ContentBlock]:
     """Yield the calls next to the content that are not in the content as well."""
-    for each in message.tool_calls:
-        if each.id is None or each.id not in reader.seen_calls:
-            yield tool_call(ids, each.id, each.name, each.args)
-    for broken in message.invalid_tool_calls:
-        if broken.id is None or broken.id not in reader.seen_calls:
-            yield tool_call(ids, broken.id, broken.name or "", broken.args)
-    legacy = message.additional_kwargs.get("function_call")
+    for call_id, name, arguments in calls:
+        if call_id is None or call_id not in reader.seen_calls:
+            yield tool_call(ids, call_id, name, arguments)
+    legacy = kwargs.look("function_call")
     for name in sorted(legacy.keys() - {"name", "arguments"}) if isinstance(legacy, dict) else ():
         source_losses().add_field(f"{reader.path}.function_call", name, LIBRARY)
-    if message.tool_calls or message.invalid_tool_calls or reader.seen_calls:
+    if calls or reader.seen_calls:
         return
-    older = message.additional_kwargs.get("tool_calls")
-    entries = read_list(older, f"{_kwargs_path(reader)}.tool_calls")
+    entries = read_list(kwargs.look("tool_calls"), f"{kwargs.path}.tool_calls")
     natives = [(each.get("id"), each.get("function")) for each in entries if isinstance(each, dict)]
     for native, function in [*natives, (None, legacy)]:
         if isinstance(function, dict) and isinstance(function.get("name"), str):
@@ -177,75 +191,40 @@ def _outer_calls(message: LangChainMessage, reader: BlockReader, ids: ToolIdRead
             yield tool_call(ids, known, function["name"], function.get("arguments"))
 
 
-def _kwargs_path(reader: BlockReader) -> str:
-    return f"{reader.path.removesuffix('.content')}.additional_kwargs"
-
-
-def _outer_thinking(
-    message: LangChainMessage, blocks: list[ContentBlock], reader: BlockReader
-) -> Iterator[ContentBlock]:
+def _outer_thinking(kwargs: Fields, blocks: list[ContentBlock]) -> Iterator[ContentBlock]:
     """Yield the thinking next to the content, if there is none in the content."""
     if any(isinstance(block, ThinkingBlock) for block in blocks):
         return
-    thinking = message.additional_kwargs.get("reasoning_content")
+    thinking, item = kwargs.look("reasoning_content"), kwargs.look("reasoning")
     if isinstance(thinking, str) and thinking:
         yield ThinkingBlock(text=thinking)
-    item = message.additional_kwargs.get("reasoning")
     if isinstance(item, dict):  # an item of Responses, in the older form
-        parts = read_list(item.get("summary"), f"{_kwargs_path(reader)}.reasoning.summary")
+        parts = read_list(item.get("summary"), f"{kwargs.path}.reasoning.summary")
         summary = [each.get("text") for each in parts if isinstance(each, dict)]
         sealed = item.get("encrypted_content")
         text = "\n\n".join(each for each in summary if isinstance(each, str))
         yield ThinkingBlock(text=text, signature=sealed if isinstance(sealed, str) and sealed else None)
 
 
-def _server_tools(message: LangChainMessage, provider: str | None) -> Iterator[ContentBlock]:
-    """Yield the items of the provider's own tools, in the older form of Responses."""
-    items = message.additional_kwargs.get("tool_outputs")
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict):
-            yield ProviderBlock(provider=provider or LIBRARY, kind=to_text(item.get("type")) or "item", data=item)
-
-
-def _call_signatures(message: LangChainMessage, blocks: list[ContentBlock]) -> dict[int, str]:
-    """Return Gemini's signatures on calls, by block."""
-    signed = message.additional_kwargs.get(_SIGNATURES)
-    if not isinstance(signed, dict):
-        return {}
-    positions = [index for index, block in enumerate(blocks) if isinstance(block, ToolUseBlock)]
-    calls = zip(positions, [call.id for call in message.tool_calls], strict=False)
-    return {index: signed[call] for index, call in calls if isinstance(signed.get(call), str)}
-
-
-def _model_fields(message: LangChainMessage) -> dict[str, Any]:
-    metadata = message.response_metadata
-    named = (metadata.get(name) for name in ("model_name", "model", "model_id"))
-    name = next((each for each in named if isinstance(each, str) and each), None)
-    provider = metadata.get("model_provider")
-    return model_fields_of(LIBRARY, provider if isinstance(provider, str) else None, name)
-
-
-def _usage(message: LangChainMessage) -> Usage | None:
-    usage = message.usage_metadata
+def _usage(usage: Fields | None, reported: Fields) -> Usage | None:
     if usage is None:
         return None
-    natives = (message.response_metadata.get(name) for name in ("usage", "token_usage"))
-    input_details, output_details = usage.input_token_details, usage.output_token_details
+    usage.ignore("total_tokens")
+    inputs, outputs = inner_fields(usage, "input_token_details"), inner_fields(usage, "output_token_details")
+    for details in (inputs, outputs):
+        details.ignore("text", "flex", "flex_cache_read", "priority", "priority_cache_read")
+    natives = (reported.look(name) for name in ("usage", "token_usage"))
     # The count of one lifetime stands for cache_creation, which is then 0.
-    five_minutes = _count(input_details.ephemeral_5m_input_tokens)
-    hour = _count(input_details.ephemeral_1h_input_tokens)
+    hour = inputs.count("ephemeral_1h_input_tokens") or 0
+    of_lifetimes = (inputs.count("ephemeral_5m_input_tokens") or 0) + hour
     return build_usage(
-        usage.input_tokens,
-        usage.output_tokens,
-        cached=_count(input_details.cache_read),
-        written=max(_count(input_details.cache_creation), five_minutes + hour),
+        usage.count("input_tokens"),
+        usage.count("output_tokens"),
+        cached=inputs.count("cache_read"),
+        written=max(inputs.count("cache_creation") or 0, of_lifetimes),
         cache_creation_1h_input_tokens=hour,
-        reasoning_tokens=_count(output_details.reasoning),
+        reasoning_tokens=outputs.count("reasoning"),
         raw=next((native for native in natives if isinstance(native, dict)), None),
-        audio_input_tokens=_count(input_details.audio),
-        audio_output_tokens=_count(output_details.audio),
+        audio_input_tokens=inputs.count("audio"),
+        audio_output_tokens=outputs.count("audio"),
     )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -4,9 +4,7 @@ A provider's block without a canonical kind is sent back to that provider; one o
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
-
-from pydantic import Field
+from typing import Any
 
 from dragoman.adapter.losses import LossKind
 from dragoman.canonical.blocks import (
@@ -18,24 +16,20 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
-from dragoman.canonical.guard import Count
 from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import (
-    Fields,
-    Imported,
-    ImportedModel,
     media_block,
     media_from_url,
     provider_block,
     read_citation,
-    read_model,
+    read_media,
     result_call_id,
     text_blocks,
     to_text,
     tool_call,
 )
-from dragoman.formats.reading.fields import is_empty, source_losses
+from dragoman.formats.reading.fields import Fields, inner_fields, is_empty, source_losses
 from dragoman.formats.reading.tool_calls import ToolIdReader
 
 CLASSES = {
@@ -53,74 +47,7 @@ _CHUNK = "Chunk"
 _ESCAPED = "__lc_escaped__"
 
 
-class Extras(ImportedModel):
-    """What a provider's package stores with a block: ids of the provider's own storage, and signatures."""
-
-    ignored: ClassVar[frozenset[str]] = frozenset({"item_id", "status", "caller", "phase", "index", "id"})
-
-    signature: str | None = None
-    encrypted_content: str | None = None
-    filename: str | None = None
-
-
-class TokenDetails(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset(
-        {"text", "flex", "flex_cache_read", "priority", "priority_cache_read"}
-    )
-
-    cache_read: int | float | None = None
-    cache_creation: int | float | None = None
-    ephemeral_5m_input_tokens: int | float | None = None
-    ephemeral_1h_input_tokens: int | float | None = None
-    audio: int | float | None = None
-    reasoning: int | float | None = None
-
-
-class Call(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"type", "index"})
-
-    name: str
-    args: dict[str, Any] | str | None = None
-    id: str | None = None
-    extras: Extras | None = None
-
-
-class InvalidCall(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"type", "index", "error"})
-
-    name: str | None = None
-    args: str | None = None
-    id: str | None = None
-    extras: Extras | None = None
-
-
-class UsageFields(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"total_tokens"})
-
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    input_token_details: TokenDetails = Field(default_factory=TokenDetails)
-    output_token_details: TokenDetails = Field(default_factory=TokenDetails)
-
-
-class LangChainMessage(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"type", "example", "chunk_position", "tool_call_chunks"})
-
-    type: str
-    content: str | list[str | dict[str, Any]]
-    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
-    response_metadata: dict[str, Any] = Field(default_factory=dict)
-    id: str | None = None
-    name: str | None = None
-    role: str | None = None
-    tool_calls: list[Call] = Field(default_factory=list)
-    invalid_tool_calls: list[InvalidCall] = Field(default_factory=list)
-    usage_metadata: UsageFields | None = None
-    tool_call_id: str | None = None
-    status: str = "success"
-
-
-def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
+def fields_of(native: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     """Return the fields of a message in any of its forms, with a ``type`` of the table, and the path to them.
 
     Raises FormatError if it is not a message.
@@ -148,7 +75,7 @@ def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
 _CHAT_TYPES = {"system": "system", "developer": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 
 
-def _read_chat(native: Fields) -> Fields:
+def _read_chat(native: dict[str, Any]) -> dict[str, Any]:
     """Return a message as `convert_to_openai_messages` writes it: its calls are OpenAI's."""
     fields = {name: value for name, value in native.items() if name not in ("role", "tool_calls", "refusal")}
     older = {name: native[name] for name in ("tool_calls", "refusal") if native.get(name)}
@@ -161,7 +88,7 @@ def _read_chat(native: Fields) -> Fields:
     }
 
 
-def constructor(native: Any) -> tuple[str, Fields] | None:
+def constructor(native: Any) -> tuple[str, dict[str, Any]] | None:
     """Return class and arguments of an object that `dumpd` wrote; None for anything else, and for what it could not
     write.
     """
@@ -173,7 +100,7 @@ def constructor(native: Any) -> tuple[str, Fields] | None:
     return name[-1], arguments
 
 
-def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
+def _read_constructed(native: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     if native.get("type") == "not_implemented":
         raise FormatError("LangChain wrote only the repr of this object", path=path)
     constructed = constructor(native)
@@ -187,7 +114,7 @@ def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
     return {**_unescape(arguments), "type": kind}, f"{path}.kwargs"
 
 
-def _report_others(native: Fields, known: tuple[str, ...], path: str) -> None:
+def _report_others(native: dict[str, Any], known: tuple[str, ...], path: str) -> None:
     for name, value in native.items():
         if name not in known and not is_empty(value):
             source_losses().add_field(path, name, "langchain")
@@ -212,138 +139,22 @@ _STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_too
 _FORMATS = {"mp3": "audio/mpeg"}
 
 
-class Block(ImportedModel):
-    """A block. Positions in a stream and ids of the provider's own storage are ignored."""
-
-    ignored: ClassVar[frozenset[str]] = frozenset({"type", "index", "id", "status", "phase", "caller"})
+_UNREAD = ("type", "index", "id", "status", "phase", "caller")
+"""dict[str, Any] of a block that say nothing: positions in a stream, and ids of the provider's own storage."""
 
 
-class Text(Block):
-    """``citations`` are Anthropic's, ``annotations`` those of all others."""
-
-    text: str
-    annotations: list[dict[str, Any]] | None = None
-    citations: list[dict[str, Any]] | None = None
-    extras: Extras | None = None
-
-
-class Thinking(Block):
-    """Thinking in Anthropic's form."""
-
-    thinking: str = ""
-    signature: str | None = None
-
-
-class Redacted(Block):
-    data: str
-
-
-class Summary(ImportedModel):
-    ignored: ClassVar[frozenset[str]] = frozenset({"type"})
-
-    text: str = ""
-
-
-class Reasoning(Block):
-    """Reasoning in LangChain's form, with a text, or in that of OpenAI Responses, with summaries."""
-
-    reasoning: str | None = None
-    summary: list[Summary] = Field(default_factory=list)
-    encrypted_content: str | None = None
-    extras: Extras = Field(default_factory=Extras)
-
-
-class ImageUrl(ImportedModel):
-    url: str
-    detail: str | None = None
-
-
-class ImageAtUrl(Block):
-    image_url: ImageUrl | str
-
-
-class InputAudio(ImportedModel):
-    data: str
-    format: str
-
-
-class AudioInput(Block):
-    input_audio: InputAudio
-
-
-class Source(ImportedModel):
-    """The source of media in Anthropic's form."""
-
-    type: str
-    data: str | None = None
-    url: str | None = None
-    file_id: str | None = None
-    media_type: str | None = None
-
-
-class File(ImportedModel):
-    """A file in the form of Chat Completions."""
-
-    file_data: str | None = None
-    file_id: str | None = None
-    filename: str | None = None
-
-
-class Media(Block):
-    """Media in the forms of both generations; ``source`` is Anthropic's field."""
-
-    type: str
-    base64: str | None = None
-    url: str | None = None
-    file_id: str | None = None
-    source_type: str | None = None
-    data: str | None = None
-    id: str | None = None
-    text: str | None = None
-    mime_type: str | None = None
-    title: str | None = None
-    filename: str | None = None
-    context: str | None = None
-    source: Source | None = None
-    file: File | None = None
-    detail: str | None = None
-    extras: Extras | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class FunctionCall(Block):
-    """A call in the form of OpenAI Responses."""
-
-    name: str
-    arguments: str = ""
-    call_id: str | None = None
-
-
-class ToolUse(Block):
-    """A call in Anthropic's form."""
-
-    name: str
-    input: Any = None
-    id: str | None = None
-
-
-class ToolResult(Block):
-    """A result in Anthropic's form, which some programs write into a user message."""
-
-    tool_use_id: str
-    content: Any = None
-    is_error: bool | None = None
-
-
-class Refusal(Block):
-    refusal: str
+def read_extras(item: Fields) -> Fields:
+    """Take what a provider's package stores with a block: ids of the provider's own storage, and signatures."""
+    extras = inner_fields(item, "extras")
+    extras.ignore(*_UNREAD[1:], "item_id", "signature", "encrypted_content", "filename")
+    return extras
 
 
 class BlockReader:
-    """Reads the blocks of one message, which is at ``path``. ``calls`` are its calls by id, with complete arguments."""
+    """Reads the blocks of the message at ``path``. ``calls`` has the complete arguments of its calls, by id."""
 
     def __init__(
-        self, ids: ToolIdReader, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
+        self, ids: ToolIdReader, path: str, provider: str | None = None, calls: Mapping[str, Any] | None = None
     ) -> None:
         self._ids = ids
         self.path = path
@@ -354,14 +165,18 @@ class BlockReader:
         self.signatures: dict[int, str] = {}
         """Signatures on texts, by their block."""
 
-    def blocks(self, content: str | list[str | Fields]) -> list[ContentBlock]:
+    def blocks(self, content: Any) -> list[ContentBlock]:
         """Return the content as blocks. Raises FormatError, with the path of the invalid block."""
         if isinstance(content, str):
             return text_blocks(content)
+        if not isinstance(content, list):
+            raise FormatError(f"content must be a text or a list, not {kind_of(content)}", path=self.path)
         read: list[ContentBlock] = []
         path = self.path
         for index, item in enumerate(content):
             self.path = f"{path}[{index}]"
+            if not isinstance(item, (str, dict)):
+                raise FormatError(f"a block must be a text or an object, not {kind_of(item)}", path=self.path)
             with validating(item, self.path):
                 found = self._item(item)
             extras = item.get("extras") if isinstance(item, dict) else None
@@ -372,139 +187,161 @@ class BlockReader:
         self.path = path
         return read
 
-    def _read(self, kind: type[Imported], item: Fields) -> Imported:
-        return read_model(kind, item, self.path, LIBRARY)
-
-    def _item(self, item: str | Fields) -> list[ContentBlock]:
-        if isinstance(item, str):
-            return text_blocks(item)
-        kind = item.get("type")
+    def _item(self, native: str | dict[str, Any]) -> list[ContentBlock]:
+        if isinstance(native, str):
+            return text_blocks(native)
+        kind = native.get("type")
         read = _READERS.get(kind) if isinstance(kind, str) else None
-        if read is not None:
-            return list(read(self, item))
-        return [self._unknown_block(to_text(kind), item)]
+        if read is None:
+            return [self._unknown_block(to_text(kind), native)]
+        item = Fields(native, self.path, LIBRARY)
+        blocks = list(read(self, item))
+        item.ignore(*_UNREAD)
+        item.close()
+        return blocks
 
-    def call(self, native: str | None, name: str, arguments: Any) -> ContentBlock:
-        complete_call = self._calls.get(native or "")
-        if native:
-            self.seen_calls.add(native)
-        if complete_call is not None and isinstance(arguments, dict) and arguments not in (complete_call.args, {}):
-            reason = "a call in the content differs from the same one in tool_calls, which is read"
-            source_losses().add(self.path, reason, kind=LossKind.FIELD)
-        return tool_call(self._ids, native, name, arguments if complete_call is None else complete_call.args)
+    def call(self, native_id: str | None, name: str, arguments: Any) -> ContentBlock:
+        if native_id:
+            self.seen_calls.add(native_id)
+        if native_id in self._calls:
+            complete = self._calls[native_id]
+            if isinstance(arguments, dict) and arguments not in (complete, {}):
+                reason = "a call in the content differs from the same one in tool_calls, which is read"
+                source_losses().add(self.path, reason, kind=LossKind.FIELD)
+            arguments = complete
+        return tool_call(self._ids, native_id, name, arguments)
 
-    def _unknown_block(self, kind: str, item: Fields) -> ContentBlock:
+    def _unknown_block(self, kind: str, item: dict[str, Any]) -> ContentBlock:
         if self._provider is None or kind in _STANDARD or not kind:
             return provider_block(LIBRARY, kind, item)
         native = {name: value for name, value in item.items() if name != "index"}  # keys of the stream
         return ProviderBlock(provider=self._provider, kind=kind, data=native)
 
     def text(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = self._read(Text, item)
-        cited = [*(parsed.citations or ()), *(parsed.annotations or ())]
-        if parsed.text:
-            yield TextBlock(text=parsed.text, citations=tuple(map(read_citation, cited)))
+        text = item.required_text("text")
+        # The citations are Anthropic's, the annotations those of all others.
+        cited = [each.whole() for name in ("citations", "annotations") for each in item.objects(name)]
+        read_extras(item)
+        if text:
+            yield TextBlock(text=text, citations=tuple(map(read_citation, cited)))
 
     def thinking(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = self._read(Thinking, item)
-        yield ThinkingBlock(text=parsed.thinking, signature=parsed.signature or None)
+        yield ThinkingBlock(text=item.text("thinking") or "", signature=item.text("signature") or None)
 
     def redacted(self, item: Fields) -> Iterator[ContentBlock]:
-        yield RedactedThinkingBlock(data=self._read(Redacted, item).data)
+        yield RedactedThinkingBlock(data=item.required_text("data"))
 
     def reasoning(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = self._read(Reasoning, item)
-        summary = "\n\n".join(each.text for each in parsed.summary)
-        text = summary if parsed.reasoning is None else parsed.reasoning
-        signature = parsed.encrypted_content or parsed.extras.signature or parsed.extras.encrypted_content
-        yield ThinkingBlock(text=text, signature=signature or None)
+        """Yield reasoning in LangChain's form, with a text, or in that of OpenAI Responses, with summaries."""
+        summaries = item.objects("summary")
+        for each in summaries:
+            each.ignore("type")
+        summary = "\n\n".join(each.text("text") or "" for each in summaries)
+        text, extras = item.text("reasoning"), read_extras(item)
+        sealed = item.text("encrypted_content") or extras.text("signature") or extras.text("encrypted_content")
+        yield ThinkingBlock(text=summary if text is None else text, signature=sealed or None)
 
     def reasoning_content(self, item: Fields) -> Iterator[ContentBlock]:
-        inner = item.get("reasoning_content")
+        inner = item.whole().get("reasoning_content")
         fields = inner if isinstance(inner, dict) else {}
         yield ThinkingBlock(text=to_text(fields.get("text")), signature=to_text(fields.get("signature")) or None)
 
     def image_url(self, item: Fields) -> Iterator[ContentBlock]:
-        image = self._read(ImageAtUrl, item).image_url
-        if isinstance(image, str):
-            yield media_from_url(image, kind="image")
+        if isinstance(item.look("image_url"), str):
+            yield media_from_url(item.required_text("image_url"), kind="image")
         else:
-            yield media_from_url(image.url, kind="image", detail=image.detail)
+            image = inner_fields(item, "image_url")
+            yield media_from_url(image.required_text("url"), kind="image", detail=image.text("detail"))
 
     def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
-        audio = self._read(AudioInput, item).input_audio
-        media_type = _FORMATS.get(audio.format, f"audio/{audio.format}")
-        yield media_block(MediaSource(kind="base64", data=audio.data), media_type, kind="audio")
+        audio = inner_fields(item, "input_audio")
+        source = MediaSource(kind="base64", data=audio.required_text("data"))
+        word = audio.required_text("format")
+        yield media_block(source, _FORMATS.get(word, f"audio/{word}"), kind="audio")
 
     def media(self, item: Fields) -> Iterator[ContentBlock]:
-        parsed = self._read(Media, item)
-        kind = None if parsed.type in ("file", "document", "text-plain", "media") else parsed.type
-        noted = parsed.extras.filename if parsed.extras else None
-        noted = noted or (parsed.metadata or {}).get("filename")
-        title = parsed.title or parsed.filename or (noted if isinstance(noted, str) else None)
-        if parsed.file is not None:
-            title = title or parsed.file.filename
-            if parsed.file.file_data is not None:
-                yield media_from_url(parsed.file.file_data, parsed.mime_type, title=title)
+        """Yield media in the forms of both generations; ``source`` is Anthropic's field, ``file`` Chat Completions'."""
+        word = to_text(item.look("type"))
+        kind = None if word in ("file", "document", "text-plain", "media") else word
+        named = [item.text("title"), item.text("filename"), read_extras(item).text("filename")]
+        noted = item.take("metadata")
+        if isinstance(noted, dict) and isinstance(noted.get("filename"), str):
+            named.append(noted["filename"])
+        media_type, text, url = item.text("mime_type"), item.text("text"), item.text("url")
+        file_id, content = item.text("file_id"), item.text("base64")
+        source_type, data = item.text("source_type"), item.text("data")
+        if (file := item.object("file")) is not None:
+            named.append(file.text("filename"))
+            whole, file_id = file.text("file_data"), file.text("file_id")
+            if whole is not None:
+                yield media_from_url(whole, media_type, title=next(filter(None, named), None))
                 return
-            parsed = parsed.model_copy(update={"file_id": parsed.file.file_id})
-        details = {"title": title, "context": parsed.context, "detail": parsed.detail}
-        source_block = parsed.source
-        if source_block is not None:
-            parsed = parsed.model_copy(
-                update={
-                    "url": source_block.url, "file_id": source_block.file_id, "mime_type": source_block.media_type,
-                    "text" if source_block.type == "text" else "base64": source_block.data,
-                }
-            )  # fmt: skip
-        data = parsed.base64 if parsed.base64 is not None else parsed.data if parsed.source_type != "text" else None
-        file = parsed.file_id or (parsed.id if parsed.source_type == "id" else None)
-        text = parsed.text
+        if (source := item.object("source")) is not None:
+            url, file_id, media_type = source.text("url"), source.text("file_id"), source.text("media_type")
+            if source.required_text("type") == "text":
+                text = source.text("data")
+            else:
+                content = source.text("data")
+        details = {
+            "title": next(filter(None, named), None), "context": item.text("context"), "detail": item.text("detail")
+        }  # fmt: skip
+        if content is None and source_type != "text":
+            content = data
+        file_id = file_id or (item.text("id") if source_type == "id" else None)
         if text is not None:
-            source = MediaSource(kind="text", data=text)
-            yield media_block(source, parsed.mime_type or "text/plain", kind="document", **details)
-        elif data is not None:
-            yield media_block(MediaSource(kind="base64", data=data), parsed.mime_type, kind=kind, **details)
-        elif parsed.url is not None:
-            yield media_from_url(parsed.url, parsed.mime_type, kind=kind, **details)
-        elif file is not None:
-            source = MediaSource(kind="file_id", data=file, provider=self._provider)
-            yield media_block(source, parsed.mime_type, kind=kind, **details)
+            yield media_block(
+                MediaSource(kind="text", data=text), media_type or "text/plain", kind="document", **details
+            )
+        elif (block := read_media(media_type, data=content, url=url, kind=kind, **details)) is not None:
+            yield block
+        elif file_id is not None:
+            owned = MediaSource(kind="file_id", data=file_id, provider=self._provider)
+            yield media_block(owned, media_type, kind=kind, **details)
         else:
-            yield self._unknown_block(parsed.type, item)
+            yield self._unknown_block(word, item.whole())
 
     def tool_call(self, item: Fields) -> Iterator[ContentBlock]:
-        call = self._read(Call, item)
-        yield self.call(call.id, call.name, call.args)
+        yield self.call(*read_call(item))
 
     def tool_use(self, item: Fields) -> Iterator[ContentBlock]:
-        call = self._read(ToolUse, item)
-        yield self.call(call.id, call.name, call.input)
+        yield self.call(item.text("id"), item.required_text("name"), item.take("input"))
 
     def function_call(self, item: Fields) -> Iterator[ContentBlock]:
-        call = self._read(FunctionCall, item)
-        yield self.call(call.call_id, call.name, call.arguments)
+        yield self.call(item.text("call_id"), item.required_text("name"), item.text("arguments") or "")
 
     def tool_result(self, item: Fields) -> Iterator[ContentBlock]:
-        result = self._read(ToolResult, item)
-        is_list = isinstance(result.content, list) and all(isinstance(each, (str, dict)) for each in result.content)
-        items = result.content if is_list else [to_text(result.content)]
-        content = [block for each in items for block in self._item(each)]
-        call_id = result_call_id(self._ids, result.tool_use_id, None)
-        yield ToolResultBlock(tool_use_id=call_id, content=tuple(content), is_error=bool(result.is_error))
+        """Yield a result in Anthropic's form, which some programs write into a user message."""
+        content = item.take("content")
+        is_list = isinstance(content, list) and all(isinstance(each, (str, dict)) for each in content)
+        blocks = [block for each in (content if is_list else [to_text(content)]) for block in self._item(each)]
+        call_id = result_call_id(self._ids, item.required_text("tool_use_id"), None)
+        yield ToolResultBlock(tool_use_id=call_id, content=tuple(blocks), is_error=item.flag("is_error"))
 
     def non_standard(self, item: Fields) -> Iterator[ContentBlock]:
-        value = item.get("value")
+        value = item.look("value")
         kind = value.get("type") if isinstance(value, dict) else None
         if isinstance(value, dict) and kind in ("refusal", "redacted_thinking"):
             yield from self._item(value)
         elif isinstance(value, dict) and isinstance(kind, str) and self._provider is not None:
             yield ProviderBlock(provider=self._provider, kind=kind, data=value)
         else:
-            yield self._unknown_block("non_standard", item)
+            yield self._unknown_block("non_standard", item.whole())
+        item.whole()
 
     def refusal(self, item: Fields) -> Iterator[ContentBlock]:
-        yield from text_blocks(self._read(Refusal, item).refusal)
+        yield from text_blocks(item.required_text("refusal"))
+
+
+def read_call(item: Fields, *, is_named: bool = True) -> tuple[str | None, str, Any]:
+    """Take a call in LangChain's form: its id, name and arguments. A broken one may have no name."""
+    name = item.required_text("name") if is_named else item.text("name") or ""
+    arguments = item.take("args")
+    if not isinstance(arguments, (str, dict)) and arguments is not None:
+        raise item.fault("args", f"must be an object or a text, not {kind_of(arguments)}")
+    read_extras(item)
+    native_id = item.text("id")
+    item.ignore("type", "index", "error")
+    return native_id, name, arguments
 
 
 _READERS: dict[str, Callable[[BlockReader, Fields], Iterator[ContentBlock]]] = {

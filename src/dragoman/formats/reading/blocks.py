@@ -3,12 +3,10 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from dragoman.adapter.registry import adapter_class, is_provider
@@ -27,8 +25,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.document import validating
-from dragoman.formats.reading.fields import is_count, source_losses
+from dragoman.formats.reading.fields import is_count
 from dragoman.formats.reading.tool_calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
@@ -37,36 +34,6 @@ _DATA_URL = re.compile(
     r"data:(?P<type>[^;,]*)(?:;[^;,]*)*?(?P<base64>;base64)?,(?P<data>.*)", re.DOTALL | re.IGNORECASE
 )
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
-
-
-UtcTime = Annotated[
-    datetime,
-    Field(strict=False),
-    AfterValidator(lambda time: time if time.tzinfo else time.replace(tzinfo=UTC)),
-]
-"""A time; without a zone it counts as UTC."""
-
-
-class ImportedModel(BaseModel):
-    """A model of another library's document: the fields that are used are validated, the others are kept apart.
-
-    `read_model` reports those, apart from the fields in ``ignored``: they say nothing about the conversation.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True, hide_input_in_errors=True)
-
-    ignored: ClassVar[frozenset[str]] = frozenset()
-
-
-Imported = TypeVar("Imported", bound=ImportedModel)
-
-
-def read_model(kind: type[Imported], native: Any, path: str, library: str) -> Imported:
-    """Validate an object of a document at ``path``; each field that the model does not declare becomes a loss."""
-    with validating(native, path):
-        parsed = kind.model_validate(native)
-    source_losses().add_extra(parsed, path, library)
-    return parsed
 
 
 def signature_notes(provider: str | None, signatures: Mapping[int, str]) -> Fields | None:

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Self, TypeGuard, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.canonical.message import Role
@@ -32,21 +32,6 @@ class SourceLosses:
         """Add the loss of a field that the reader of the format does not know."""
         shown = name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + "…"
         self.add(f"{path}.{name}", f"the reader of {format_name} does not know the field {shown!r}: left out")
-
-    def add_extra(self, model: BaseModel, path: str, format_name: str) -> None:
-        """Add the losses of all fields that a model of a document, and the models in it, do not declare."""
-        for name, value in (model.model_extra or {}).items():
-            if not is_empty(value) and name not in getattr(model, "ignored", ()):
-                self.add_field(path, name, format_name)
-        for name, info in type(model).model_fields.items():
-            self._add_nested(getattr(model, name), f"{path}.{info.alias or name}", format_name)
-
-    def _add_nested(self, value: object, path: str, format_name: str) -> None:
-        if isinstance(value, BaseModel):
-            self.add_extra(value, path, format_name)
-        elif isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                self._add_nested(item, f"{path}[{index}]", format_name)
 
     def found(self) -> tuple[Loss, ...]:
         return tuple(self._found)
@@ -241,6 +226,11 @@ class Fields:
         child = type(self)(native, path, self.format_name)
         self._children.append(child)
         return child
+
+
+def inner_fields(fields: Fields, name: str) -> Fields:
+    """Take an object; an empty one stands for null. Raises FormatError if it is something else."""
+    return fields.object(name) or fields.adopt({}, f"{fields.path}.{name}")
 
 
 def is_count(value: Any) -> TypeGuard[int]:
