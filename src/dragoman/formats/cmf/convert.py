@@ -29,8 +29,8 @@ from dragoman.formats.cmf.models import (
     KNOWN,
     PART,
     CmfMessage,
-    ToolCallContentPart,
-    ToolResultContentPart,
+    ToolCall,
+    ToolResult,
     block_of,
     message_of,
     part_of,
@@ -267,10 +267,11 @@ def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
         return {}
     tools: dict[str, CalledTool] = {}
     for part in message.content:
-        if isinstance(part, ToolCallContentPart):
-            tools[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
-        elif isinstance(part, ToolResultContentPart) and part.content.tool_name:
-            tools.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
+        inner = getattr(part, "content", None)
+        if isinstance(inner, ToolCall):
+            tools[inner.tool_call_id] = CalledTool(inner.name, inner.namespace)
+        elif isinstance(inner, ToolResult) and inner.tool_name:
+            tools.setdefault(inner.tool_call_id, CalledTool(inner.tool_name))
     return tools
 
 

@@ -6,7 +6,7 @@ has the object's fields on the part itself, can be read too. A message rejects u
 
 import base64
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import to_json
@@ -134,8 +134,15 @@ class ThinkingContent(CmfModel):
     text: str
 
 
-class Nested(CmfModel):
+Kind = TypeVar("Kind")
+Inner = TypeVar("Inner", bound=CmfModel)
+
+
+class Part(CmfModel, Generic[Kind, Inner]):
     """A part with an object. A required field of the object on the part itself marks the flat form."""
+
+    content_type: Kind
+    content: Inner
 
     @model_validator(mode="before")
     @classmethod
@@ -152,69 +159,19 @@ class Nested(CmfModel):
         return {"content_type": data.get("content_type"), "content": fields}
 
 
-class ToolCallContentPart(Nested):
-    content_type: Literal["tool_call"]
-    content: ToolCall
-
-
-class ToolResultContentPart(Nested):
-    content_type: Literal["tool_result"]
-    content: ToolResult
-
-
-class ResourceContentPart(Nested):
-    content_type: Literal["resource"]
-    content: Resource
-
-
-class ResourceRefContentPart(Nested):
-    content_type: Literal["resource_ref"]
-    content: ResourceReference
-
-
-class PromptRequestContentPart(Nested):
-    content_type: Literal["prompt_request"]
-    content: PromptRequest
-
-
-class PromptResultContentPart(Nested):
-    content_type: Literal["prompt_result"]
-    content: PromptResult
-
-
-class ImageContentPart(Nested):
-    content_type: Literal["image"]
-    content: ImageSource
-
-
-class VideoContentPart(Nested):
-    content_type: Literal["video"]
-    content: TimedSource
-
-
-class AudioContentPart(Nested):
-    content_type: Literal["audio"]
-    content: TimedSource
-
-
-class DocumentContentPart(Nested):
-    content_type: Literal["document"]
-    content: DocumentSource
-
-
 ContentPart = Annotated[
     TextContent
     | ThinkingContent
-    | ToolCallContentPart
-    | ToolResultContentPart
-    | ResourceContentPart
-    | ResourceRefContentPart
-    | PromptRequestContentPart
-    | PromptResultContentPart
-    | ImageContentPart
-    | VideoContentPart
-    | AudioContentPart
-    | DocumentContentPart,
+    | Part[Literal["tool_call"], ToolCall]
+    | Part[Literal["tool_result"], ToolResult]
+    | Part[Literal["resource"], Resource]
+    | Part[Literal["resource_ref"], ResourceReference]
+    | Part[Literal["prompt_request"], PromptRequest]
+    | Part[Literal["prompt_result"], PromptResult]
+    | Part[Literal["image"], ImageSource]
+    | Part[Literal["video"], TimedSource]
+    | Part[Literal["audio"], TimedSource]
+    | Part[Literal["document"], DocumentSource],
     Discriminator("content_type"),
 ]
 
@@ -229,7 +186,7 @@ class CmfMessage(CmfModel):
 
 
 PromptResult.model_rebuild()
-PromptResultContentPart.model_rebuild()
+Part[Literal["prompt_result"], PromptResult].model_rebuild()
 CmfMessage.model_rebuild()
 
 PART: TypeAdapter[Any] = TypeAdapter(ContentPart)
@@ -297,31 +254,22 @@ def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
             return TextBlock(text=part.text)
         case ThinkingContent():
             return ThinkingBlock(text=part.text)
-        case ToolCallContentPart(content=call):
+        case Part(content=ToolCall() as call):
             return ToolUseBlock(id=call_id(call.tool_call_id), name=call.name, input=call.arguments)
-        case ToolResultContentPart(content=result):
+        case Part(content=ToolResult() as result):
             return ToolResultBlock(
                 tool_use_id=result_id(result.tool_call_id),
                 content=_read_result_content(result.content),
                 is_error=result.is_error,
             )
-        case (
-            ResourceContentPart(content=inner)
-            | ResourceRefContentPart(content=inner)
-            | PromptRequestContentPart(content=inner)
-        ):
-            return _NESTED[part.content_type](**inner.model_dump())
-        case PromptResultContentPart(content=rendered):
+        case Part(content=PromptResult() as rendered):
             messages = tuple(map(message_fields, rendered.messages))
             return PromptResultBlock(**rendered.model_dump(exclude={"messages"}), messages=messages)
-        case (
-            ImageContentPart(content=source)
-            | VideoContentPart(content=source)
-            | AudioContentPart(content=source)
-            | DocumentContentPart(content=source)
-        ):
+        case Part(content=ImageSource() as source):
             others = source.model_dump(exclude={"type", "data"})
             return _MEDIA[part.content_type](source=MediaSource(kind=source.type, data=source.data), **others)
+        case Part(content=inner):
+            return _NESTED[part.content_type](**inner.model_dump())
         case _:
             raise AssertionError(f"not a part of CMF: {type(part).__name__}")
 

@@ -203,7 +203,7 @@ class BlockReader:
     def call(self, native_id: str | None, name: str, arguments: Any) -> ContentBlock:
         if native_id:
             self.seen_calls.add(native_id)
-        if native_id in self._calls:
+        if native_id is not None and native_id in self._calls:
             complete = self._calls[native_id]
             if isinstance(arguments, dict) and arguments not in (complete, {}):
                 reason = "a call in the content differs from the same one in tool_calls, which is read"
