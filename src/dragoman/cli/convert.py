@@ -30,10 +30,17 @@ from dragoman.canonical.message import Message
 from dragoman.cli.io.console import console, counted, show_line
 from dragoman.cli.io.inputs import check_regular
 from dragoman.formats.errors import FormatError
-from dragoman.formats.labels import SIDECAR_SUFFIX, report_labels, sidecar_path, write_sidecar
 from dragoman.formats.reading.lines import holds_conversations, is_line_file, read_lines
 from dragoman.formats.registry import FORMATS, get_format, identify_file, iter_text, read_file, write_pieces
-from dragoman.formats.results import Conversation, Conversion, ReadResult
+from dragoman.formats.results import (
+    SIDECAR_SUFFIX,
+    Conversation,
+    Conversion,
+    ReadResult,
+    report_labels,
+    sidecar_path,
+    write_sidecar,
+)
 from dragoman.formats.umf.convert import to_umf_pieces
 from dragoman.formats.umf.events import history_to_umf
 from dragoman.session import snapshot
