@@ -20,9 +20,9 @@ from dragoman_gateway.endpoints import dashboard, pages
 from dragoman_gateway.endpoints.compact import CompactEndpoint
 from dragoman_gateway.endpoints.counting import CountEndpoint
 from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.ids import new_request_id
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway, Generation
+from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.server import recording

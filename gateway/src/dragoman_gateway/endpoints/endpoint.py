@@ -14,11 +14,10 @@ from dragoman_gateway.bodies.read import check_model, parse_object, parse_repeat
 from dragoman_gateway.endpoints.compaction import expand_compactions
 from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.errors import EndedError
-from dragoman_gateway.ids import PRESENT_REQUEST, new_request_id
 from dragoman_gateway.running.deferred_store import SPENDER, spender_of
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.hops import mark_hop
-from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.metrics import PRESENT_REQUEST, RequestRecord, new_request_id
 from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.running.shares import name_owner
 from dragoman_gateway.stored.turn import StoredTurn
@@ -44,7 +43,7 @@ class Endpoint:
         PRESENT_REQUEST.set(request_id)
         record, generation = RequestRecord(self._wire.name, request_id), None
         services = RequestServices(self._gateway.services)
-        self._gateway.activity.running.add(record)
+        self._gateway.metrics.running.add(record)
         try:
             generation = self._gateway.enter()
             if generation.deferred_store is not None:
@@ -110,7 +109,7 @@ class Endpoint:
         turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
         turn.request.record.key_id = exchange.record.key_id
         turn.request.record.model = turn.request.model
-        self._gateway.activity.running.add(turn.request.record)
+        self._gateway.metrics.running.add(turn.request.record)
         generation.in_flight += 1  # it counts until the run ends
         share = exchange.services.hand_over()
 
@@ -127,7 +126,7 @@ class Endpoint:
         except BaseException:
             generation.in_flight -= 1
             share.close()
-            self._gateway.activity.running.discard(turn.request.record)
+            self._gateway.metrics.running.discard(turn.request.record)
             raise
         exchange.record.status = 200
         head = {"x-dragoman-request-id": exchange.request_id}

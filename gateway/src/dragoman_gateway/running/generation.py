@@ -22,8 +22,7 @@ from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
 from dragoman_gateway.models.names import Models
-from dragoman_gateway.running.activity import Activity
-from dragoman_gateway.running.board import Board
+from dragoman_gateway.running.board import Board, Status, total
 from dragoman_gateway.running.callers import CallerClients
 from dragoman_gateway.running.deferred_store import DeferredStore
 from dragoman_gateway.running.hops import new_mark
@@ -31,7 +30,6 @@ from dragoman_gateway.running.metrics import Metrics, RequestRecord
 from dragoman_gateway.running.preload import missing_keys, preload
 from dragoman_gateway.running.services import Services
 from dragoman_gateway.running.state_keys import state_keys
-from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.turn.resources import RequestResources
@@ -198,7 +196,6 @@ class Gateway:
         self.services = Services(generation.settings, board, self.show)
         self.current = self._with_access(generation)
         self.metrics = Metrics()
-        self.activity = Activity()
         self.draining = False
         self.mark = new_mark()
         """The mark in each outgoing request, by which the gateway refuses one that comes back."""
@@ -235,8 +232,7 @@ class Gateway:
 
     def finish(self, record: RequestRecord) -> None:
         """Count a request that has ended, and log it."""
-        self.metrics.count(record)
-        self.activity.end(record)
+        self.metrics.end(record)
         log_request(record)
 
     def drain(self) -> None:
@@ -294,8 +290,7 @@ class Gateway:
             waiting_seconds=0.0 if behind is None else behind.age,
             busy=services.busy(),
             metrics=self.metrics.dump(),
-            activity=self.activity.dump(),
-            running=self.activity.running_now(),
+            running=self.metrics.running_now(),
         )
 
     def whole_status(self) -> Status:

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dragoman import Usage
-from dragoman_gateway.ids import PRESENT_REQUEST
-from dragoman_gateway.running.metrics import RequestRecord
+from dragoman_gateway.running.metrics import PRESENT_REQUEST, RequestRecord
 
 logger = logging.getLogger("dragoman.gateway.requests")
 

@@ -23,7 +23,7 @@ from dragoman.testing.cassettes.labels import Labels
 from dragoman_gateway.bodies.inflate import inflate
 from dragoman_gateway.bodies.read import read_body, read_headers
 from dragoman_gateway.errors import ClientError, DeniedError
-from dragoman_gateway.ids import new_request_id
+from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.running.services import page_rules
 from dragoman_gateway.running.shares import Shares
 from dragoman_gateway.settings import GatewaySettings

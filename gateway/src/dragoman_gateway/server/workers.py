@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from dragoman.logs import get_logger
-from dragoman_gateway.running.board import VARIABLE, Board
-from dragoman_gateway.running.status import Status, total
+from dragoman_gateway.running.board import VARIABLE, Board, Status, total
 
 logger = get_logger("dragoman.gateway")
 

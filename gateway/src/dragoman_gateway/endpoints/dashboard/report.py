@@ -14,8 +14,8 @@ from dragoman.store import SessionRecord, Store, StoreError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
-from dragoman_gateway.running.activity import Activity, Figures, Running
 from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.running.metrics import Figures, Metrics, Running
 from dragoman_gateway.running.services import Services
 
 MAX_REPLIES = 20_000
@@ -100,8 +100,8 @@ class Report:
 
 async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report:
     """Return the report of the last days, today included. Raises StoreError for an invalid cursor."""
-    status, activity, now = gateway.whole_status(), Activity(), datetime.now(UTC)
-    activity.add(status.activity)
+    status, metrics, now = gateway.whole_status(), Metrics(), datetime.now(UTC)
+    metrics.add(status.metrics)
     first = (now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
     spent, spent_by_day, names = await _read_spend(gateway.services.database, (first - _EPOCH).days)
     store, behind = gateway.current.client.config.store, gateway.current.deferred_store
@@ -110,17 +110,17 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         stored = await _read_stored(store, first, cursor)
     return Report(
         now=now,
-        since=activity.since,
+        since=metrics.since,
         days=days,
-        total=activity.total(),
-        by_model=activity.by("model"),
-        by_key=activity.by("key_id"),
-        by_day=activity.by("day"),
+        total=metrics.total(),
+        by_model=metrics.by("model"),
+        by_key=metrics.by("key_id"),
+        by_day=metrics.by("day"),
         running=sorted(status.running, key=lambda each: -each.seconds),
         workers=status.workers,
         waiting={kind: number for kind, number in status.waiting.items() if number},
         dropped={kind: number for kind, number in status.dropped.items() if number},
-        failures=failures_of(activity),
+        failures=failures_of(metrics),
         spent=spent,
         spent_by_day=spent_by_day,
         budgets={} if spent is None else await _read_budgets(gateway.services),
@@ -130,10 +130,10 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
     )  # fmt: skip
 
 
-def failures_of(activity: Activity) -> list[Failures]:
+def failures_of(metrics: Metrics) -> list[Failures]:
     """Return the errors by provider and model, the most frequent of each first."""
     found: list[Failures] = []
-    for name, figures in activity.by("model").items():
+    for name, figures in metrics.by("model").items():
         provider, colon, model = name.partition(":")
         ours = (provider, model) if colon else ("", name)
         found += [Failures(*ours, error, number) for error, number in figures.failures.most_common()]
