@@ -14,7 +14,7 @@ from sqlalchemy import CompoundSelect, Connection, Select, select, union
 
 from dragoman.errors import InvalidRequestError
 from dragoman.sql import insert_into
-from dragoman_gateway.access.contract import Caller
+from dragoman_gateway.access import Caller
 from dragoman_gateway.access.owned_items import referring_ids
 from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.database import Database

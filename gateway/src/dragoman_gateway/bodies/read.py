@@ -33,34 +33,30 @@ async def read_body(receive: Receive, headers: Mapping[str, str], settings: Gate
         if declared > cap:
             raise BodyTooLargeError(f"the body is larger than {cap} bytes")
         share.hold(declared)
+    pieces: list[bytes] = []
+    size, is_complete = 0, False
     try:
         async with asyncio.timeout(settings.body_seconds):
-            body = await _read(receive, cap, share, declared)
+            while not is_complete:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                if size > cap:
+                    raise BodyTooLargeError(f"the body is larger than {cap} bytes")
+                if size > declared:
+                    share.hold(size)
+                is_complete = not message.get("more_body", False)
     except TimeoutError:
         raise SlowClientError(f"the body did not arrive within {settings.body_seconds:g} s") from None
-    encoding = headers.get("content-encoding", "")
-    if encoding:
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if encoding := headers.get("content-encoding", ""):
         body = await share.work(settings.body_cap, lambda: inflate(body, encoding, cap, settings.max_inflation))
         share.hold(len(body))
-    await share.work(len(body), partial(check_values, [body], settings.max_values))
+    if len(body) > settings.max_values:  # a value has a byte at least
+        await share.work(len(body), partial(check_values, [body], settings.max_values))
     return body
-
-
-async def _read(receive: Receive, cap: int, share: Share, declared: int) -> bytes:
-    pieces, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > cap:
-            raise BodyTooLargeError(f"the body is larger than {cap} bytes")
-        if size > declared:
-            share.hold(size)
-        pieces.append(piece)
-        if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_headers(scope: Scope) -> dict[str, str]:

@@ -12,8 +12,7 @@ from dragoman import Message
 from dragoman.answers import StateSealer
 from dragoman.errors import NotFoundError
 from dragoman_gateway.endpoints.compaction import compaction_item, expanded_summary, user_message
-from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.replies import Response, named
 from dragoman_gateway.turn.request import ClientRequest

@@ -7,11 +7,8 @@ from typing import Any
 from dragoman import AdapterOptions, AsyncClient, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.answers import ClientToolIds
 from dragoman.errors import ProviderError
-from dragoman_gateway.access import Caller
-from dragoman_gateway.endpoints.endpoint import Endpoint
-from dragoman_gateway.endpoints.exchange import Exchange
+from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps
-from dragoman_gateway.running.services import check_caller
 from dragoman_gateway.turn.context import client_of
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.replies import Headers, Response, named
@@ -27,8 +24,7 @@ _NO_ADDRESS = frozenset({404, 405, 501})
 class CountEndpoint(Endpoint):
     """The endpoint of one wire that counts. Nothing is billed, and budgets do not count it."""
 
-    async def admit(self, exchange: Exchange, caller: Caller) -> None:
-        check_caller(caller, self._wire.name)
+    is_billed = False
 
     async def respond(self, exchange: Exchange) -> None:
         request, resources = await self.read(exchange)

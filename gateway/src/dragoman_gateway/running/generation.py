@@ -17,7 +17,7 @@ from dragoman.pricing import price_table
 from dragoman.store import Store
 from dragoman.transport import close_idle_connections_async
 from dragoman.transport.retry import retry_within
-from dragoman_gateway.access import Access, Caller, OpenAccess, Prices
+from dragoman_gateway.access import ANYONE, Access, Caller, OpenAccess, Prices
 from dragoman_gateway.bodies.repeated import RepeatedParts
 from dragoman_gateway.errors import RETRY_SECONDS, ClientError, EndingError, UnavailableError
 from dragoman_gateway.models.deployments import FallbackQuota
@@ -113,13 +113,16 @@ class Generation:
         ClientError for a name that is too long."""
         self.known_name(model)
         retry_within(self.settings.first_event_seconds if self.settings.own_retries else 0.0)
-        bounds = await self.access.limits_for(caller)
-        governor = self.access.governor_for(caller, self.prices)
+        bounds: tuple[Budget | Limit, ...] = ()
+        governor: Governor | None = None
+        if caller is not ANYONE:
+            bounds = await self.access.limits_for(caller)
+            governor = self.access.governor_for(caller, self.prices)
         return RequestResources(
             deployments=self.models.resolve(model, caller),
             client_for=partial(self.callers.client_for, bounds=bounds),
             quota=self.quota,
-            may_ask=self.models.rule_for(model, caller),
+            may_ask=self.models.rule_for(model, caller) if caller.models else None,
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,8 +12,9 @@ from starlette.types import Message, Send
 
 from dragoman import AsyncClient
 from dragoman.limits import Limits
-from dragoman_gateway.access import Access, Caller, OpenAccess, PageRules
+from dragoman_gateway.access import Access, Caller, OpenAccess
 from dragoman_gateway.access.owned_ids import OwnedIds, find_made_ids, may_name_ids
+from dragoman_gateway.access.page_rules import PageRules
 from dragoman_gateway.access.spelling import check_spelling
 from dragoman_gateway.bodies.values import count_values
 from dragoman_gateway.database import Database, DatabaseUnavailableError
@@ -147,45 +148,26 @@ class Services:
         await asyncio.to_thread(self.database.close)
 
 
+@dataclass(slots=True)
 class RequestServices:
     """The services for one request: what it may name, the history before it, and what of its reply is stored."""
 
-    __slots__ = ("_items", "_made", "_services", "_share", "_threads", "client", "labels", "state", "stored")
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._share: Share | None = None
-        self.stored: StoredTurn | None = None
-        self.labels = services.labels
-        """The labels of conversations in earlier turns."""
-        self.client: AsyncClient | None = None
-        """Its policy judges what is stored."""
-        self.state: RequestState | None = None
-        self._made: frozenset[str] = frozenset()
-        self._threads = self._items = False
-
-    def enter(self, caller: str, settings: GatewaySettings) -> Share:
-        """Begin to count the request. Raises what `Shares.enter` raises."""
-        self._share = self._services.shares.enter(caller, settings)
-        return self._share
-
-    def hand_over(self) -> Share:
-        """Return what counts the request, which continues after its reply. The caller closes it."""
-        assert self._share is not None
-        share, self._share = self._share, None
-        return share
-
-    def close(self) -> None:
-        """Stop counting the request."""
-        if self._share is not None:
-            self._share.close()
+    services: Services
+    client: AsyncClient
+    """Its policy judges what is stored."""
+    share: Share
+    stored: StoredTurn | None = field(default=None, init=False)
+    state: RequestState | None = field(default=None, init=False)
+    _made: frozenset[str] = field(default=frozenset(), init=False)
+    """The ids that the reply has named so far."""
+    _threads: bool = field(default=False, init=False)
+    _items: bool = field(default=False, init=False)
 
     async def prepare(self, request: ClientRequest) -> ClientRequest:
         """Return the request as the model gets it. Raises InvalidRequestError for an id of another key, and
         UnavailableError if that cannot be checked.
         """
-        services, caller, fields, share = self._services, request.caller, request.fields, self._share
-        assert share is not None
+        services, caller, fields, share = self.services, request.caller, request.fields, self.share
         settings = share.settings
         self._threads = "thread" in fields
         is_responses = request.wire.name == "responses"
@@ -214,22 +196,22 @@ class RequestServices:
 
     async def load_state(self, caller: Caller) -> bool:
         """Load the state that the request needs. Returns whether it has to be read again."""
-        if self.state is None or self._services.states is None:
+        if self.state is None or self.services.states is None:
             return False
-        return await self._services.states.load(self.state, caller.owner)
+        return await self.services.states.load(self.state, caller.owner)
 
     def recording(self, request: ClientRequest, send: Send) -> Send:
         """Return what the reply goes through on its way to the client."""
         if self.stored is not None and not self.stored.background:
-            send = Recorder(send, self.stored, self._services.responses, self.judge(request)).send
+            send = Recorder(send, self.stored, self.services.responses, self.judge(request)).send
         if self.state is not None:
             send = self._storing(self.state, request.caller, send)
         return send if request.caller.key_id is None else self._noting_ids(request.caller, send)
 
     def judge(self, request: ClientRequest) -> Callable[[StoredResponse], Awaitable[StoredResponse]] | None:
         """Return what judges a response before it is stored; None without a policy."""
-        config = None if self.client is None else self.client.config
-        if config is None or config.policy is None:
+        config = self.client.config
+        if config.policy is None:
             return None
         extensions = policy_extensions(config.extensions, request.caller, request.request_id, request.headers)
         stored_judge = StoredJudge(config.policy, extensions)
@@ -237,7 +219,7 @@ class RequestServices:
 
     def _storing(self, state: RequestState, caller: Caller, send: Send) -> Send:
         """Return what stores the state that the reply added before its bytes are sent."""
-        states = self._services.states
+        states = self.services.states
         assert states is not None
 
         async def store_and_send(message: Message) -> None:
@@ -256,9 +238,9 @@ class RequestServices:
             if new := {each: kind for each, kind in made.items() if each not in self._made}:
                 self._made |= new.keys()
                 try:
-                    await self._services.owned.record(caller, new)
+                    await self.services.owned.record(caller, new)
                 except DatabaseUnavailableError:
-                    self._services.owned.dropped += len(new)
+                    self.services.owned.dropped += len(new)
             await send(message)
 
         may_name = partial(may_name_ids, threads=threads, items=items) if threads or items else may_name_ids
