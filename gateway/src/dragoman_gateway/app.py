@@ -86,7 +86,7 @@ def build_app(gateway: Gateway) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        gateway.preload()
+        gateway.current.preload()
         following = None if gateway.board is None else asyncio.create_task(gateway.follow())
         yield
         if following is not None:

@@ -1,21 +1,22 @@
 """Reads the body of a request, within its limits."""
 
 import asyncio
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from dragoman_gateway.access.numbers import check_numbers
 from dragoman_gateway.access.page_rules import is_json
-from dragoman_gateway.access.single_headers import check_single, key_of_query
+from dragoman_gateway.access.wire_fields import wire_objects
 from dragoman_gateway.bodies.inflate import inflate
 from dragoman_gateway.bodies.repeated import KeptBody, RepeatedParts
 from dragoman_gateway.bodies.values import check_values
 from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeError, SlowClientError
-from dragoman_gateway.json import loads_request
+from dragoman_gateway.json import is_in_range, loads_request
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
 
@@ -99,3 +100,55 @@ def parse_object(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     if has_large_numbers:
         check_numbers(fields)
     return fields
+
+
+def check_numbers(fields: dict[str, Any]) -> None:
+    """Raise ClientError for a number beyond 64 bits, unless it is in a place where a client chooses the names, as in
+    the schema of a tool."""
+    for each in wire_objects(fields):
+        for name, value in each.items():
+            if _is_beyond(value):
+                raise ClientError(f"{name:.80}: the number is too large: send one of at most 64 bits")
+
+
+def _is_beyond(value: Any) -> bool:
+    """Whether a value is, or lists, a number that is too large."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            left += each
+        elif isinstance(each, (int, float)) and not is_in_range(each):
+            return True
+    return False
+
+
+_SINGLE = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "host",
+    "origin",
+    "sec-fetch-site",
+    "content-type",
+    "content-length",
+)
+
+
+def check_single(names: Sequence[str]) -> None:
+    """Raise ClientError if one of the headers occurs twice. ``names`` are those of all headers, in lower case."""
+    times = Counter(names)
+    for name in _SINGLE:
+        if times[name] > 1:
+            raise ClientError(f"the header {name} occurs {times[name]} times: send it once")
+
+
+def key_of_query(query: bytes, header: str | None) -> str | None:
+    """Return the key that Google's clients may write into the address; None if there is none. ``header`` is the key of
+    their header. Raises ClientError if there are two different ones.
+    """
+    found = {each for each in QueryParams(query).getlist("key") if each}
+    if len(found | ({header} if header else set())) > 1:
+        raise ClientError("the request has two different API keys: send one")
+    return next(iter(found), None)

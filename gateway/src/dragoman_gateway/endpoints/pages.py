@@ -7,18 +7,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from dragoman_gateway.access import OpenAccess
+from dragoman import AdapterCapabilities, get_adapter
+from dragoman.errors import DragomanError, NotFoundError
+from dragoman_gateway.access import Caller, OpenAccess
 from dragoman_gateway.bodies.read import read_headers
 from dragoman_gateway.database import DatabaseUnavailableError
 from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.keys.spend_page import spend_page
-from dragoman_gateway.models.listing import find_model, list_models
+from dragoman_gateway.models.names import Models
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.metrics import new_request_id
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.wires import Wire, wire_of
+from dragoman_gateway.wires import Wire, messages, wire_of
 
 
 def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function inside is a page
@@ -131,3 +133,71 @@ async def _wrong_method(request: Request, error: Exception) -> Response:
 
 HANDLERS: Mapping[Any, Any] = {404: _not_found, 405: _wrong_method}
 """Answers requests without a route."""
+
+
+_CREATED = "2026-01-01T00:00:00Z"
+_CREATED_SECONDS = 1767225600
+"""A fixed time: the names are the gateway's own, and clients require one."""
+_MAX_PAGE = 1000
+
+
+def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
+    """Return the models that the caller may use: the names of the settings and the aliases."""
+    entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
+    if wire is not messages.WIRE:
+        return {"object": "list", "data": entries}
+    return _page(entries, request.query_params)
+
+
+def find_model(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
+    """Return one model. Raises NotFoundError and PermissionDeniedError."""
+    name = request.path_params["model"]
+    return _entry(name, models.resolve(name, caller).model, wire)
+
+
+def _page(entries: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of the list that the client asks for."""
+    ids = [entry["id"] for entry in entries]
+    start, end = 0, len(entries)
+    if (after := query.get("after_id")) is not None:
+        start = _place(ids, after) + 1
+    if (before := query.get("before_id")) is not None:
+        end = _place(ids, before)
+    limit = query.get("limit", "20")
+    size = min(max(int(limit), 1), _MAX_PAGE) if limit.isdigit() and len(limit) < 6 else 20
+    if "before_id" in query:
+        start = max(end - size, start)
+    shown = entries[start : min(start + size, end)]
+    return {
+        "data": shown,
+        "has_more": start + len(shown) < end or ("before_id" in query and start > 0),
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+    }
+
+
+def _place(ids: list[str], name: str) -> int:
+    if name not in ids:
+        raise NotFoundError(f"there is no model {name!r:.120} in the list")
+    return ids.index(name)
+
+
+def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
+    if wire is not messages.WIRE:
+        return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
+    facts = _facts(target)
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": _CREATED,
+        "max_input_tokens": None if facts is None else facts.max_context_tokens,
+        "max_tokens": None if facts is None else facts.max_output_tokens,
+    }
+
+
+def _facts(target: str) -> AdapterCapabilities | None:
+    try:
+        return get_adapter(target).capabilities
+    except DragomanError:
+        return None

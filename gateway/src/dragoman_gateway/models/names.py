@@ -41,11 +41,6 @@ class Models:
         return found
 
     @property
-    def configured(self) -> tuple[str, ...]:
-        """All models that the names of the settings may use."""
-        return tuple(dict.fromkeys(place.model for place in self.places))
-
-    @property
     def places(self) -> tuple[Deployment, ...]:
         """All deployments that the names of the settings may use."""
         return tuple(place for each in self._deployments.values() for place in each.all)

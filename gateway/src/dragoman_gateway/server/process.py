@@ -9,6 +9,7 @@ import os
 import platform
 import signal
 import time
+from functools import partial
 from socket import socket
 from types import FrameType
 from typing import Any
@@ -18,7 +19,7 @@ import uvicorn
 from dragoman.logs import get_logger
 from dragoman_gateway.running.board import Board
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.server.request_heads import Connections, with_bounded_heads
+from dragoman_gateway.server.protocol import Connections
 
 logger = get_logger("dragoman.gateway")
 
@@ -51,10 +52,11 @@ class Server(uvicorn.Server):
         """The order to reload that was followed last."""
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        protocol: Any = self.config.http_protocol_class
-        self.config.http_protocol_class = with_bounded_heads(
-            protocol, self._head_seconds, connections=Connections(min(self._max_connections, _allow_files() // 2))
+        connections = Connections(min(self._max_connections, _allow_files() // 2))
+        bounded: Any = partial(
+            self.config.http_protocol_class, head_seconds=self._head_seconds, connections=connections
         )
+        self.config.http_protocol_class = bounded
         await super().startup(sockets)
         _relax_collector()
         _return_memory()
