@@ -29,7 +29,13 @@ def find_mistakes(model: type[BaseModel], table: Mapping[str, Any], error: Valid
             continue
         problem = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
-            problem = f"an unknown setting{_hint(str(place[-1]), _names_at(model, place[:-1]))}"
+            table_model = model  # the model of the table at that place
+            for step in place[:-1]:
+                if isinstance(step, str) and step in table_model.model_fields:
+                    table_model = next(_models_of(table_model.model_fields[step].annotation), table_model)
+            near = difflib.get_close_matches(str(place[-1]), table_model.model_fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(table_model.model_fields)}"
+            problem = f"an unknown setting; {hint}"
         found.append((("gateway", *place), problem))
     return found
 
@@ -50,24 +56,11 @@ def _place_in(table: Any, location: Place) -> Place | None:
     return tuple(place)
 
 
-def _names_at(model: type[BaseModel], place: Place) -> list[str]:
-    """Return the names of the settings that the table at a place may have."""
-    for step in place:
-        if isinstance(step, str) and step in model.model_fields:
-            model = next(_models_of(model.model_fields[step].annotation), model)
-    return list(model.model_fields)
-
-
 def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for each in get_args(annotation):
         yield from _models_of(each)
-
-
-def _hint(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
 
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman_gateway.server.process import _relax_collector, _return_memory
+from dragoman_gateway.server.process import tune_memory
 from tests.benchmarks.agents.gateway import ask, gateway
 from tests.benchmarks.agents.requests import body, tools, wire_messages
 from tests.benchmarks.gateway.servers import resident_bytes
@@ -45,8 +45,7 @@ def _requests(agent: int) -> Iterator[bytes]:
 
 
 async def _soak(seconds: float) -> tuple[list[tuple[float, int, int]], int]:
-    _relax_collector()  # as a server does
-    _return_memory()
+    tune_memory()  # as a server does
     app, done, begin = gateway(max_repeated=ROOM), 0, time.monotonic()
     samples: list[tuple[float, int, int]] = []
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,21 @@ from dragoman_gateway.errors import BodyTooLargeError, ClientError, ContentTypeE
 from dragoman_gateway.json import is_in_range, loads_request
 from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
+
+_GOOGLE_KEY = "x-goog-api-key"
+_SINGLE = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "host",
+    "origin",
+    "sec-fetch-site",
+    "content-type",
+    "content-length",
+)
+"""Headers that a request may have only once. Of two values, a proxy or a provider could read another one than this
+gateway."""
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], settings: GatewaySettings, share: Share) -> bytes:
@@ -65,9 +80,16 @@ def read_headers(scope: Scope) -> dict[str, str]:
     ClientError for two where there can be one."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     if len(headers) < len(scope["headers"]):
-        check_single([name.decode("latin-1") for name, _ in scope["headers"]])
-    if b"key=" in scope["query_string"] and (key := key_of_query(scope["query_string"], headers.get("x-goog-api-key"))):
-        headers["x-goog-api-key"] = key
+        times = Counter(name.decode("latin-1") for name, _ in scope["headers"])
+        for name in _SINGLE:
+            if times[name] > 1:
+                raise ClientError(f"the header {name} occurs {times[name]} times: send it once")
+    if b"key=" in scope["query_string"]:
+        keys = {each for each in (*QueryParams(scope["query_string"]).getlist("key"), headers.get(_GOOGLE_KEY)) if each}
+        if len(keys) > 1:
+            raise ClientError("the request has two different API keys: send one")
+        for key in keys:
+            headers[_GOOGLE_KEY] = key
     return headers
 
 
@@ -107,48 +129,10 @@ def check_numbers(fields: dict[str, Any]) -> None:
     the schema of a tool."""
     for each in wire_objects(fields):
         for name, value in each.items():
-            if _is_beyond(value):
-                raise ClientError(f"{name:.80}: the number is too large: send one of at most 64 bits")
-
-
-def _is_beyond(value: Any) -> bool:
-    """Whether a value is, or lists, a number that is too large."""
-    left = [value]
-    while left:
-        each = left.pop()
-        if isinstance(each, list):
-            left += each
-        elif isinstance(each, (int, float)) and not is_in_range(each):
-            return True
-    return False
-
-
-_SINGLE = (
-    "authorization",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "host",
-    "origin",
-    "sec-fetch-site",
-    "content-type",
-    "content-length",
-)
-
-
-def check_single(names: Sequence[str]) -> None:
-    """Raise ClientError if one of the headers occurs twice. ``names`` are those of all headers, in lower case."""
-    times = Counter(names)
-    for name in _SINGLE:
-        if times[name] > 1:
-            raise ClientError(f"the header {name} occurs {times[name]} times: send it once")
-
-
-def key_of_query(query: bytes, header: str | None) -> str | None:
-    """Return the key that Google's clients may write into the address; None if there is none. ``header`` is the key of
-    their header. Raises ClientError if there are two different ones.
-    """
-    found = {each for each in QueryParams(query).getlist("key") if each}
-    if len(found | ({header} if header else set())) > 1:
-        raise ClientError("the request has two different API keys: send one")
-    return next(iter(found), None)
+            left = [value]
+            while left:
+                number = left.pop()
+                if isinstance(number, list):
+                    left += number
+                elif isinstance(number, (int, float)) and not is_in_range(number):
+                    raise ClientError(f"{name:.80}: the number is too large: send one of at most 64 bits")

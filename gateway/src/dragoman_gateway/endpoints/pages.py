@@ -1,13 +1,14 @@
 """Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from dragoman import AdapterCapabilities, get_adapter
+from dragoman import get_adapter
 from dragoman.errors import DragomanError, NotFoundError
 from dragoman_gateway.access import Caller, OpenAccess
 from dragoman_gateway.bodies.read import read_headers
@@ -46,7 +47,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             try:
                 access.rules.check(read_headers(request.scope))
             except (ClientError, DeniedError) as error:
-                return _error(wire_of(request.headers), error)
+                return error_page(wire_of(request.headers), error)
         return Response(metrics_page(gateway.whole_status()), media_type=CONTENT_TYPE, headers=which())
 
     async def spend(request: Request) -> Response:
@@ -56,9 +57,9 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             return JSONResponse(await spend_page(services.admission.ledger, services.cache, caller))
         except DatabaseUnavailableError:
             busy = UnavailableError("spend cannot be read at the moment: try again", retry_after=5)
-            return _error(wire_of(request.headers), busy)
+            return error_page(wire_of(request.headers), busy)
         except Exception as error:
-            return _error(wire_of(request.headers), error)
+            return error_page(wire_of(request.headers), error)
 
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):  # a browser
@@ -80,11 +81,11 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
             caller = await generation.access.authenticate(read_headers(request.scope))
             return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
         except Exception as error:
-            return _error(wire_of(request.headers), error)
+            return error_page(wire_of(request.headers), error)
 
     async def no_socket(request: Request) -> Response:
         """Tell a client that wants a websocket to use HTTP: with 426 it does so at once."""
-        return _error(
+        return error_page(
             wire_of(request.headers, "responses"), _NoSocketError("use POST: this gateway does not serve websockets")
         )
 
@@ -109,7 +110,8 @@ class _MethodError(ClientError):
     status = 405
 
 
-def _error(wire: Wire, error: Exception) -> Response:
+def error_page(wire: Wire, error: Exception) -> Response:
+    """Return an error as the wire's provider would send it, outside of a turn."""
     written = error_response(wire, error, "", new_request_id())
     reply = Response(written.body, written.status)
     reply.raw_headers += written.headers
@@ -119,11 +121,11 @@ def _error(wire: Wire, error: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     path = request.url.path
     hint = "give the base URL without /v1" if path.startswith("/v1/v1/") else "/openapi.json lists the addresses"
-    return _error(wire_of(request.headers), NoAddressError(f"there is no address {path!r:.120}; {hint}"))
+    return error_page(wire_of(request.headers), NoAddressError(f"there is no address {path!r:.120}; {hint}"))
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:
-    reply = _error(wire_of(request.headers), _MethodError(f"{request.method} is not possible here"))
+    reply = error_page(wire_of(request.headers), _MethodError(f"{request.method} is not possible here"))
     routes = [each for each in request.app.routes if isinstance(each, Route)]
     path = next(each.path for each in routes if each.matches(request.scope)[0] is not Match.NONE)
     methods = {method for each in routes if each.path == path for method in each.methods or ()}
@@ -185,19 +187,15 @@ def _place(ids: list[str], name: str) -> int:
 def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
     if wire is not messages.WIRE:
         return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
-    facts = _facts(target)
-    return {
+    entry = {
         "type": "model",
         "id": name,
         "display_name": name,
         "created_at": _CREATED,
-        "max_input_tokens": None if facts is None else facts.max_context_tokens,
-        "max_tokens": None if facts is None else facts.max_output_tokens,
+        "max_input_tokens": None,
+        "max_tokens": None,
     }
-
-
-def _facts(target: str) -> AdapterCapabilities | None:
-    try:
-        return get_adapter(target).capabilities
-    except DragomanError:
-        return None
+    with suppress(DragomanError):
+        facts = get_adapter(target).capabilities
+        entry |= {"max_input_tokens": facts.max_context_tokens, "max_tokens": facts.max_output_tokens}
+    return entry

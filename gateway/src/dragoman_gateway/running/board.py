@@ -46,6 +46,10 @@ class Board:
             if file.name != f"worker-{self._own}.json" and (status := _read(file)):
                 yield status
 
+    def waiting(self, kind: str) -> Iterator[int]:
+        """Yield how much waits to be stored at each of the other workers."""
+        return (Status.model_validate(each).waiting.get(kind, 0) for each in self.others())
+
     def ended(self) -> dict[str, Any]:
         """Return the counts of workers that ended."""
         return _read(self._folder / _ENDED)

@@ -1,11 +1,10 @@
 """Services that all replicas share and that outlive a reload: keys, spend, stored responses, owners of ids."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection, select
 from starlette.types import Message, Send
@@ -59,7 +58,11 @@ class Services:
         self.cache = KeyCache(database, max_age=keys.max_age, max_outage=keys.max_outage)
         self.alerts: Alerts | None = None
         limits = Limits((), url=keys.counters, name=keys.counters_name, max_wait=keys.max_wait)
-        ledger = Ledger(database, watch=self._watch(settings))
+        watch: Watch | None = None
+        if settings.alerts is not None:
+            self.alerts = Alerts(settings.alerts)
+            watch = Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
+        ledger = Ledger(database, watch=watch)
         self.admission = Admission(
             self.cache,
             ledger,
@@ -75,7 +78,7 @@ class Services:
             database,
             lifetime=timedelta(days=responses.days),
             max_late=settings.max_unstored,
-            others_are_late=lambda: board is not None and any(_has_late(each) for each in board.others()),
+            others_are_late=lambda: board is not None and any(board.waiting("response")),
             show=show,
         )
         self.labels = ConversationLabels(database, lifetime=timedelta(days=responses.days))
@@ -90,24 +93,16 @@ class Services:
             None if settings.database is None else CallState(database, lifetime=timedelta(days=responses.state_days))
         )
 
-    def _watch(self, settings: GatewaySettings) -> Watch | None:
-        """Return what reports spent shares of budgets; None if the settings name no webhook."""
-        if settings.alerts is None:
-            return None
-        self.alerts = Alerts(settings.alerts)
-        return Watch(settings.alerts.at, lambda scope: self.cache.allowance_of(scope).budgets, self.alerts.send)
-
     def access(self, settings: GatewaySettings) -> Access:
         """Return the access that the settings describe: keys are checked as soon as one was ever created."""
         keyed = KeyAccess(self.cache, self.admission)
-        if settings.keys.required or (settings.database is not None and self._has_keys()):
+        if settings.keys.required:
+            return keyed
+        # Once a key was seen, the database need not be asked.
+        if settings.database is not None and (self.cache.knows_keys or has_keys(self.database)):
             return keyed
         rules = page_rules(settings)
         return OpenAccess(rules) if settings.database is None else OpenUntilKeys(self.cache, keyed, rules)
-
-    def _has_keys(self) -> bool:
-        """Whether a key was ever created. Once seen, the database need not be asked."""
-        return self.cache.knows_keys or has_keys(self.database)
 
     def dropped(self) -> dict[str, int]:
         """Return what could not be stored or counted because a server did not answer, by kind."""
@@ -179,9 +174,13 @@ class RequestServices:
                 raise UnavailableError("ids cannot be checked at the moment: try again", retry_after=5) from None
         if request.wire.stores_state and services.states is not None:
             self.state = RequestState()
-        if is_responses and _is_stored(fields, keeps=services.keeps):
+        items = fields.get("input") if is_responses else None
+        is_kept = (services.keeps and fields.get("store") is not False) or fields.get("background") is True
+        refers = fields.get("previous_response_id") is not None
+        refers = refers or (isinstance(items, list) and any(map(is_reference, items)))
+        if is_responses and (is_kept or refers):
             room = ExpansionLimit()
-            if _refers(fields):
+            if refers:
                 own = await share.work(len(request.body), lambda: count_values(request.body))
                 room = ExpansionLimit(max(0, settings.body_cap - len(request.body)), max(0, settings.max_values - own))
             stored = self.stored = await read_turn(
@@ -278,23 +277,6 @@ def check_caller(caller: Caller, endpoint: str) -> None:
         raise DeniedError("an admin key cannot call models: use another key")
     if caller.endpoints and endpoint not in caller.endpoints:
         raise DeniedError(f"this key may not use {endpoint}")
-
-
-def _has_late(status: Mapping[str, Any]) -> bool:
-    """Whether a worker has responses that are not stored yet."""
-    waiting = status.get("waiting")
-    return isinstance(waiting, dict) and bool(waiting.get("response"))
-
-
-def _is_stored(fields: dict[str, Any], *, keeps: bool) -> bool:
-    """Whether a request to `/v1/responses` reads or writes stored responses."""
-    return (keeps and fields.get("store") is not False) or fields.get("background") is True or _refers(fields)
-
-
-def _refers(fields: dict[str, Any]) -> bool:
-    """Whether a request names a stored response or stored items."""
-    items = fields.get("input")
-    return fields.get("previous_response_id") is not None or (isinstance(items, list) and any(map(is_reference, items)))
 
 
 def _find_names(request: ClientRequest, owned: OwnedIds) -> dict[str, str]:

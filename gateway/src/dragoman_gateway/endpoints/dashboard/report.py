@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -16,7 +17,6 @@ from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.running.metrics import Figures, Metrics, Running
-from dragoman_gateway.running.services import Services
 
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
@@ -107,7 +107,20 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
     store, behind = gateway.current.client.config.store, gateway.current.deferred_store
     stored = None
     if isinstance(store, Store) and (behind is None or behind.is_available):
-        stored = await _read_stored(store, first, cursor)
+        try:
+            async with asyncio.timeout(_STORE_SECONDS):
+                stored = await asyncio.to_thread(read_store, store, first, cursor)
+        except TimeoutError:
+            pass
+        except StoreError as error:
+            if error.__cause__ is None:  # the database's own errors have one
+                raise
+    budgets: Mapping[str, Statement] = {}
+    if spent is not None:
+        services = gateway.services
+        bounded = {scope: each.budgets for scope, each in services.cache.all_allowances().items() if each.budgets}
+        with suppress(DatabaseUnavailableError):
+            budgets = await services.admission.ledger.statements(bounded)
     return Report(
         now=now,
         since=metrics.since,
@@ -123,7 +136,7 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         failures=failures_of(metrics),
         spent=spent,
         spent_by_day=spent_by_day,
-        budgets={} if spent is None else await _read_budgets(gateway.services),
+        budgets=budgets,
         key_names=names,
         stored=stored,
         store_is_away=stored is None and isinstance(store, Store),
@@ -138,19 +151,6 @@ def failures_of(metrics: Metrics) -> list[Failures]:
         ours = (provider, model) if colon else ("", name)
         found += [Failures(*ours, error, number) for error, number in figures.failures.most_common()]
     return found
-
-
-async def _read_stored(store: Store, since: datetime, cursor: str | None) -> Stored | None:
-    """Return what the store has; None if it does not answer. Raises StoreError for an invalid cursor."""
-    try:
-        async with asyncio.timeout(_STORE_SECONDS):
-            return await asyncio.to_thread(read_store, store, since, cursor)
-    except TimeoutError:
-        return None
-    except StoreError as error:
-        if error.__cause__ is None:  # the database's own errors have one
-            raise
-        return None
 
 
 def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
@@ -203,12 +203,3 @@ async def _read_spend(
         return await database.read(work)
     except DatabaseUnavailableError:
         return None, {}, {}
-
-
-async def _read_budgets(services: Services) -> Mapping[str, Statement]:
-    """Return what each scope with budgets has spent and reserved; nothing if the database does not answer."""
-    budgets = {scope: each.budgets for scope, each in services.cache.all_allowances().items() if each.budgets}
-    try:
-        return await services.admission.ledger.statements(budgets)
-    except DatabaseUnavailableError:
-        return {}
