@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from dragoman_gateway.server.process import _relax_collector, _return_memory
+from dragoman_gateway.server.process import tune_memory
 from tests.benchmarks.agents.gateway import ask, gateway
 from tests.benchmarks.agents.requests import body, tools, wire_messages
 from tests.benchmarks.gateway.servers import resident_bytes
@@ -51,9 +51,9 @@ def _requests(agent: int) -> Iterator[bytes]:
 
 
 async def _soak(seconds: float, rate: float) -> tuple[list[tuple[float, int, int]], int]:
-    _relax_collector()  # as a server does
-    _return_memory()
+    tune_memory()  # as a server does
     app, done = gateway(max_repeated=ROOM), 0
+    app, done, begin = gateway(max_repeated=ROOM), 0, time.monotonic()
     samples: list[tuple[float, int, int]] = []
     agents = [_requests(agent) for agent in range(AGENTS)]
 
