@@ -17,7 +17,7 @@ from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.turn.other_wire import OtherWire
+from dragoman_gateway.turn import other_wire
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
@@ -166,10 +166,12 @@ class ReadRequest:
     def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
         """Return the request as a provider of another wire gets it. Raises InvalidRequestError."""
         messages, tools, options = content
-        other = OtherWire(self.resources.other_wire, self.request.wire, self.request.fields, self.context.losses)
-        messages = other.messages(messages, adapter)
-        options = other.options(options, adapter, tools, prices)
-        if self.resources.other_wire.estimate_start and self.request.wire.announces_tokens and options.stream:
+        wire, settings, losses = self.request.wire, self.resources.other_wire, self.context.losses
+        messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
+        options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
+        if settings.cap_output:
+            options = other_wire.cap_output(adapter, options, prices, losses)
+        if settings.estimate_start and wire.announces_tokens and options.stream:
             self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
         return messages, tools, options
 

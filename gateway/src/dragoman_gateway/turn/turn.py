@@ -107,16 +107,17 @@ class Turn:
     @property
     def may_pass(self) -> bool:
         """Whether the present deployment is a provider of the client's wire, which may get the client's bytes."""
-        return self.read.may_pass and self._has_client_wire(self._deployment)
+        return self.read.may_pass and self._target.provider == self.request.wire.provider
 
     def _take(self, *, is_first: bool = False) -> None:
         """Turn to the next deployment, and choose how it answers."""
         resources, read = self._resources, self.read
+        wire = self.request.wire
         self._deployment = self._left.pop(0)
-        if resources.is_bounded and self._has_client_wire(self._deployment):
-            self.request.wire.headers.check_betas(self.request.headers)
-        client = resources.client_for(self._deployment.client)
         self._target = target = get_adapter(self._deployment.model)
+        if resources.is_bounded and target.provider == wire.provider:
+            wire.headers.check_betas(self.request.headers)
+        client = resources.client_for(self._deployment.client)
         model = str(target.model_id)
         # An address of its own needs a session, which also refuses models that the caller may not ask.
         needs_session = (
@@ -132,7 +133,7 @@ class Turn:
         read.read()
         if is_first:
             self._check_server_state()
-        if not needs_session and read.may_pass and target.provider != self.request.wire.provider and _is_plain(read):
+        if not needs_session and read.may_pass and target.provider != wire.provider and _is_plain(read):
             self.way = Direct(read, target, client)
             self.request.record.asked = model
         else:
@@ -163,7 +164,7 @@ class Turn:
         request, wire, fields = self.request, self.request.wire, self.request.fields
         return (
             type(request) is not ClientRequest  # its address or its form says a part
-            or not self._has_client_wire(self._deployment)
+            or self._target.provider != wire.provider
             # A later deployment of another wire may need state that the reply holds.
             or (self._resources.state_store is not None and not all(map(self._has_client_wire, self._left)))
             or not _has_messages(fields)
