@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from dragoman.adapter.context import RequestContext, bundled_prices
 from dragoman.adapter.contract import Adapter, AdapterOptions
@@ -15,7 +15,7 @@ from dragoman.adapter.replies.stream_decoder import decode_batches_async
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.adapter.wire_adapter import WireAdapter
-from dragoman.attempt.attempt import Attempt, exchange_whole, run_attempts
+from dragoman.attempt.attempt import Attempt, run_attempts
 from dragoman.attempt.reply_reader import ReplyReader, apply_stages
 from dragoman.canonical.blocks import assemble
 from dragoman.canonical.events import MessageComplete, StreamEvent
@@ -24,8 +24,8 @@ from dragoman.canonical.usage import Usage
 from dragoman.configuration.config import ClientConfig
 from dragoman.configuration.transports import Transports
 from dragoman.effects.outcomes import Broken, Failed, Replied, ResponseDetails, SendOutcome
-from dragoman.effects.work import Perform, Work, drive_async, iterate_async
-from dragoman.limits.reservation import Governor, MaxUsage, MeasureUsage, Observe, Stage, usage_of
+from dragoman.effects.work import Perform, drive_async, iterate_async
+from dragoman.limits.reservation import Governor, MeasureUsage, Observe, Stage, usage_of
 from dragoman.transport import AsyncTransport
 from dragoman.transport.contract import AsyncStreamedReply
 from dragoman.transport.retry import RetryState
@@ -39,11 +39,16 @@ _WHOLE, _STREAMED = AdapterOptions(), AdapterOptions(stream=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
-    """The effect of an attempt whose reply is streamed. Its outcome is a `SendOutcome`."""
+class _Exchange:
+    """The effect of an attempt: to send the request, and to read the reply. Its outcome is a `SendOutcome`."""
 
     observers: tuple[Observe, ...]
     stages: tuple[Stage, ...]
+
+
+def _exchange(observers: tuple[Observe, ...], stages: tuple[Stage, ...]) -> Generator[Any, Any, SendOutcome]:
+    outcome: SendOutcome = yield _Exchange(observers, stages)
+    return outcome
 
 
 class ProviderRequest:
@@ -78,9 +83,12 @@ class ProviderRequest:
             )
         config.lifetime.check()
         self._governors = tuple(governors)
-        if self._governors and measure is None:
+        if not self._governors:  # there is nothing to reserve and to settle
+            self._attempt: Callable[[], Generator[Any, Any, SendOutcome]] = partial(_exchange, (), ())
+        elif measure is None:
             raise ConfigurationError("governors need to know what a request may use: give measure=")
-        self._measure = measure or _measure_nothing
+        else:
+            self._attempt = partial(Attempt(self._governors, measure).run, _exchange)
         self._prices = config.prices if config.prices is not None else bundled_prices()
         self._transports: Transports[AsyncTransport] = config.connections.transports(asynchronous=True)
         self._adapter = adapter
@@ -112,7 +120,7 @@ class ProviderRequest:
         stream: bool = False,
         governors: Iterable[Governor] = (),
         measure: MeasureUsage | None = None,
-    ) -> "ProviderRequest":
+    ) -> Self:
         """Return a request that sends a body as it is, which has the name of the adapter's model. ``headers`` are sent
         as well. ``stream``: the body asks for a stream.
 
@@ -149,10 +157,35 @@ class ProviderRequest:
         Raises ProviderError, RequestError, MissingKeyError, ConfigurationError, and what governors raise.
         """
         retries = self._transports.new_retries(self._adapter)
-        attempt = Attempt(self._governors, self._measure)
-        outcome = await drive_async(run_attempts(retries, partial(attempt.run, partial(self._exchange, retries))))
+        attempts = run_attempts(retries, self._attempt)
+        outcome = await drive_async(attempts, partial(self._carry_out, retries))
         assert isinstance(outcome, Replied)  # who leaves it, cancels it
         return outcome.message
+
+    async def _carry_out(self, retries: RetryState, effect: Perform | _Exchange) -> Any:
+        """Wait, or send one attempt for a whole reply, whose stages have nothing to filter, and return its outcome."""
+        if isinstance(effect, Perform):
+            return await effect.work_async()
+        context = self._new_context()
+        try:
+            # Nothing here refers to the body while the reply is awaited: both may be long.
+            self.response = response = await self._transports.get(self._adapter).send(
+                self._adapter, self._encode_attempt(context), **self._transports.arguments(self._adapter, retries)
+            )
+        except DragomanError as error:
+            return self._note(Failed(error))
+        self.headers = response.headers
+        for observe in effect.observers:
+            await observe(response.headers).work_async()
+        try:
+            message = self._read(response, context)
+        except ProviderError as error:
+            reader = ReplyReader(self._adapter, context, retries.timing.clock)
+            reader.response = response
+            reader.fail_unreadable(error)
+            assert reader.outcome is not None
+            return self._note(reader.outcome)
+        return self._note(Replied(message, ResponseDetails(response.status, response.headers, response.attempts)))
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a streamed reply as they arrive. After the end of the reply, it waits a moment for the
@@ -174,13 +207,13 @@ class ProviderRequest:
     async def batches(self) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Yield the events of a streamed reply as they arrive together, as `stream` yields its bytes."""
         retries = self._transports.new_retries(self._adapter)
-        attempt = Attempt(self._governors, self._measure)
-        async with aclosing(iterate_async(run_attempts(retries, partial(attempt.run, _stream)))) as work:
-            effect: _Stream | None = await anext(work)
+        async with aclosing(iterate_async(run_attempts(retries, self._attempt))) as work:
+            effect: _Exchange | None = await anext(work)
             while effect is not None:
                 self._received.clear()
                 context = self._new_context()
-                reader = self._new_reader(context, retries, joins_text=not (effect.stages or self._skims))
+                joins_text = not (effect.stages or self._skims)
+                reader = ReplyReader(self._adapter, context, retries.timing.clock, joins_text=joins_text)
                 begun = False
                 try:
                     transport = self._transports.get(self._adapter)
@@ -236,7 +269,7 @@ class ProviderRequest:
         if self._skims:
             reader.decoder.skim()
 
-    async def _settle_left(self, work: AsyncGenerator["_Stream", Any], reader: ReplyReader) -> None:
+    async def _settle_left(self, work: AsyncGenerator[_Exchange, Any], reader: ReplyReader) -> None:
         """Settle a reply that nobody waits for any more."""
         if isinstance(reader.outcome, Replied):
             return
@@ -244,39 +277,6 @@ class ProviderRequest:
         self._note(left)
         with suppress(DragomanError):
             await _send_outcome(work, left)
-
-    def _exchange(
-        self, retries: RetryState, observers: tuple[Observe, ...], stages: tuple[Stage, ...]
-    ) -> Work[SendOutcome]:
-        """Send one attempt for a whole reply. Its stages have nothing to filter."""
-        context = self._new_context()
-        try:
-            request = self._encode_attempt(context)
-        except DragomanError as error:
-            return Failed(error)
-        send = Perform(_refuse_sync, partial(self._send, request, retries))
-        del request
-        outcome = yield from exchange_whole(send, partial(self._read_whole, context, retries), observers)
-        self._note(outcome)
-        return outcome
-
-    async def _send(self, request: WireRequest, retries: RetryState) -> WireResponse:
-        transport = self._transports.get(self._adapter)
-        arguments = self._transports.arguments(self._adapter, retries)
-        self.response = response = await transport.send(self._adapter, request, **arguments)
-        self.headers = response.headers
-        return response
-
-    def _read_whole(self, context: RequestContext, retries: RetryState, response: WireResponse) -> SendOutcome:
-        try:
-            message = self._read(response, context)
-        except ProviderError as error:
-            reader = self._new_reader(context, retries)
-            reader.response = response
-            reader.fail_unreadable(error)
-            assert reader.outcome is not None
-            return reader.outcome
-        return Replied(message, ResponseDetails(response.status, response.headers, response.attempts))
 
     def _new_context(self) -> RequestContext:
         """Return the context of an attempt that begins now."""
@@ -289,9 +289,6 @@ class ProviderRequest:
         )
         context.started_at = context.clock()
         return context
-
-    def _new_reader(self, context: RequestContext, retries: RetryState, *, joins_text: bool = False) -> ReplyReader:
-        return ReplyReader(self._adapter, context, retries.timing.clock, joins_text=joins_text)
 
     def _encode_attempt(self, context: RequestContext) -> WireRequest:
         try:
@@ -307,10 +304,12 @@ class ProviderRequest:
             self.losses += new
         return request
 
-    def _note(self, outcome: SendOutcome) -> None:
+    def _note(self, outcome: SendOutcome) -> SendOutcome:
+        """Note what an attempt used, and return its outcome."""
         usage = outcome.message.metadata.usage if isinstance(outcome, Replied) else usage_of(outcome)
         if usage is not None:
             self.usages.append(usage)
+        return outcome
 
 
 def _refuses_key(outcome: SendOutcome | None) -> bool:
@@ -318,17 +317,12 @@ def _refuses_key(outcome: SendOutcome | None) -> bool:
     return isinstance(outcome, Broken) and isinstance(outcome.error, AuthenticationError)
 
 
-async def _send_outcome(work: AsyncGenerator[_Stream, Any], outcome: SendOutcome) -> _Stream | None:
+async def _send_outcome(work: AsyncGenerator[_Exchange, Any], outcome: SendOutcome) -> _Exchange | None:
     """Return the effect of the next attempt; None if there is none."""
     try:
         return await work.asend(outcome)
     except StopAsyncIteration:
         return None
-
-
-def _stream(observers: tuple[Observe, ...], stages: tuple[Stage, ...]) -> Generator[Any, Any, SendOutcome]:
-    outcome: SendOutcome = yield _Stream(observers, stages)
-    return outcome
 
 
 async def _filter(
@@ -355,13 +349,5 @@ def _read_receipt(adapter: Adapter, response: WireResponse, context: RequestCont
     return assemble(Message, {**_RECEIPT.__dict__, "metadata": metadata}, {"role", "content", "metadata"})
 
 
-def _measure_nothing() -> MaxUsage:
-    raise AssertionError("nothing governs the request")
-
-
 def _encode_again(context: RequestContext) -> NoReturn:
     raise AssertionError("a stream that has begun is not asked again")
-
-
-def _refuse_sync() -> NoReturn:
-    raise RuntimeError("the request is sent in an event loop")

@@ -53,7 +53,6 @@ def _requests(agent: int) -> Iterator[bytes]:
 async def _soak(seconds: float, rate: float) -> tuple[list[tuple[float, int, int]], int]:
     tune_memory()  # as a server does
     app, done = gateway(max_repeated=ROOM), 0
-    app, done, begin = gateway(max_repeated=ROOM), 0, time.monotonic()
     samples: list[tuple[float, int, int]] = []
     agents = [_requests(agent) for agent in range(AGENTS)]
 

@@ -30,7 +30,7 @@ from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.server import process
 from dragoman_gateway.server.process import Server
 from dragoman_gateway.server.protocol import Protocol
-from dragoman_gateway.turn import streamed
+from dragoman_gateway.turn import answer
 from tests.gateway.app.test_bad_night import cut
 from tests.gateway.keyed import Cents
 from tests.gateway.upstream import PATHS, PATIENCE, question
@@ -100,7 +100,7 @@ def test_a_stream_that_is_cut_at_the_end_of_the_drain_is_booked_and_stored(
 
 def test_a_client_that_reads_nothing_does_not_delay_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not hear the error of its stream, and its request ends all the same."""
-    monkeypatch.setattr(streamed, "_LAST_WORD_SECONDS", 0.01)
+    monkeypatch.setattr(answer, "_LAST_WORD_SECONDS", 0.01)
     waits, bodies = asyncio.Event(), []
 
     async def send(message: MutableMapping[str, Any]) -> None:

@@ -12,11 +12,11 @@ from dragoman.errors import NotFoundError
 from dragoman_gateway.endpoints.compaction import compaction_item, expanded_summary, user_message
 from dragoman_gateway.endpoints.endpoint import Endpoint, Exchange
 from dragoman_gateway.json import dumps, loads
+from dragoman_gateway.turn.answer import answer_whole, whole_response
 from dragoman_gateway.turn.replies import Response, named
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.turn.turn import Turn
-from dragoman_gateway.turn.whole import ask_watched, ask_whole
 
 PATH = "/responses/compact"
 
@@ -35,7 +35,7 @@ class CompactEndpoint(Endpoint):
         own = Turn(request, resources, path=PATH)
         if own.may_pass:
             try:
-                response = await ask_whole(own)
+                response = whole_response(own, await own.ask())
             except NotFoundError:  # a server of this wire without this endpoint
                 pass
             else:
@@ -50,16 +50,16 @@ class CompactEndpoint(Endpoint):
         fields = {**request.fields, "input": [*items, user_message(_PROMPT)], "stream": False, "store": False}
         asked = replace(request, fields=fields, body=dumps(fields))
         turn = Turn(asked, resources)
-        response = await ask_watched(turn, exchange.receive)
+        response = await answer_whole(turn, exchange.receive)
         try:
             if response is not None and response.status == 200:
-                await turn.way.note_labels(Message.user(expanded_summary(turn.way.reply.text)))
+                await turn.note_labels(Message.user(expanded_summary(turn.reply.text)))
         finally:
             turn.note_end()
         if response is None:
             return
         if response.status == 200:
-            message, read = turn.way.reply, turn.read
+            message, read = turn.reply, turn.read
             written = read.adapter.to_wire_response(message, read.context)
             compaction = {
                 "id": f"resp_{message.id}",

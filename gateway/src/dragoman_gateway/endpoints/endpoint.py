@@ -23,13 +23,12 @@ from dragoman_gateway.running.metrics import PRESENT_REQUEST, RequestRecord, new
 from dragoman_gateway.running.services import RequestServices, check_caller
 from dragoman_gateway.running.shares import Share, name_holder, name_owner
 from dragoman_gateway.stored.turn import StoredTurn
+from dragoman_gateway.turn.answer import answer_streamed, answer_whole
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.replies import DisconnectWatcher, Response
 from dragoman_gateway.turn.request import ClientRequest
 from dragoman_gateway.turn.resources import RequestResources
-from dragoman_gateway.turn.streamed import answer_streamed
 from dragoman_gateway.turn.turn import Turn
-from dragoman_gateway.turn.whole import ask_watched
 from dragoman_gateway.wires import Wire, responses
 
 
@@ -147,7 +146,7 @@ class Endpoint:
             if turn.request.stream:
                 turn.request.record.stream = True
                 await answer_streamed(turn, exchange.generation.settings, receive, send)
-            elif (response := await ask_watched(turn, receive)) is not None:
+            elif (response := await answer_whole(turn, receive)) is not None:
                 await response.send(send)
         finally:  # the server may cut it off
             turn.note_end()
@@ -185,7 +184,6 @@ class Endpoint:
             head["cache-control"] = "no-cache"
             reply = StreamingResponse(background.follow(response), media_type="text/event-stream", headers=head)
         departure = DisconnectWatcher(exchange.receive)
-        departure.watch()
         try:
             await reply(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:

@@ -74,7 +74,6 @@ class StoredEndpoints:
         except Exception as error:
             response = self._fail(error)
         departure = DisconnectWatcher(receive)  # who follows a response may leave long before its next event
-        departure.watch()
         try:
             await response(scope, receive, partial(_send_in_pieces, send))
         except asyncio.CancelledError:

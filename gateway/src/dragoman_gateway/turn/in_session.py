@@ -22,39 +22,40 @@ from dragoman.answers import Relay
 from dragoman.blocks import TextBlock
 from dragoman.errors import AuthenticationError, InvalidRequestError, TurnLimitError
 from dragoman.events import MessageComplete, ToolUseStart
-from dragoman.limits import MeasureUsage, max_usage
 from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
-from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.context import policy_extensions
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
 from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
-from dragoman_gateway.turn.way import Way
 
 _LONG = 2_000
 """Messages and tools of a request whose session is made in another thread."""
 
 
-class InSession(Way):
+class InSession:
     """The tools are the client's, so their calls go to it. If the provider of the model has the wire of the client, the
     bytes of the request and of the reply go through all the same.
     """
 
+    keeps_request = True
+    reply: Message
+    """The whole reply, after `ask`."""
+
     def __init__(
         self,
         read: ReadRequest,
-        deployment: Deployment,
+        target: Adapter,
         client: AsyncClient,
         *,
         path: str | None = None,
         session_id: str | None = None,
     ) -> None:
         """``path`` is the address at a provider of the client's wire, if it is not the usual one."""
-        super().__init__(read, deployment, client)
+        self._read, self._target, self._client = read, target, client
         request, resources, config = read.request, read.resources, client.config
         counts = bool(resources.governors or config.budgets or config.limits is not None)
         self.hides_usage = counts and request.wire.asks_for_usage and lacks_usage(request.fields)
@@ -66,11 +67,12 @@ class InSession(Way):
         """Whether a policy judges calls: the client gets none before that."""
         self._changes_replies = policy is not None and policy.has_plugins(Hook.LLM_OUTPUT)
         self._path = path
-        self._reply_headers: Mapping[str, str] = {}
-        self._relays = False
+        self.headers: Mapping[str, str] = {}
+        """The headers of the provider's reply."""
+        self._asks_client_wire = False
         """Whether the last attempt went to a provider of the client's wire."""
         self._asked_losses: tuple[Loss, ...] = ()
-        self._complete = False
+        self.complete = False
         self._stream: AsyncReplyStream[str] | None = None
         read.context.prices = config.prices or price_table()
         self._recall: Recall | None = None
@@ -80,7 +82,7 @@ class InSession(Way):
             self._recall = Recall(resources.labels, owner, tool_ids, request.wire.provider, client, kept)
         self._new_session = partial(
             client.session,
-            deployment.model,
+            str(target.model_id),
             messages=read.history,
             tools=read.tools,
             options=read.options,
@@ -98,22 +100,18 @@ class InSession(Way):
             ),
         )
 
-    @property
-    def measure(self) -> MeasureUsage:
-        return partial(max_usage, self._target, *self._read.measured())
-
     async def ask(self) -> WireResponse:
         await self._begin()
         try:
             reply = await self._session.ask(self._read.prompt)
         except TurnLimitError:  # the provider pauses, and the client goes on
-            self._reply = self._session.messages[-1]
+            self.reply = self._session.messages[-1]
         else:
-            self._reply, self._asked_losses = reply.message, reply.losses
-        await self.note_labels(self._reply)
+            self.reply, self._asked_losses = reply.message, reply.losses
+        await self.note_labels(self.reply)
         if self.passes and self._relay.response is not None:
             return self._relay.response
-        return self._write_whole(self._reply)
+        return self._read.write(self.reply)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:  # noqa: C901  # one branch for each way of a batch
         begun = passes = False
@@ -132,14 +130,14 @@ class InSession(Way):
                     if isinstance(last, MessageComplete):  # before its client can send it back
                         await self.note_labels(last.message)
                     if passes:
-                        self._complete = ends
+                        self.complete = ends
                         yield self._relay.take()
                     elif self._judges_calls and (held or _has_call(events)):
                         held += events
                         yield b""
                     else:
-                        self._complete = ends
-                        encode = self._encoder.feed
+                        self.complete = ends
+                        encode = self._read.encoder.feed
                         yield encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
                     if ends:
                         break
@@ -151,8 +149,8 @@ class InSession(Way):
                 yield rest
             raise
         if held:
-            self._complete = True
-            yield b"".join(map(self._encoder.feed, held))
+            self.complete = True
+            yield b"".join(map(self._read.encoder.feed, held))
 
     async def _begin(self) -> None:
         """Open the session, with the labels that the conversation had in earlier turns, and judge what it does not
@@ -175,7 +173,8 @@ class InSession(Way):
 
         Raises PolicyDeniedError, also if a plugin wants to change such a text: it cannot."""
         policy, read = self._client.config.policy, self._read
-        if policy is None or not policy.has_plugins(Hook.LLM_INPUT) or not self._has_client_wire:
+        has_client_wire = self._target.provider == read.request.wire.provider
+        if policy is None or not policy.has_plugins(Hook.LLM_INPUT) or not has_client_wire:
             return
         texts = unread_texts(read.request.fields, read.messages, read.tools, read.read_options)
         if not texts:
@@ -186,17 +185,9 @@ class InSession(Way):
             raise PolicyDeniedError(Hook.LLM_INPUT, "the gateway", "cannot_change", reason)
 
     @property
-    def _has_client_wire(self) -> bool:
-        return self._target.provider == self._read.request.wire.provider
-
-    @property
-    def complete(self) -> bool:
-        return self._complete
-
-    @property
     def passes(self) -> bool:
         changes = self._changes_replies or self._judges_calls or self._read.request.rewrites_reply
-        return self._is_relayed and not changes
+        return self.relays and not changes
 
     @property
     def usages(self) -> Sequence[Usage]:
@@ -206,13 +197,8 @@ class InSession(Way):
         return [each.usage for each in (*last, *self._session.attempts) if each.usage is not None]
 
     @property
-    def headers(self) -> Mapping[str, str] | None:
-        return self._reply_headers if self._is_relayed else None
-
-    @property
     def losses(self) -> tuple[Loss, ...]:
-        asked = self._asked_losses if self._stream is None else self._stream.losses
-        return (*self._read.context.losses, *asked)
+        return self._asked_losses if self._stream is None else self._stream.losses
 
     def forget(self) -> None:
         for name in ("_session", "_new_session", "_stream", "_relay"):
@@ -226,9 +212,9 @@ class InSession(Way):
         return Relay(self._body_for, read.messages, read.read_options, path=self._path, check=check)
 
     @property
-    def _is_relayed(self) -> bool:
+    def relays(self) -> bool:
         """Whether the last attempt sent the client's bytes."""
-        return self._relays and self._relay.relayed
+        return self._asks_client_wire and self._relay.relayed
 
     def _body_for(self, adapter: Adapter) -> bytes | None:
         request = self._read.request
@@ -269,11 +255,11 @@ class InSession(Way):
     ) -> tuple[Adapter, Sequence[Message], AdapterOptions]:
         """Return what is sent, and what writes it. Raises InvalidRequestError."""
         read = self._read
-        self._relays = adapter.provider == read.request.wire.provider
-        if not self._relays:
+        self._asks_client_wire = adapter.provider == read.request.wire.provider
+        if not self._asks_client_wire:
             prices = read.context.prices or price_table()
             messages, _, options = read.for_other_wire((messages, tools, options), adapter, prices)
-        if self._relays or read.resources.strict:
+        if self._asks_client_wire or read.resources.strict:
             adapter = self._relay.adapter(adapter, tools)
         if (schema := read.read_options.output_schema) is not None:
             options = replace(options, output_schema=schema)
@@ -292,7 +278,7 @@ class InSession(Way):
         return ()
 
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
-        self._reply_headers = headers
+        self.headers = headers
         return _NOTHING
 
 

@@ -39,74 +39,84 @@ class OtherWireSettings(BaseModel):
     """Whether the start of a Messages stream has an estimate of the input tokens; else it has 0."""
 
 
-class OtherWire:
-    """Changes the requests of one client. ``losses`` gets each loss once, however often the request is attempted."""
+def messages_for(
+    adapter: Adapter, sent: Sequence[Message], wire: Wire, settings: OtherWireSettings, losses: list[Loss]
+) -> Sequence[Message]:
+    """Return the messages of a client's wire for a provider of another one. ``losses`` gets what that loses, once for
+    all attempts.
 
-    def __init__(self, settings: OtherWireSettings, wire: Wire, fields: Mapping[str, Any], losses: list[Loss]) -> None:
-        self._settings = settings
-        self._wire = wire
-        self._fields = fields
-        self._losses = losses
-
-    def messages(self, sent: Sequence[Message], adapter: Adapter) -> Sequence[Message]:
-        """Return the messages for a provider. Raises InvalidRequestError for a late system message that it cannot have,
-        if the settings say so.
-        """
-        if not self._settings.keep_client_tokens:
-            sent, loss = self._wire.tokens.remove(sent)
-            self._note(loss)
-        late = self._settings.late_system
-        if late == "plain" or adapter.capabilities.supports_mid_conversation_system:
-            return sent
-        first = next((place for place, each in enumerate(sent) if each.role not in _INSTRUCTIONS), len(sent))
-        if not any(each.role in _INSTRUCTIONS for each in sent[first:]):
-            return sent
-        if late == "refuse":
-            raise InvalidRequestError("this model takes no system message after the first message of the user")
-        return (*sent[:first], *map(_mark_if_late, sent[first:]))
-
-    def options(
-        self, options: AdapterOptions, adapter: Adapter, tools: Sequence[ToolDefinition], prices: Prices
-    ) -> AdapterOptions:
-        """Return the options: with the fields that the provider has as well, and with the output limit of a model whose
-        limit is known."""
-        if shared := _shared_fields(self._wire.name, adapter.provider, self._fields):
-            extra = {**shared, **options.extra.get(adapter.provider, {})}
-            options = replace(options, extra={**options.extra, adapter.provider: extra})
-            self._losses[:] = [each for each in self._losses if each.reason.partition(":")[0] not in shared]
-        if state := _state_fields(adapter, self._fields):
-            extra = {**state, **options.extra.get(adapter.provider, {})}
-            options = replace(options, extra={**options.extra, adapter.provider: extra})
-        choice = self._fields.get("tool_choice")
-        if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and tools:
-            reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
-            self._note(Loss(LossKind.OPTION, "", -1, reason))
-        if names := ", ".join(_named_speakers(self._fields.get("messages"))):
-            reason = f"the names of speakers, {names:.200}: the wire has none"
-            self._note(Loss(LossKind.FIELD, "", -1, reason, Severity.INFO))
-        if (strict := ", ".join(_strict_tools(self._fields.get("tools")))) and tools:
-            reason = f"strict of the tools {strict:.200}: the provider is not asked to hold the arguments to the schema"
-            self._note(Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
-        if options.n is not None and options.stream:
-            reason = f"n: a stream from a provider of another wire has one answer: {options.n} are not asked for"
-            self._note(Loss(LossKind.OPTION, "", -1, reason))
-            options = replace(options, n=None)
-        limit, wanted = adapter.capabilities.max_output_tokens, options.max_output_tokens
-        if not self._settings.cap_output or wanted is None or wanted <= limit or not _is_known(adapter, prices):
-            return options
-        reason = f"max_output_tokens {wanted}: the model writes {limit} at most"
-        self._note(Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
-        return replace(options, max_output_tokens=limit)
-
-    def _note(self, loss: Loss | None) -> None:
-        if loss is not None and loss not in self._losses:
-            self._losses.append(loss)
+    Raises InvalidRequestError for a late system message that the provider cannot have, if the settings say so.
+    """
+    if wire.tokens.patterns and not settings.keep_client_tokens:
+        sent, loss = wire.tokens.remove(sent)
+        if loss is not None:
+            _note(losses, loss)
+    if settings.late_system == "plain" or adapter.capabilities.supports_mid_conversation_system:
+        return sent
+    first = next((place for place, each in enumerate(sent) if each.role not in _INSTRUCTIONS), len(sent))
+    if not any(each.role in _INSTRUCTIONS for each in sent[first:]):
+        return sent
+    if settings.late_system == "refuse":
+        raise InvalidRequestError("this model takes no system message after the first message of the user")
+    return (*sent[:first], *map(_mark_if_late, sent[first:]))
 
 
-def _shared_fields(wire: str, provider: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a client's request that go to a provider of another wire as they are."""
-    names = _table("shared_fields.toml").get(wire, {}).get(provider, ())
-    return {name: fields[name] for name in names if fields.get(name) is not None}
+def options_for(
+    adapter: Adapter,
+    options: AdapterOptions,
+    tools: Sequence[ToolDefinition],
+    wire: Wire,
+    fields: Mapping[str, Any],
+    losses: list[Loss],
+) -> AdapterOptions:
+    """Return the options of a client's request for a provider of another wire: with the fields that the provider has as
+    well. ``fields`` are those of the request, and ``losses`` gets what that loses."""
+    given = options.extra.get(adapter.provider, {})
+    names = _table("shared_fields.toml").get(wire.name, {}).get(adapter.provider, ())
+    shared = {name: fields[name] for name in names if fields.get(name) is not None}
+    losses[:] = [each for each in losses if each.reason.partition(":")[0] not in shared]
+    if extra := {**_state_fields(adapter, fields), **shared}:
+        options = replace(options, extra={**options.extra, adapter.provider: {**extra, **given}})
+    choice = fields.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and tools:
+        reason = "tool_choice: the client allows some of the tools, and the provider is offered all"
+        _note(losses, Loss(LossKind.OPTION, "", -1, reason))
+    messages = fields.get("messages")
+    speakers = {
+        each["name"]  # a tool's name is that of its call
+        for each in (messages if isinstance(messages, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and each.get("role") not in ("tool", "function")
+    }
+    if speakers:
+        reason = f"the names of speakers, {', '.join(sorted(speakers)):.200}: the wire has none"
+        _note(losses, Loss(LossKind.FIELD, "", -1, reason, Severity.INFO))
+    if tools and (strict := ", ".join(_strict_tools(fields.get("tools")))):
+        reason = f"strict of the tools {strict:.200}: the provider is not asked to hold the arguments to the schema"
+        _note(losses, Loss(LossKind.TOOLS, "", -1, reason, Severity.INFO))
+    if options.n is not None and options.stream:
+        reason = f"n: a stream from a provider of another wire has one answer: {options.n} are not asked for"
+        _note(losses, Loss(LossKind.OPTION, "", -1, reason))
+        options = replace(options, n=None)
+    return options
+
+
+def cap_output(adapter: Adapter, options: AdapterOptions, prices: Prices, losses: list[Loss]) -> AdapterOptions:
+    """Return the options with the output limit of the model. A model that is not in the price table has the limits of
+    its family: it gets what the client wants."""
+    limit, wanted = adapter.capabilities.max_output_tokens, options.max_output_tokens
+    if wanted is None or wanted <= limit:
+        return options
+    priced = prices.price(str(adapter.model_id), TokenUsage(), datetime.now(UTC))
+    if priced.cost_status is not CostStatus.PRICED:
+        return options
+    reason = f"max_output_tokens {wanted}: the model writes {limit} at most"
+    _note(losses, Loss(LossKind.OPTION, "", -1, reason, Severity.INFO))
+    return replace(options, max_output_tokens=limit)
+
+
+def _note(losses: list[Loss], loss: Loss) -> None:
+    if loss not in losses:  # an earlier attempt may have lost it too
+        losses.append(loss)
 
 
 def _state_fields(adapter: Adapter, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,20 +157,3 @@ def _strict_tools(tools: Any) -> Iterator[str]:
             described = tool["function"] if isinstance(tool.get("function"), dict) else tool
             if described.get("strict") is True:
                 yield str(described.get("name"))
-
-
-def _named_speakers(messages: Any) -> list[str]:
-    """Return the names that messages of Chat Completions give their speakers. A tool's name is that of its call."""
-    found = messages if isinstance(messages, list) else ()
-    names = {
-        each["name"]
-        for each in found
-        if isinstance(each, dict) and isinstance(each.get("name"), str) and each.get("role") not in ("tool", "function")
-    }
-    return sorted(names)
-
-
-def _is_known(adapter: Adapter, prices: Prices) -> bool:
-    """Whether the model is in the price table: any other model has the limits of its family."""
-    priced = prices.price(str(adapter.model_id), TokenUsage(), datetime.now(UTC))
-    return priced.cost_status is CostStatus.PRICED

@@ -9,8 +9,6 @@ from starlette.types import Receive, Send
 
 from dragoman import Loss
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.request import ClientRequest
-from dragoman_gateway.turn.way import Way
 from dragoman_gateway.wires import Wire
 
 Headers = list[tuple[bytes, bytes]]
@@ -22,15 +20,6 @@ def named(wire: Wire, request_id: str) -> Headers:
     """Return the headers with the id of a request that no provider has answered."""
     value = request_id.encode()
     return [(wire.request_id_header, value), (REQUEST_ID, value)]
-
-
-def reply_head(request: ClientRequest, way: Way) -> Headers:
-    """Return the headers of a reply: the provider's own if it has the client's wire, ids, and the losses."""
-    request.record.losses = losses = () if way.passes else way.losses
-    lost = losses_header(losses) if losses else []
-    if (headers := way.headers) is None:
-        return [*named(request.wire, request.request_id), *lost]
-    return [*request.wire.headers.to_client(headers), (REQUEST_ID, request.request_id.encode()), *lost]
 
 
 def losses_header(losses: Sequence[Loss]) -> Headers:
@@ -155,20 +144,20 @@ class DisconnectWatcher:
 
     __slots__ = ("_receive", "_task", "_timer", "_watch", "seen")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, after: float | None = 0.0) -> None:
+        """The watch begins after some seconds, as most whole replies are faster than it is worth; None leaves that to
+        `watch`."""
         self.seen = False
         self._receive = receive
         self._task = asyncio.current_task()
         self._watch: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = asyncio.get_running_loop().call_later(after, self.watch) if after else None
+        if after == 0:
+            self.watch()
 
-    def watch(self, after: float = 0.0) -> None:
-        """Begin to watch, after some seconds: most whole replies are faster than the watch is worth."""
-        loop = asyncio.get_running_loop()
-        if after:
-            self._timer = loop.call_later(after, self.watch)
-        else:
-            self._watch = loop.create_task(self._wait())
+    def watch(self) -> None:
+        """Begin to watch now."""
+        self._watch = asyncio.get_running_loop().create_task(self._wait())
 
     def stop(self) -> None:
         if self._timer is not None:

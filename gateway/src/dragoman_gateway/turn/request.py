@@ -6,17 +6,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest
+from dragoman import Adapter, AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, WireResponse
 from dragoman.answers import ClientToolIds, holds_state
 from dragoman.blocks import ThinkingBlock
 from dragoman.errors import DragomanError, InvalidRequestError
+from dragoman.limits import MaxUsage, max_usage
 from dragoman.messages import Role
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.bodies.model_name import rename_fields, replace_model
 from dragoman_gateway.bodies.repeated import HISTORIES, KeptBody
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.running.metrics import RequestRecord
-from dragoman_gateway.turn.other_wire import OtherWire
+from dragoman_gateway.turn import other_wire
 from dragoman_gateway.turn.resources import RequestResources
 from dragoman_gateway.wires import Wire
 
@@ -81,22 +82,21 @@ class ClientRequest:
         return replace_model(self.body, self.fields, adapter.model)
 
 
+@dataclass(kw_only=True)
 class ReadRequest:
-    """``request`` with the resources that answer it. It is read when that is first needed."""
+    """A request with the resources that answer it. It is read when that is first needed."""
 
-    messages: tuple[Message, ...]
+    request: ClientRequest
+    resources: RequestResources
+    is_read: bool = field(default=False, init=False)
+    messages: tuple[Message, ...] = field(init=False)
     """The whole conversation, as it was read."""
-    read_options: AdapterOptions
-    tools: list[ToolDefinition]
-    options: AdapterOptions
+    read_options: AdapterOptions = field(init=False)
+    tools: list[ToolDefinition] = field(init=False)
+    options: AdapterOptions = field(init=False)
     """Those of a session: without the schema of the answer."""
-    may_pass: bool
+    may_pass: bool = field(init=False)
     """Whether the client's bytes may go to a provider of its wire."""
-
-    def __init__(self, request: ClientRequest, resources: RequestResources) -> None:
-        self.request = request
-        self.resources = resources
-        self._is_read = False
 
     @cached_property
     def adapter(self) -> Adapter:
@@ -119,7 +119,7 @@ class ReadRequest:
 
     def read(self) -> None:
         """Read the messages, tools and options. Raises ClientError and RequestError."""
-        if self._is_read:
+        if self.is_read:
             return
         request, wire = self.request, self.request.wire
         request.add_kept(self.context)
@@ -135,7 +135,7 @@ class ReadRequest:
         self.messages, self.tools, self.read_options = tuple(messages), tools, options
         # The client checks the answer: a session that knew the schema would ask again.
         self.options = options if options.output_schema is None else replace(options, output_schema=None)
-        self._is_read = True
+        self.is_read = True
 
     def rename_fields(self, body: bytes, adapter: Adapter) -> bytes:
         """Return the client's bytes with the names of fields that the model wants."""
@@ -152,31 +152,47 @@ class ReadRequest:
         """The messages before the prompt."""
         return list(self.messages if self.prompt is None else self.messages[:-1])
 
-    def measured(self) -> Content:
-        """Read the request for an estimate of what it could use, and keep nothing. Raises RequestError."""
-        if self._is_read:
-            return self.messages, self.tools, self.read_options
+    def measure(self, target: Adapter) -> MaxUsage:
+        """Estimate what a model could use. A request that was not read is read for that, and nothing of it is kept.
+
+        Raises RequestError.
+        """
+        if self.is_read:
+            return max_usage(target, self.messages, self.tools, self.read_options)
         context = RequestContext(model=self.resources.deployments.model, tool_ids=ClientToolIds())
         self.request.add_kept(context)
-        return self.adapter.from_wire_request(self.request.fields, context)
+        return max_usage(target, *self.adapter.from_wire_request(self.request.fields, context))
 
     def for_other_wire(self, content: Content, adapter: Adapter, prices: Prices) -> Content:
         """Return the request as a provider of another wire gets it. Raises InvalidRequestError."""
         messages, tools, options = content
-        other = OtherWire(self.resources.other_wire, self.request.wire, self.request.fields, self.context.losses)
-        messages = other.messages(messages, adapter)
-        options = other.options(options, adapter, tools, prices)
-        if self.resources.other_wire.estimate_start and self.request.wire.announces_tokens and options.stream:
+        wire, settings, losses = self.request.wire, self.resources.other_wire, self.context.losses
+        messages = other_wire.messages_for(adapter, messages, wire, settings, losses)
+        options = other_wire.options_for(adapter, options, tools, wire, self.request.fields, losses)
+        if settings.cap_output:
+            options = other_wire.cap_output(adapter, options, prices, losses)
+        if settings.estimate_start and wire.announces_tokens and options.stream:
             self.context.estimated_input_tokens = adapter.estimate_input_tokens(messages, tools)
         return messages, tools, options
 
-    def begin_reply(self, model: str) -> None:
-        """Prepare the context for writing the reply of a model; an empty name if none was asked."""
-        if not self._is_read:  # the writer repeats fields of the request
+    def write(self, message: Message) -> WireResponse:
+        """Return a whole reply in the client's wire."""
+        self._begin_reply()
+        return self.adapter.to_wire_response(message, self.context)
+
+    @cached_property
+    def encoder(self) -> Any:
+        """Writes a stream in the client's wire. It is first needed when the model that answers is known."""
+        self._begin_reply()
+        return self.adapter.reply_encoder(self.context)
+
+    def _begin_reply(self) -> None:
+        """Prepare the context for writing the reply of the model that was asked, if one was."""
+        if not self.is_read:  # the writer repeats fields of the request
             with suppress(DragomanError):
                 self.adapter.from_wire_request(self.request.fields, self.context)
-        if model:
-            self.context.model = model
+        if asked := self.request.record.asked:
+            self.context.model = asked
 
 
 def refuse_losses(request: WireRequest) -> None:

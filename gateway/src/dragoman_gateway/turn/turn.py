@@ -1,19 +1,10 @@
 """A request on its way from one deployment to the next, until one answers."""
 
 import re
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from dragoman import (
-    Adapter,
-    AdapterOptions,
-    AsyncClient,
-    Message,
-    TextBlock,
-    ToolDefinition,
-    Usage,
-    get_adapter,
-)
+from dragoman import AsyncClient, Message, TextBlock, Usage, WireResponse, get_adapter
 from dragoman.answers import ProviderRequest, holds_state
 from dragoman.errors import ProviderError
 from dragoman_gateway.bodies.repeated import HISTORIES
@@ -22,18 +13,19 @@ from dragoman_gateway.models.deployments import Deployment
 from dragoman_gateway.turn.in_session import InSession
 from dragoman_gateway.turn.request import ClientRequest, ReadRequest
 from dragoman_gateway.turn.resources import RequestResources
-from dragoman_gateway.turn.way import Direct, Through, Way
+from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
+from dragoman_gateway.turn.way import Direct, Through
 
 _ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 _THINKING = re.compile(rb'"type"\s*:\s*"thinking"')
 
 
 class Turn:
-    """``way`` is how the present deployment answers. If it fails before the client has received anything, the next one
-    is asked: `go_on`.
+    """``way`` is how the present deployment answers; `dragoman_gateway.turn.way` has what all ways have. If it fails
+    before the client has received anything, the next one is asked: `go_on`.
     """
 
-    way: Way
+    way: Through | Direct | InSession
 
     def __init__(self, request: ClientRequest, resources: RequestResources, *, path: str | None = None) -> None:
         """``path`` is the address at a provider of the client's wire, if it is not the usual one.
@@ -41,7 +33,7 @@ class Turn:
         Raises ClientError and RequestError for a request that cannot be read.
         """
         self.request = request
-        self.read = ReadRequest(request, resources)
+        self.read = ReadRequest(request=request, resources=resources)
         self._resources = resources
         self._path = path
         self._left = list(resources.in_order())
@@ -52,7 +44,20 @@ class Turn:
 
     async def check(self) -> None:
         """Raise what refuses the request before it is sent. Nothing is stored for it then."""
-        await self._resources.check(self.way.measure)
+        await self._resources.check(partial(self.read.measure, self._target))
+
+    async def ask(self) -> WireResponse:
+        """Return the whole reply of the first deployment that has one. Raises the error of the last one."""
+        while True:
+            self.forget_history()
+            try:
+                written = await self.way.ask()
+            except Exception as error:
+                if not self.go_on(error):
+                    raise
+            else:
+                self.succeed()
+                return written
 
     def succeed(self) -> None:
         """Note that the deployment has answered."""
@@ -82,60 +87,91 @@ class Turn:
         record = self.request.record
         record.model = record.asked
         record.usages = [*self._earlier, *self.way.usages]
-        self.way.forget()
+        if isinstance(self.way, InSession):
+            self.way.forget()
+
+    async def note_labels(self, message: Message) -> None:
+        """Note the labels of the conversation, which only a session has, with a message that its client may send back.
+        Raises UnavailableError."""
+        if isinstance(self.way, InSession):
+            await self.way.note_labels(message)
+
+    @property
+    def reply(self) -> Message:
+        """The whole reply as a message, after `ask`."""
+        if not isinstance(self.way, Through):
+            return self.way.reply
+        assert self.way.response is not None
+        return self._target.from_wire_response(self.way.response, self.read.context)
 
     @property
     def may_pass(self) -> bool:
         """Whether the present deployment is a provider of the client's wire, which may get the client's bytes."""
-        return self.read.may_pass and self._has_client_wire(self._deployment)
+        return self.read.may_pass and self._target.provider == self.request.wire.provider
 
     def _take(self, *, is_first: bool = False) -> None:
         """Turn to the next deployment, and choose how it answers."""
+        resources, read = self._resources, self.read
+        wire = self.request.wire
         self._deployment = self._left.pop(0)
-        if self._resources.is_bounded and self._has_client_wire(self._deployment):
-            self.request.wire.headers.check_betas(self.request.headers)
-        client = self._resources.client_for(self._deployment.client)
-        if (body := self._bytes_to_pass(client)) is not None:
-            self.way = Through(self.read, self._deployment, client, body)
+        self._target = target = get_adapter(self._deployment.model)
+        if resources.is_bounded and target.provider == wire.provider:
+            wire.headers.check_betas(self.request.headers)
+        client = resources.client_for(self._deployment.client)
+        model = str(target.model_id)
+        # An address of its own needs a session, which also refuses models that the caller may not ask.
+        needs_session = (
+            self._path is not None
+            or not ProviderRequest.is_possible(client.config, target)
+            or not (resources.may_ask is None or resources.may_ask(model))
+        )
+        body = None if needs_session or self._must_read() else self.request.body_for(target)
+        if body is not None:
+            self.way = self._pass_through(client, body)
+            self.request.record.asked = model
             return
-        self.read.read()
+        read.read()
         if is_first:
             self._check_server_state()
-        if self._may_go_directly(client):
-            self.way = Direct(self.read, self._deployment, client)
+        if not needs_session and read.may_pass and target.provider != wire.provider and _is_plain(read):
+            self.way = Direct(read, target, client)
+            self.request.record.asked = model
         else:
             # Each deployment has a session of its own, so that each can be stored.
-            session_id = self.read.context.session_id if is_first else None
-            self.way = InSession(self.read, self._deployment, client, path=self._path, session_id=session_id)
+            session_id = read.context.session_id if is_first else None
+            self.way = InSession(read, target, client, path=self._path, session_id=session_id)
 
-    def _bytes_to_pass(self, client: AsyncClient) -> bytes | None:
-        """Return the client's bytes for the present deployment; None if anything but the provider has to read them."""
-        request, model = self.request, self._deployment.model
-        # An address of its own needs a session, and so does state that a later deployment of another wire may need.
-        if self._path is not None or _must_read(request, model):
-            return None
-        if self._resources.state_store is not None and not all(map(self._has_client_wire, self._left)):
-            return None
-        target = get_adapter(model)
-        if not self._needs_no_session(client, target):
-            return None
-        body = request.body_for(target)
-        return self.read.rename_fields(body, target) if body is not None and request.wire.renames_fields else body
+    def _pass_through(self, client: AsyncClient, body: bytes) -> Through:
+        """Return the way that sends the client's bytes, with the changes that the present deployment needs."""
+        request, wire, governors = self.request, self.request.wire, self._resources.governors
+        if wire.renames_fields:
+            body = self.read.rename_fields(body, self._target)
+        hides_usage = bool(governors) and wire.asks_for_usage and lacks_usage(request.fields)
+        way = Through.of_bytes(
+            client.config,
+            self._target,
+            ask_for_usage(body, request.fields) if hides_usage else body,
+            headers=wire.headers.to_provider(request.headers),
+            stream=request.stream,
+            governors=governors,
+            measure=partial(self.read.measure, self._target),
+        )
+        way.hides_usage = hides_usage
+        return way
 
-    def _needs_no_session(self, client: AsyncClient, target: Adapter) -> bool:
-        """Whether nothing reads what is asked and answered. A session refuses models that the caller may not ask."""
-        may_ask = self._resources.may_ask
-        return ProviderRequest.is_possible(client.config, target) and (may_ask is None or may_ask(str(target.model_id)))
-
-    def _may_go_directly(self, client: AsyncClient) -> bool:
-        """Whether a provider of another wire can be asked without a session."""
-        read, target = self.read, get_adapter(self._deployment.model)
+    def _must_read(self) -> bool:
+        """Whether the request needs what a session does with its messages."""
+        request, wire, fields = self.request, self.request.wire, self.request.fields
         return (
-            target.provider != self.request.wire.provider
-            and read.may_pass
-            and read.prompt is not None
-            and _is_plain(read.messages, read.tools, read.options)
-            and self._needs_no_session(client, target)
+            type(request) is not ClientRequest  # its address or its form says a part
+            or self._target.provider != wire.provider
+            # A later deployment of another wire may need state that the reply holds.
+            or (self._resources.state_store is not None and not all(map(self._has_client_wire, self._left)))
+            or not _has_messages(fields)
+            or bool(fields.get("background"))
+            or any(fields.get(name) is not None for name in wire.server_state)
+            or (wire.signs_thinking and _THINKING.search(request.body) is not None)
+            or holds_state(request.body)
         )
 
     def _has_client_wire(self, deployment: Deployment) -> bool:
@@ -151,28 +187,15 @@ class Turn:
                 self._left = [each for each in self._left if self._has_client_wire(each)]
 
 
-def _must_read(request: ClientRequest, model: str) -> bool:
-    """Whether the request needs what a session does with its messages. ``model`` is that of the deployment."""
-    wire, fields = request.wire, request.fields
-    return (
-        type(request) is not ClientRequest  # its address or its form says a part
-        or not model.startswith(f"{wire.provider}:")
-        or not _has_messages(fields)
-        or bool(fields.get("background"))
-        or any(fields.get(name) is not None for name in wire.server_state)
-        or (wire.signs_thinking and _THINKING.search(request.body) is not None)
-        or holds_state(request.body)
-    )
-
-
-def _is_plain(messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions) -> bool:
+def _is_plain(read: ReadRequest) -> bool:
     """Whether a request asks for a reply to texts and no more: then it needs nothing that only a session does, such as
     running tools, reading files and going on without an expired container."""
     return (
-        not tools
-        and options.server_state is None
-        and options.background is None
-        and all(type(block) is TextBlock for message in messages for block in message.content)
+        read.prompt is not None
+        and not read.tools
+        and read.options.server_state is None
+        and read.options.background is None
+        and all(type(block) is TextBlock for message in read.messages for block in message.content)
     )
 
 

@@ -65,7 +65,6 @@ class Service(Endpoint):
     async def respond(self, exchange: Exchange) -> None:
         call = await self._read_call(exchange)
         record, departure = exchange.record, DisconnectWatcher(exchange.receive)
-        departure.watch()
         try:
             body = to_json(await self._answer_call(call))
         except asyncio.CancelledError:

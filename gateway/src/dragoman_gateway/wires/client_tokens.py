@@ -16,7 +16,7 @@ class ClientTokens:
     """The tokens of one wire."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self.patterns = tuple(re.compile(pattern) for pattern in patterns)
 
     @classmethod
     def of(cls, wire: str) -> Self:
@@ -26,7 +26,7 @@ class ClientTokens:
 
     def remove(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Loss | None]:
         """Return the messages without a token in the first one, and the loss; None if there is no token."""
-        first = messages[0] if messages and self._patterns else None
+        first = messages[0] if messages else None
         if first is None or first.role is not Role.SYSTEM:
             return messages, None
         kept = tuple(block for block in first.content if not self._is_token(block))
@@ -37,4 +37,4 @@ class ClientTokens:
         return (*changed, *messages[1:]), loss
 
     def _is_token(self, block: object) -> bool:
-        return isinstance(block, TextBlock) and any(pattern.fullmatch(block.text) for pattern in self._patterns)
+        return isinstance(block, TextBlock) and any(pattern.fullmatch(block.text) for pattern in self.patterns)

@@ -50,8 +50,12 @@ def options_for_another(options: AdapterOptions, provider: str, wire: str, conte
     Raises RequestError for a value that has to be a number and is not.
     """
     if extra := options.extra.get(provider):
-        context.losses.extend(lost_fields(extra, wire))
-        found = {name: extra[name] for name in _rules()[wire].options & extra.keys() if getattr(options, name) is None}
+        rules = _rules()[wire]
+        for path in _lost_paths(extra, "", rules):
+            severity = Severity.INFO if path in rules.hints else Severity.WARNING
+            reason = f"{path}: only the client's own API has it: left out"
+            context.losses.append(Loss(LossKind.OPTION, "", -1, reason, severity))
+        found = {name: extra[name] for name in rules.options & extra.keys() if getattr(options, name) is None}
         if found:
             options = replace(options, **{name: read_option(name, name, value) for name, value in found.items()})
     if options.logprobs is not None:
@@ -61,15 +65,8 @@ def options_for_another(options: AdapterOptions, provider: str, wire: str, conte
     return options
 
 
-def lost_fields(extra: Mapping[str, Any], wire: str) -> Iterator[Loss]:
-    """Yield the losses of fields that only the client's wire has. ``wire`` is its name in client_fields.toml."""
-    rules = _rules()[wire]
-    for path in _paths(extra, "", rules):
-        severity = Severity.INFO if path in rules.hints else Severity.WARNING
-        yield Loss(LossKind.OPTION, "", -1, f"{path}: only the client's own API has it: left out", severity)
-
-
-def _paths(fields: Mapping[str, Any], outer: str, rules: _Rules) -> Iterator[str]:
+def _lost_paths(fields: Mapping[str, Any], outer: str, rules: _Rules) -> Iterator[str]:
+    """Yield the paths of the fields that only the client's wire has."""
     for name, value in fields.items():
         path = f"{outer}{name}"
         if value in _EMPTY and not (value == {} and path in rules.switches):
@@ -77,7 +74,7 @@ def _paths(fields: Mapping[str, Any], outer: str, rules: _Rules) -> Iterator[str
         if path in rules.silent or value in rules.neutral.get(path, ()):
             continue
         if isinstance(value, Mapping) and _has_rules(f"{path}.", rules):
-            yield from _paths(value, f"{path}.", rules)
+            yield from _lost_paths(value, f"{path}.", rules)
         else:
             yield path
 

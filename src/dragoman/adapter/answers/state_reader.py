@@ -34,9 +34,11 @@ class _Part:
 def restore_state(history: HistoryReader) -> list[Message]:
     """Return the messages of a client's request with the state of the providers that answered them.
 
-    Sets ``context.history_digest`` for the reply to this request.
+    Sets ``context.history_digest``, by which a store keeps the state of the reply to this request.
     """
     provider, context, messages = history.provider, history.context, history.messages
+    if context.state_store is None and not any(message.role is Role.ASSISTANT for message in messages):
+        return messages  # nothing was answered yet, and nothing will be stored
     reader = _StateReader(provider, context)
     digest = _HistoryDigest()
     restored = messages[: digest.resume(history)]
@@ -52,7 +54,7 @@ def restore_state(history: HistoryReader) -> list[Message]:
         digest.add(message.role, message.content)
     if run:
         restored += reader.read_run(run, digest)
-    context.history_digest = digest.value()
+    context.history_digest = digest.value
     if reader.losses:
         context.losses.extend(reader.losses)
         log_losses(tuple(reader.losses), session_id=context.session_id, adapter=provider)
@@ -72,6 +74,7 @@ class _HistoryDigest:
         self.kept: list[Any] | None = None
         """The digest behind each message so far, while no message has state."""
 
+    @property
     def value(self) -> bytes:
         return self._hash.digest()
 
@@ -114,7 +117,7 @@ class _StateReader:
 
     def read_run(self, run: list[Message], digest: _HistoryDigest) -> list[Message]:
         """Return the messages of one run, each reply with state as one message: clients may split a reply."""
-        start = digest.value()
+        start = digest.value
         if (
             self._context.state_store is None
             and not self._calls
@@ -189,7 +192,7 @@ class _StateReader:
         """Return the blocks of a message with their state, without those that cannot be opened."""
         parts: list[_Part] = []
         said: list[ContentBlock] = []
-        before = {start, digest.value()} if not _OPAQUE.isdisjoint(map(type, message.content)) else set()
+        before = {start, digest.value} if not _OPAQUE.isdisjoint(map(type, message.content)) else set()
         for index, block in enumerate(message.content):
             said.append(block)
             part = self._open_block(block, before, message, index)
@@ -204,7 +207,7 @@ class _StateReader:
                 if index + 1 < len(message.content):
                     digest.add(message.role, said)
                     said = []
-                    before = {start, digest.value()}
+                    before = {start, digest.value}
         digest.add(message.role, said)
         return parts
 

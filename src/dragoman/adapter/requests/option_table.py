@@ -8,6 +8,7 @@ Options that the model does not support are left out, or sent as the nearest val
 
 import hashlib
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -347,11 +348,14 @@ def read_options(
     # and True differ, and an absent field and an empty one do.
     key = (adapter_key, limits_revision(), written)
     if (known := _known.get(key)) is not None:
-        return known.with_context(context)
+        return (
+            replace(known, context=context, extra=deepcopy(known.extra)) if known.extra else known.with_context(context)
+        )
     found = decode()
-    # Objects of a request belong to it alone: options that hold one may be changed by whoever has it.
-    if not (found.extra or found.headers or found.metadata or found.output_schema):
+    # Objects of a request belong to it alone: options that hold one may be changed by whoever has it. Fields that stay
+    # as they are, such as the older name of an option, are copied each time.
+    if not (found.headers or found.metadata or found.output_schema):
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
-        _known[key] = replace(found, context=None)
+        _known[key] = replace(found, context=None, extra=deepcopy(found.extra))
     return found

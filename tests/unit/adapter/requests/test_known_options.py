@@ -63,7 +63,7 @@ def test_what_is_remembered_has_a_bound_and_no_objects_of_a_request() -> None:
     first, _ = read("openai-chat:gpt-5.2", {"response_format": {"type": "text"}})
     again, _ = read("openai-chat:gpt-5.2", {"response_format": {"type": "text"}})
     assert first.extra == again.extra
-    assert first.extra["openai-chat"] is not again.extra["openai-chat"]
+    assert first.extra["openai-chat"]["response_format"] is not again.extra["openai-chat"]["response_format"]
 
 
 def test_an_integer_of_thousands_of_digits_is_read() -> None:

@@ -88,12 +88,11 @@ class ForwardingEndpoint(Endpoint):
         await self._forward(exchange, caller, adapter, asked, cost)
 
     async def _forward(self, exchange: Exchange, caller: Caller, adapter: Adapter, asked: _Asked, cost: Cost) -> None:
-        generation, record, departure = exchange.generation, exchange.record, DisconnectWatcher(exchange.receive)
+        generation, record, form = exchange.generation, exchange.record, asked.form
+        # A form is read to its end before the client can be seen to leave.
+        departure = DisconnectWatcher(exchange.receive, 0.0 if form is None else None)
         governor = generation.access.governor_for(caller, generation.prices)
         client = generation.callers.client_for(generation.client, await generation.access.limits_for(caller))
-        form = asked.form
-        if form is None:
-            departure.watch()  # a form is read to its end before the client can be seen to leave
         has_begun = False
         try:
             async with forward(

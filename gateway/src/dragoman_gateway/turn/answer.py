@@ -1,6 +1,6 @@
-"""Answers a request with a stream.
+"""Answers a request, with a whole reply or with a stream.
 
-After an error in the stream, the connection is broken off: some clients take any orderly end for success.
+After an error in a stream, the connection is broken off: some clients take any orderly end for success.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 
 from starlette.types import Receive, Send
 
+from dragoman import WireResponse
 from dragoman.errors import (
     DragomanError,
     MalformedReplyError,
@@ -19,26 +20,73 @@ from dragoman.errors import (
 )
 from dragoman_gateway.errors import EndedError
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.errors import as_provider_error, error_response, to_known
-from dragoman_gateway.turn.replies import DisconnectWatcher, Headers, StreamBody, reply_head
+from dragoman_gateway.turn.errors import as_provider_error, encoded_headers, error_response, to_known
+from dragoman_gateway.turn.replies import (
+    REQUEST_ID,
+    DisconnectWatcher,
+    Headers,
+    Response,
+    StreamBody,
+    losses_header,
+    named,
+)
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.turn.usage_chunk import hide_usage
-from dragoman_gateway.turn.way import Way
 
 _UNSAID = (NetworkError, StreamTruncatedError, RequestTimeoutError, MalformedReplyError)
 """Errors that the provider's own bytes do not say."""
 _LAST_WORD_SECONDS = 1.0
 """How long the error of a reply that the server's end cuts off may take to be sent."""
+_WATCH_AFTER = 0.05
+"""Seconds. Most whole replies of test servers are faster than a watch is worth; no model is."""
+_JSON = (b"content-type", b"application/json")
 _UNCACHED = (b"cache-control", b"no-cache")
 
 _MAX_REST = 64 * 1024
 """Bytes. More of one event is passed on before its end."""
 
 
+async def answer_whole(turn: Turn, receive: Receive) -> Response | None:
+    """Return the whole reply, or an error; None if the client has left, which cancels the request to the provider."""
+    departure = DisconnectWatcher(receive, _WATCH_AFTER)
+    request = turn.request
+    try:
+        response = whole_response(turn, await turn.ask())
+    except asyncio.CancelledError:
+        request.record.broken = True
+        if not departure.seen:
+            raise
+        return None
+    except Exception as error:
+        request.record.error = type(error).__name__
+        response = error_response(request.wire, error, request.model, request.request_id)
+    finally:
+        departure.stop()
+    request.record.status = response.status
+    return response
+
+
+def whole_response(turn: Turn, written: WireResponse) -> Response:
+    """Return a whole reply with the headers that a client gets."""
+    head = _reply_head(turn)
+    own = [_JSON] if turn.way.passes else encoded_headers(written, head)
+    return Response(written.status, [*head, *own], written.body)
+
+
+def _reply_head(turn: Turn) -> Headers:
+    """Return the headers of a reply: the provider's own if it has the client's wire, ids, and the losses."""
+    request, way = turn.request, turn.way
+    losses = () if way.passes else (*turn.read.context.losses, *way.losses)
+    request.record.losses = losses
+    lost = losses_header(losses) if losses else []
+    if not way.relays:
+        return [*named(request.wire, request.request_id), *lost]
+    return [*request.wire.headers.to_client(way.headers), (REQUEST_ID, request.request_id.encode()), *lost]
+
+
 async def answer_streamed(turn: Turn, settings: GatewaySettings, receive: Receive, send: Send) -> None:
     """Send the reply as a stream. A client that leaves cancels the request to the provider."""
     departure = DisconnectWatcher(receive)
-    departure.watch()
     answer = _Answer(turn, settings, send, departure)
     record = turn.request.record
     try:
@@ -73,7 +121,7 @@ class _Answer:
         """Answer from the first deployment that begins a reply."""
         while True:
             try:
-                await self._answer(self._turn.way)
+                await self._answer(self._turn)
             except Exception as error:
                 if self._begun or not self._turn.go_on(error):
                     raise
@@ -81,21 +129,22 @@ class _Answer:
                 self._turn.succeed()
                 return
 
-    async def _answer(self, way: Way) -> None:
-        self._turn.forget_history()
+    async def _answer(self, turn: Turn) -> None:
+        way = turn.way
+        turn.forget_history()
         async with aclosing(way.stream()) as chunks:
             async for data in chunks:
                 if not self._begun:
                     self._begun = True
-                    self._turn.request.record.first_at = time.perf_counter()
+                    turn.request.record.first_at = time.perf_counter()
                     if not way.keeps_request:
-                        self._turn.request.forget_history()
+                        turn.request.forget_history()
                 if way.passes:
                     data = self._frames.feed(data)
                     if way.hides_usage:
                         data = hide_usage(data)
                 if way.complete:
-                    self._turn.request.record.status = 200
+                    turn.request.record.status = 200
                     self.body.expect_last()
                     self._departure.stop()  # the client may leave, and the provider's connection is used again
                     await self.body.end(data + self._frames.finish())
@@ -127,7 +176,7 @@ class _Answer:
         request.record.status, request.record.broken = 200, True
         known = to_known(error)
         if not self._was_said(known):
-            await self.body.write(self._turn.way.fail(as_provider_error(known)))
+            await self.body.write(self._turn.read.encoder.fail(as_provider_error(known)))
 
     def _was_said(self, error: DragomanError) -> bool:
         """Whether the client has the error in the provider's own bytes. A refusal by status, and an error before any
@@ -136,8 +185,8 @@ class _Answer:
         return passed and isinstance(error, ProviderError) and not isinstance(error, _UNSAID)
 
     def _headers(self) -> Headers:
-        request = self._turn.request
-        return [*reply_head(request, self._turn.way), (b"content-type", request.wire.media_type), _UNCACHED]
+        media_type = self._turn.request.wire.media_type
+        return [*_reply_head(self._turn), (b"content-type", media_type), _UNCACHED]
 
 
 class WholeFrames:
