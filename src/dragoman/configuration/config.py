@@ -8,7 +8,6 @@ from dragoman.adapter import registry
 from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.names import check_names
-from dragoman.configuration.session_store import SessionStore
 from dragoman.configuration.settings import ClientSettings
 from dragoman.configuration.transports import Transports
 from dragoman.configuration.validation import check_settings, merge_providers, read_budgets, read_providers
@@ -17,6 +16,7 @@ from dragoman.transport.settings import seal_keys
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.configuration.session_store import SessionStore
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
@@ -86,7 +86,7 @@ class ClientConfig:
     events: "EventBus | None" = None
     """Receives the events of each turn. It is never closed."""
 
-    store: SessionStore | None = field(default=None, metadata={"accepts": "SessionStore | str | None"})
+    store: "SessionStore | None" = field(default=None, metadata={"accepts": "SessionStore | str | None"})
     """Saves each session. A URL such as ``sqlite:///chats.db`` becomes a `Store`, which the client closes."""
     prices: Prices | None = None
     """The price table; None is the bundled one."""
