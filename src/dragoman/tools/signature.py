@@ -5,6 +5,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -71,9 +72,11 @@ def read(function: Callable[..., Any]) -> Signature:
         if name in descriptions:
             properties[name].setdefault("description", descriptions[name])
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required := [name for name in properties if _is_required(parameters[name].default)]:
-        schema["required"] = required
     fields = {name: each.default for name, each in parameters.items() if isinstance(each.default, FieldInfo)}
+    without_default = {name for name, each in parameters.items() if each.default is each.empty}
+    without_default |= {name for name, each in fields.items() if each.is_required()}
+    if required := [name for name in properties if name in without_default]:
+        schema["required"] = required
     name = str(getattr(function, "__name__", unwrapped.__name__))
     return Signature(name, docstring_summary(doc), schema, arguments, tuple(problems), context_type, fields)
 
@@ -83,10 +86,6 @@ def add_defaults(fields: Mapping[str, FieldInfo], arguments: dict[str, Any]) -> 
     for name, each in fields.items():
         if name not in arguments and not each.is_required():
             arguments[name] = each.get_default(call_default_factory=True)
-
-
-def _is_required(default: Any) -> bool:
-    return default is inspect.Parameter.empty or (isinstance(default, FieldInfo) and default.is_required())
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -143,16 +142,9 @@ def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[T
         if default.default is None:
             simplified.pop("default", None)
     elif default is not parameter.empty and default is not None:
-        _add_default(simplified, default)
+        with suppress(ValueError):  # a default that cannot be JSON
+            simplified["default"] = copy_json(to_jsonable_python(default))
     return adapter, simplified
-
-
-def _add_default(schema: dict[str, Any], default: Any) -> None:
-    """Add the default to the schema, unless it cannot be JSON."""
-    try:
-        schema["default"] = copy_json(to_jsonable_python(default))
-    except ValueError:
-        return
 
 
 def _simplify(
