@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
@@ -225,7 +226,8 @@ def docstring_parameters(docstring: str, names: Collection[str]) -> dict[str, st
     found: dict[str, list[str]] = {}
     for header, lines in _sections(docstring):
         if field := _FIELD_PARAMETER.match(header):
-            found[field[1]] = [field[2], *_paragraph(lines)]
+            paragraph = takewhile(str.strip, lines)
+            found[field[1]] = [field[2], *map(str.strip, paragraph)]
         elif header in _PARAMETERS:
             found |= _entries(lines, _GOOGLE_ENTRY)
         elif header.rstrip("-") in _PARAMETERS:
@@ -277,11 +279,3 @@ def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str
         texts |= new_entries
         open_entry = list(new_entries.values())
     return texts
-
-
-def _paragraph(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines before the first empty one."""
-    for line in lines:
-        if not line.strip():
-            return
-        yield line.strip()
