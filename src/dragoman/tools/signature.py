@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import takewhile
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -17,21 +16,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from dragoman.canonical.guard import copy_json
-from dragoman.tools.context import Context
+from dragoman.tools.context import NO_CONTEXT, Context
 
 _SCHEMA_KEYWORDS = {"items", "additionalProperties", "not"}
 """Keywords whose value is a schema."""
 _SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 """Keywords whose value is a list of schemas."""
-
-
-class NoContext(Enum):
-    """The type of the context of a function that takes none."""
-
-    NO_CONTEXT = "no context"
-
-
-NO_CONTEXT = NoContext.NO_CONTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +70,6 @@ def read(function: Callable[..., Any]) -> Signature:
         schema["required"] = required
     name = str(getattr(function, "__name__", unwrapped.__name__))
     return Signature(name, docstring_summary(doc), schema, arguments, tuple(problems), context_type, fields)
-
-
-def add_defaults(fields: Mapping[str, FieldInfo], arguments: dict[str, Any]) -> None:
-    """Add the defaults of those fields to the arguments that are absent. Fields without a default are left out."""
-    for name, each in fields.items():
-        if name not in arguments and not each.is_required():
-            arguments[name] = each.get_default(call_default_factory=True)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:

@@ -17,8 +17,7 @@ from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.tools.base import ClientTool, ServerTool
 from dragoman.tools.calls import PreparedCall
 from dragoman.tools.context import CallDeferred, Context
-from dragoman.tools.signature import add_defaults, takes_context
-from dragoman.tools.tool import Tool, tool
+from dragoman.tools.tool import Tool, add_defaults, tool
 
 AnyTool = Tool | ToolDefinition | Callable[..., Any]
 """A tool, a function that becomes one, a server tool, or the definition of a tool whose calls are answered
@@ -37,6 +36,8 @@ def is_toolset(value: Any) -> bool:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):  # a builtin function
         return False
+    from dragoman.tools.signature import takes_context  # imported late: few sessions choose their tools
+
     return len(parameters) == 1 and (parameters[0].annotation is parameters[0].empty or takes_context(value))
 
 
