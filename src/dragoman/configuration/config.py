@@ -109,7 +109,11 @@ class ClientConfig:
         del settings["providers"]
         url = settings.pop("store") if isinstance(self.store, str) else None
         check_settings(settings)
-        object.__setattr__(self, "providers", _with_hook(read_providers(self.providers), self.on_exchange))
+        providers = read_providers(self.providers)
+        if self.on_exchange is not None:  # a provider's own hook is kept
+            hooked = {name: {"on_exchange": self.on_exchange} for name in registry.providers()}
+            providers = merge_providers(hooked, providers)
+        object.__setattr__(self, "providers", providers)
         object.__setattr__(self, "budgets", read_budgets(self.budgets, "client"))
         object.__setattr__(self, "connections", ConnectionState(self.providers or {}))
         if url is not None:  # opened last: nothing can fail after it
@@ -134,7 +138,12 @@ class ClientConfig:
         _check_names(settings)
         shares_connections = not {"providers", "on_exchange"} & settings.keys()
         if not shares_connections:
-            own = _without_hook(self.providers or {}, self.on_exchange)
+            own = {
+                name: {
+                    key: value for key, value in each.items() if key != "on_exchange" or value is not self.on_exchange
+                }
+                for name, each in (self.providers or {}).items()
+            }
             settings["providers"] = merge_providers(own, read_providers(settings.get("providers")))
         derived = replace(self, **settings)
         if shares_connections:
@@ -163,20 +172,6 @@ class ClientConfig:
         check_settings({"budgets": budgets})
         merged["budgets"] = (*self.budgets, *read_budgets(budgets, "session"))
         return merged
-
-
-def _with_hook(providers: dict[str, dict[str, Any]], hook: "ExchangeHook | None") -> dict[str, dict[str, Any]]:
-    """Return the settings of every provider with the hook; a provider's own hook is kept."""
-    if hook is None:
-        return providers
-    return merge_providers({name: {"on_exchange": hook} for name in registry.providers()}, providers)
-
-
-def _without_hook(providers: Mapping[str, Mapping[str, Any]], hook: "ExchangeHook | None") -> dict[str, dict[str, Any]]:
-    return {
-        name: {key: value for key, value in each.items() if key != "on_exchange" or value is not hook}
-        for name, each in providers.items()
-    }
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
