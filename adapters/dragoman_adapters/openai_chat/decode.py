@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -184,9 +185,14 @@ def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
 
 def _covered_message_fields(dialect: Dialect, native: Mapping[str, Any]) -> frozenset[str]:
     """Return the fields of a message that its blocks hold."""
-    fields = frozenset({*_COVERED_MESSAGE_FIELDS, *dialect.reasoning_fields, thinking_details.DETAILS_FIELD})
+    fields = _block_fields(dialect.reasoning_fields)
     has_images = encode_blocks.IMAGES_FIELD in native and decode_blocks.generated_images(native)
     return fields | {encode_blocks.IMAGES_FIELD} if has_images else fields
+
+
+@cache
+def _block_fields(reasoning_fields: tuple[str, ...]) -> frozenset[str]:
+    return frozenset({*_COVERED_MESSAGE_FIELDS, *reasoning_fields, thinking_details.DETAILS_FIELD})
 
 
 def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
