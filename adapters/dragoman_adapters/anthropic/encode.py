@@ -106,7 +106,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
 def stored_in_thread(request: RequestBuilder, body: dict[str, Any]) -> str | None:
     """Take away from a body what its thread has, for a request with ``server_state``. Returns the beta header that a
     thread needs, None without one."""
-    return _threads().shorten(request, body)
+    beta: str | None = _threads().shorten(request, body)
+    return beta
 
 
 @cache  # imported late: few requests have a thread

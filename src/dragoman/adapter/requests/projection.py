@@ -14,7 +14,7 @@ from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests import pairing
 from dragoman.adapter.requests.block_fields import field_losses, find_lost_hints
-from dragoman.adapter.requests.pairing import CallKeys
+from dragoman.adapter.requests.encode_cache import CallKeys
 from dragoman.adapter.requests.request_builder import Target, refuse_critical
 from dragoman.adapter.requests.turns import CONVERSATION_ROLES, SYNTHETIC, Turn, drop_unknown_roles
 from dragoman.adapter.requests.unsupported_blocks import MediaFilter, call_as_text, flatten_block, result_as_text
