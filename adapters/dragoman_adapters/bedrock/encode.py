@@ -8,6 +8,7 @@ from itertools import starmap
 from typing import Any
 
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import HAS_MARKER, RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -143,7 +144,7 @@ _NEVER_MARKED = {*_NO_CACHE_POINT_AFTER, "thinking", "redacted_thinking"}
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
     """Encode the whole body, with keys in the provider's documented order."""
-    system, turns = _split_system(request)
+    system, turns = request.split_instructions()
     encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
         encoded["system"] = _encode_system(request, system)
@@ -155,14 +156,6 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     if request.options.prompt_cache and request.target.capabilities.supports_prompt_caching:
         _add_cache_points(encoded, cache_point(request.options.prompt_cache))
     return encoded
-
-
-def _split_system(request: RequestBuilder) -> tuple[Sequence[Turn], Sequence[Turn]]:
-    """Split off leading system turns. A system message that was read from inside the list stays there."""
-    for position, turn in enumerate(request.turns):
-        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
-            return request.turns[:position], request.turns[position:]
-    return request.turns, ()
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
@@ -354,8 +347,7 @@ def _encode_tool_result(
 
 def encode_tool(definition: ToolDefinition) -> list[Native]:
     """Encode a tool with the markers after it; a server tool goes back unchanged."""
-    raw = definition.provider_raw or {}
-    own = raw if raw.get("by") == PROVIDER else {}
+    own = own_notes(definition, PROVIDER)
     if "native" in own:
         return [dict(own["native"]), *own.get("behind", ())]
     spec: Native = {"name": definition.name}

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE, BlockField
 from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -314,7 +315,7 @@ def encode_body(
     request: RequestBuilder, definitions: Sequence[ToolDefinition], capabilities_of: CapabilitiesOf
 ) -> dict[str, Any]:
     """Encode the whole body. The path holds the model and says whether to stream."""
-    system, turns = _split_system(request.turns)
+    system, turns = request.split_instructions()
     encoded: dict[str, Any] = _encode_system(request, system)
     encoded["contents"] = request.encode_history(turns, partial(encode_messages, request, capabilities_of))
     if usable := request.fit_tools(definitions):
@@ -334,14 +335,6 @@ def _finish_functions(
         for function in entry.get(DECLARATIONS_FIELD, ()):
             if (definition := by_name.get(function.get("name"))) is not None:
                 function |= request.finish_function(definition, function)
-
-
-def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
-    """Split off leading system turns."""
-    for position, turn in enumerate(turns):
-        if turn.role is not Role.SYSTEM:
-            return turns[:position], turns[position:]
-    return turns, ()
 
 
 def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -369,8 +362,7 @@ def encode_tools(definitions: Sequence[ToolDefinition], provider: str) -> list[d
     entries: list[dict[str, Any]] = []
     notes: list[Note] = []
     for definition in definitions:
-        raw = definition.provider_raw or {}
-        own = raw if raw.get("by") == provider else {}
+        own = own_notes(definition, provider)
         native = own.get("native")
         joins = (
             own["joined"] if "joined" in own else bool(native is None and entries and DECLARATIONS_FIELD in entries[-1])

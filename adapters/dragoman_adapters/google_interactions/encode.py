@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests import stored_history
 from dragoman.adapter.requests.block_fields import ACTIONS_NOTE
 from dragoman.adapter.requests.call_translators import ActionCalls, restore_action
@@ -129,7 +130,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
         encoded["input"] = _encode_input(request, turns)
     if usable := request.fit_tools(definitions):
         encoded["tools"] = [
-            request.finish_function(each, encode_tool(each, _own_note(each, request.provider))) for each in usable
+            request.finish_function(each, encode_tool(each, own_notes(each, request.provider))) for each in usable
         ]
         if (computer := request.context.native_calls.get(COMPUTER_CALL)) is not None:
             names = {tool.name for tool in usable if "native" not in (tool.provider_raw or {})}
@@ -164,11 +165,6 @@ def encode_tool(definition: ToolDefinition, note: Note) -> dict[str, Any]:
         encoded["description"] = definition.description
     encoded["parameters"] = definition.input_schema
     return apply_diff(encoded, note.get("residue"))
-
-
-def _own_note(definition: ToolDefinition, provider: str) -> Note:
-    raw = definition.provider_raw or {}
-    return raw if raw.get("by") == provider else {}
 
 
 def _encode_resumption(request: RequestBuilder, turns: Sequence[Turn], paused: Note) -> dict[str, Any]:
@@ -288,8 +284,7 @@ def _encode_assistant_turn(
         steps[-1]["content"] += _encode_content(request, turn, index, note)
     if layout is not None:
         return _apply_step_notes(steps, note)
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    request.record_moved_texts(turn)
     # Nothing may be between a call and its result, so all calls come last.
     return sorted(
         (step for step in steps if step.get("content") != []), key=lambda step: bool(step["type"] == "function_call")

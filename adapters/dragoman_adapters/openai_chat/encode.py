@@ -12,6 +12,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.notes import own_notes
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
@@ -124,7 +125,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialec
     cache_marks.mark_end(request, history.new_items)
     encoded["messages"] = history
     for definition in usable:
-        legacy = _own_note(definition, request.provider).get("legacy")
+        legacy = own_notes(definition, request.provider).get("legacy")
         encoded.setdefault("functions" if legacy else "tools", []).append(
             request.finish_function(definition, encode_tool(definition, request.provider))
         )
@@ -179,13 +180,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[
         for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
         if _should_send(request, turn, index, note, dialect)
     ]
-    for index in turn.texts_after_calls():
-        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
-    if not (dialect.thinking_parts or turn.ordinary):
-        for index in turn.late_thinking():
-            request.record_block_loss(
-                turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
-            )
+    request.record_moved_texts(turn, thinking_first=not dialect.thinking_parts)
     encoded = _encode_pieces(request, turn, encode_pieces(blocks, request.tool_id, dialect), raw, dialect)
     return cache_marks.mark_message(request, encoded) if marked else encoded
 
@@ -362,14 +357,9 @@ def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dial
     return apply_diff(encoded, _drop_covered(note, pieces, dialect)) if note else encoded
 
 
-def _own_note(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:
-    raw = definition.provider_raw or {}
-    return raw if raw.get("by") == provider else {}
-
-
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """Encode a tool, or a function of the older form; a tool that is not a function goes back unchanged."""
-    is_own = _own_note(definition, provider)
+    is_own = own_notes(definition, provider)
     if "native" in is_own:
         return dict(is_own["native"])
     function: dict[str, Any] = {"name": definition.name}

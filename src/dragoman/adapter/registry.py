@@ -149,7 +149,7 @@ def _unknown_model_message(name: str, aliases: Iterable[str]) -> str:
 
 def _with_model(error: UnknownProviderError, model: str) -> UnknownProviderError:
     """Return the error with the model id to write, if the name is that of another library."""
-    from dragoman.adapter.foreign_names import model_instead
+    from dragoman.adapter.names import model_instead
 
     written = model_instead(model)
     if written is None:
