@@ -172,12 +172,17 @@ def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Nat
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
         if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
             encoded.append({"role": role, "content": []})
-        encoded[-1] |= request.message_fields(turn)
         content = encoded[-1]["content"]
         if (text := turn.plain_text(PROVIDER)) is not None:
             content.append({"text": text})
             continue
-        called_tools |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
+        for call in turn.blocks:
+            if isinstance(call, ToolUseBlock):
+                called_tools[call.name] = None
+        if turn.is_simple(PROVIDER):
+            content += [encode_block(block, request.tool_id, names, takes_text=True) for block in turn.blocks]
+            continue
+        encoded[-1] |= request.message_fields(turn)
         blocks = list(_encode_blocks(request, turn, names))
         with_text = blocks if raw else _add_document_text(content, blocks)
         if len(with_text) > len(blocks):
@@ -219,10 +224,6 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: DocumentNames) ->
     """Encode the blocks of a turn, with the markers around them."""
     if (text := turn.plain_text(PROVIDER)) is not None:
         yield {"text": text}
-        return
-    if turn.is_simple(PROVIDER):
-        for content in turn.blocks:
-            yield encode_block(content, request.tool_id, names, takes_text=True)
         return
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
@@ -318,7 +319,7 @@ def encode_block(
 
 def _encode_text(content: TextBlock) -> Native:
     """Encode a text, in a block of its citations if it has any."""
-    cited = [citation.data for citation in content.citations if citation.data]
+    cited = [citation.data for citation in content.citations if citation.data] if content.citations else []
     if not cited:
         return {"text": content.text}
     return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}

@@ -108,13 +108,14 @@ class _ContentsEncoder:
         role = "model" if turn.role is Role.ASSISTANT else "user"
         if text := turn.plain_text(self._request.provider):
             content = self._content(role, {})
-            content.flush_deferred()
+            if content.deferred:
+                content.flush_deferred()
             content.native_parts.append({"text": text})
             return
         turn_note = turn_notes(turn, self._request.provider)
         content = self._content(role, turn_note)
         if turn.role is Role.TOOL:
-            self._encode_tool_results(turn, content)
+            self._encode_tool_results(turn, content, turn_note)
             return
         content.flush_deferred()
         if turn.role is Role.ASSISTANT:
@@ -201,8 +202,7 @@ class _ContentsEncoder:
                 return None
         return self._request.tool_id(block.id)
 
-    def _encode_tool_results(self, turn: Turn, content: _Content) -> None:
-        turn_note = turn_notes(turn, self._request.provider)
+    def _encode_tool_results(self, turn: Turn, content: _Content, turn_note: Note) -> None:
         for index, block in enumerate(turn.blocks):
             if not isinstance(block, ToolResultBlock):
                 content.native_parts += _encode_parts(self._request, turn, index, turn_note)
@@ -211,14 +211,14 @@ class _ContentsEncoder:
             call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
             if not note:
                 self._request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *_UNSUPPORTED_RESULT_FIELDS)
-                if call.action is None:
+                if call.action is None and not turn.portable:
                     block = self._split_result_media(turn, index, block, content)
             if call.id is None:
                 if any(other.name == call.name and other.position > call.position for _, other in content.answers):
                     self._record_loss(turn, index, "answers to calls of one name go in the order of the calls")
                 content.answers.append((len(content.native_parts), call))
             encoded = encode_blocks.encode_tool_result(block, call.name, call.id, call.action)
-            content.native_parts.append(encode_blocks.apply_note(encoded, note))
+            content.native_parts.append(encode_blocks.apply_note(encoded, note) if note else encoded)
 
     def _split_result_media(self, turn: Turn, index: int, block: ToolResultBlock, content: _Content) -> ToolResultBlock:
         """Return the result with plain-text documents as text, and without media that results cannot hold.

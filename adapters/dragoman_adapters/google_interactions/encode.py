@@ -264,6 +264,15 @@ def _encode_assistant_turn(
     """Encode an assistant's turn, and note its calls for their results. Neighbouring contents share one step, unless
     they were read as several."""
     steps: list[dict[str, Any]] = []
+    if turn.is_simple(request.provider):
+        texts = [encode_block(block) for block in turn.blocks if isinstance(block, TextBlock)]
+        steps += [{"type": "model_output", "content": texts}] if texts else []
+        for block in turn.blocks:
+            if isinstance(block, ToolUseBlock):
+                calls[block.id] = Call(block.name)
+                own_step = encode_step(block, request.tool_id(block.id))
+                steps += [own_step] if own_step else []
+        return steps
     layout = _step_starts(turn, note)
     for index, block in enumerate(turn.blocks):
         request.record_field_losses(turn, index, "arguments")

@@ -78,7 +78,7 @@ def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> 
     encoded = encode_message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
     if calls:
         encoded["tool_calls"] = calls
-    return [apply_diff(encoded, turn.raw("ollama").get("residue"))]
+    return [encoded if is_simple else apply_diff(encoded, turn.raw("ollama").get("residue"))]
 
 
 def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:

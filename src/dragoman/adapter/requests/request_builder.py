@@ -297,7 +297,8 @@ class RequestBuilder:
     ) -> None:
         """Record the loss of a block. Raises CriticalLossError if it is marked critical."""
         loss = Loss(kind, turn.message.id, turn.origins[index], reason, severity, turn.blocks[index].type)
-        refuse_critical([turn.message], [loss])
+        if turn.message.metadata.critical:
+            refuse_critical([turn.message], [loss])
         self.losses.append(loss)
 
     def record_moved_texts(self, turn: Turn, *, thinking_first: bool = False) -> None:
