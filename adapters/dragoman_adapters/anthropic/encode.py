@@ -130,17 +130,13 @@ def _carry_container(request: RequestBuilder, encoded: dict[str, Any], tools: Se
     globs = request.target.server_tools.containers
     if not any(fnmatchcase(name, glob) for name in types for glob in globs):
         return
-    if (expires := container.get("expires_at")) and _parse_time(expires) <= request.context.clock():
+    expires = datetime.fromisoformat(container["expires_at"]) if container.get("expires_at") else None
+    if expires is not None and (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= request.context.clock():
         reason = "the container of the earlier code has expired: a new one is used"
         request.record_loss(LossKind.STATE, reason, Severity.INFO)
         return
     encoded["container"] = container["id"]
     request.own_defaults.add("container")
-
-
-def _parse_time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def compaction_options(options: AdapterOptions, provider: str, instructions: str | None) -> AdapterOptions:

@@ -147,7 +147,8 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     system, turns = request.split_instructions()
     encoded: Native = {"messages": request.encode_history(turns, partial(_encode_messages, request))}
     if system:
-        encoded["system"] = _encode_system(request, system)
+        names = DocumentNames()
+        encoded["system"] = [native for turn in system for native in _encode_blocks(request, turn, names)]
     usable = request.fit_tools(tools)
     encoded |= encode_options(request, tools=bool(usable))
     config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
@@ -156,11 +157,6 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     if request.options.prompt_cache and request.target.capabilities.supports_prompt_caching:
         _add_cache_points(encoded, cache_point(request.options.prompt_cache))
     return encoded
-
-
-def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
-    names = DocumentNames()
-    return [native for turn in turns for native in _encode_blocks(request, turn, names)]
 
 
 def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
@@ -359,11 +355,6 @@ def encode_tool(definition: ToolDefinition) -> list[Native]:
     return [tool, *own.get("behind", ())]
 
 
-def _encode_tool_and_markers(request: RequestBuilder, definition: ToolDefinition) -> list[Native]:
-    tool, *markers = encode_tool(definition)
-    return [request.finish_function(definition, tool), *markers]
-
-
 def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition], choice: Native) -> Native:
     """Encode the tools and the tool choice. A history with calls is refused without the tools that it calls."""
     called_tools: dict[str, None] = request.encoder_state.get("called", {})
@@ -373,7 +364,11 @@ def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition
         request.record_option_loss("tool_choice", "Converse cannot forbid calls where the history holds some")
     if usable:
         return {
-            "tools": [native for definition in usable for native in _encode_tool_and_markers(request, definition)],
+            "tools": [
+                native if index else request.finish_function(definition, native)  # markers follow the tool
+                for definition in usable
+                for index, native in enumerate(encode_tool(definition))
+            ],
             **choice,
         }
     if not called_tools:

@@ -49,15 +49,11 @@ def _encode_media(block: Media) -> dict[str, Any]:
     part = encode_media(block)
     data = part.get("inlineData") or part["fileData"]
     media_type = data.get("mimeType")
-    if block.media_type is None and not _fits(media_type, block.type):
+    kinds = ("application", "text") if block.type == "document" else (block.type,)
+    if block.media_type is None and (media_type or "").partition("/")[0] not in kinds:
         media_type = None  # the name of a link suggests another kind of media than its block is
     fields = {"data": data.get("data"), "uri": data.get("fileUri"), "mime_type": media_type}
     return {"type": block.type, **{name: value for name, value in fields.items() if value is not None}}
-
-
-def _fits(media_type: str | None, kind: str) -> bool:
-    kinds = ("application", "text") if kind == "document" else (kind,)
-    return media_type is not None and media_type.partition("/")[0] in kinds
 
 
 def encode_step(block: ContentBlock, wire_id: str | None = None) -> dict[str, Any] | None:

@@ -64,7 +64,9 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
         case RedactedThinkingBlock():
             return thinking_details.DETAILS_FIELD, thinking_details.encode_detail(content, note)
         case ThinkingBlock():
-            field = note.get("field") or _thinking_field(content, dialect)
+            details = bool(content.signature) and dialect.reasoning_details
+            usual = thinking_details.DETAILS_FIELD if details else dialect.reasoning_fields[0]
+            field = note.get("field") or ("content" if dialect.thinking_parts else usual)
             if field == thinking_details.DETAILS_FIELD:
                 return field, thinking_details.encode_detail(content, note)
             if field != "content":
@@ -79,16 +81,6 @@ def _encode_other(content: ContentBlock, note: Note, dialect: Dialect) -> Piece:
             return note.get("field", "content"), dict(content.data)
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
-
-
-def _thinking_field(content: ThinkingBlock, dialect: Dialect) -> str:
-    if dialect.thinking_parts:
-        return "content"
-    return (
-        thinking_details.DETAILS_FIELD
-        if content.signature and dialect.reasoning_details
-        else dialect.reasoning_fields[0]
-    )
 
 
 def _encode_tool_call(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
@@ -334,17 +326,13 @@ def _encode_tool_results(
         if not turn.portable:
             request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
         answer = encode_tool_result(block, note, request.tool_id, dialect)
-        # A result that was changed has no note that names its tool.
-        needs_name = not is_own or (turn.origins[index] == SYNTHETIC and _has_name(raw))
+        # A result that was changed has no note that names its tool, as the provider's own message may have done.
+        had_name = any("name" in each.get("set", {}) for each in raw.get("blocks", {}).values())
+        needs_name = not is_own or (turn.origins[index] == SYNTHETIC and had_name)
         if dialect.tool_name and block.tool_use_id in names and needs_name:
             answer["name"] = names[block.tool_use_id]
         encoded.append(cache_marks.mark_last_part(request, answer) if index in marked else answer)
     return encoded
-
-
-def _has_name(raw: Mapping[str, Any]) -> bool:
-    """Whether the provider's own message of a result named the tool."""
-    return any("name" in note.get("set", {}) for note in raw.get("blocks", {}).values())
 
 
 def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:

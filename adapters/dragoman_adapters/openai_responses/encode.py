@@ -268,16 +268,15 @@ def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> d
         answer = text.text
         return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
     notes = note.get("parts", {})
-    content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    content = [
+        apply_diff(encode_blocks.encode_block(part, "input", part_note), part_note)
+        for part, part_note in ((part, notes.get(str(index), {})) for index, part in enumerate(block.content))
+    ]
     is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}
     answer = content
     if not note.get("list") and (is_plain or not content):
         answer = content[0]["text"] if content else ""
     return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
-
-
-def _encode_result_part(block: ContentBlock, note: Note) -> dict[str, Any]:
-    return apply_diff(encode_blocks.encode_block(block, "input", note), note)
 
 
 _CONTINUE = "Continue."

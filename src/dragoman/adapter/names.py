@@ -123,7 +123,7 @@ def model_instead(name: str) -> str | None:
     for separator in ("/", ":"):
         head, found, rest = bare.partition(separator)
         provider = table["providers"].get(head.lower(), head)
-        if found and rest and _is_installed(provider) and f"{provider}:{rest}" != name:
+        if found and rest and f"{provider}:{rest}" != name and entry_points(group=_GROUP, name=provider):
             return f"{provider}:{rest}"
     families = table["families"]
     fitting = [start for start in families if bare.lower().startswith(start)]
@@ -181,16 +181,8 @@ def _show(name: str, value: Any) -> str:
 
 def _model(value: Any) -> str:
     first = value[0] if isinstance(value, (list, tuple)) and value else value
-    return repr(model_instead(first) or first) if isinstance(first, str) and _is_model(first) else "..."
-
-
-def _is_installed(provider: str) -> bool:
-    """Whether there is a provider of that name. The registry needs this module for its errors."""
-    return bool(entry_points(group=_GROUP, name=provider))
-
-
-def _is_model(text: str) -> bool:
-    return len(text) < 100 and text.isprintable() and " " not in text
+    is_model = isinstance(first, str) and len(first) < 100 and first.isprintable() and " " not in first
+    return repr(model_instead(first) or first) if is_model else "..."
 
 
 @cache
