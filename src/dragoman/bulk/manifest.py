@@ -131,7 +131,15 @@ class Manifest:
             known = list(json.loads(run.models))
             known += [model for model in models if model not in known]
             connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
-            self._mark_lost(connection)
+            in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
+            c = answers.c
+            claimed = select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
+            lost = [
+                LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
+                for row in connection.execute(claimed)
+            ]
+            self._save(connection, (), (), lost, ())
+            connection.execute(delete(answers).where(in_flight))
             return [known.index(model) for model in models]
 
         return self._database.write(work)
@@ -264,18 +272,6 @@ class Manifest:
 
     def _for_model(self, model_no: int) -> ColumnElement[bool]:
         return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
-
-    def _mark_lost(self, connection: Connection) -> None:
-        in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
-        c = answers.c
-        lost = [
-            LostRequest(row.model_no, row.row_no, row.sent_at, "killed", sum_known(row.cost_usd, row.estimate_usd))
-            for row in connection.execute(
-                select(c.model_no, c.row_no, c.sent_at, c.cost_usd, c.estimate_usd).where(in_flight)
-            )
-        ]
-        self._save(connection, (), (), lost, ())
-        connection.execute(delete(answers).where(in_flight))
 
     def _save(
         self,

@@ -254,7 +254,19 @@ class _Call:
             except IndexError:
                 return
             try:
-                yield from self._send(request, numbers)
+                inputs = [self._sent[number] for number in numbers]
+                wire = self._embedding.to_wire(inputs, self._options)
+                self._record(wire.losses)
+                reply = yield from self._fetch(request, wire, inputs)
+                known = next((each for each in self._vectors if each is not None), None)
+                if known is not None:  # an earlier reply may have had vectors of another length
+                    check_lengths(reply.vectors, len(reply.vectors), len(known))
+                for number, vector in zip(numbers, reply.vectors, strict=True):
+                    self._vectors[number] = vector
+                reason = f"{self._embedding.model_id} reports that it cut the input"
+                self._record(
+                    Loss(LossKind.TRUNCATED, "", numbers[each], reason, block_type="text") for each in reply.truncated
+                )
             except Exception as error:
                 self._errors[request] = error
                 self.waiting.clear()
@@ -289,20 +301,6 @@ class _Call:
     @property
     def _ordered_receipts(self) -> tuple[Message, ...]:
         return (*self._restored, *(self._receipts[number] for number in sorted(self._receipts)))
-
-    def _send(self, request: int, numbers: list[int]) -> Work[None]:
-        inputs = [self._sent[number] for number in numbers]
-        wire = self._embedding.to_wire(inputs, self._options)
-        self._record(wire.losses)
-
-        reply = yield from self._fetch(request, wire, inputs)
-        known = next((each for each in self._vectors if each is not None), None)
-        if known is not None:  # an earlier reply may have had vectors of another length
-            check_lengths(reply.vectors, len(reply.vectors), len(known))
-        for number, vector in zip(numbers, reply.vectors, strict=True):
-            self._vectors[number] = vector
-        reason = f"{self._embedding.model_id} reports that it cut the input"
-        self._record(Loss(LossKind.TRUNCATED, "", numbers[each], reason, block_type="text") for each in reply.truncated)
 
     def _admit(self, numbers: Iterable[int]) -> Work[list[EmbeddingInput]]:
         """Return the inputs as they may be sent, and set the headers to send. Raises PolicyDeniedError, and

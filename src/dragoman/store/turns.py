@@ -290,10 +290,16 @@ def load_turn(connection: Connection, session_id: str, messages: tuple[Message, 
             decode_text(call["id"]): _progress(call, by_id)
             for call in connection.execute(started.order_by(tool_calls.c.seq, tool_calls.c.position)).mappings()
         }
-        prompt, retention = _read_prompt(row["prompt_json"])
+        prompt: list[Message] = []
+        retention: dict[str, Mapping[str, Any]] = {}
+        for entry in decode_json(row["prompt_json"]):
+            kept = entry.pop(RETENTION, None)
+            prompt.append(read_message(entry))
+            if isinstance(kept, Mapping):
+                retention[prompt[-1].id] = kept
         return OpenTurn(
             number=row["number"],
-            prompt=prompt,
+            prompt=tuple(prompt),
             first_message=row["first_seq"],
             attempts=tuple(
                 FailedAttempt(
@@ -361,17 +367,6 @@ def _content(turn: OpenTurn) -> dict[str, Any]:
         for each in turn.attempts
     ]
     return {"prompt_json": f"[{','.join(prompt)}]", "attempts_json": wirejson.dumps_text(attempts)}
-
-
-def _read_prompt(stored: str) -> tuple[tuple[Message, ...], dict[str, Mapping[str, Any]]]:
-    prompt: list[Message] = []
-    retention: dict[str, Mapping[str, Any]] = {}
-    for entry in decode_json(stored):
-        kept = entry.pop(RETENTION, None)
-        prompt.append(read_message(entry))
-        if isinstance(kept, Mapping):
-            retention[prompt[-1].id] = kept
-    return tuple(prompt), retention
 
 
 def _progress(row: RowMapping, messages: Mapping[str, Message]) -> CallProgress:
