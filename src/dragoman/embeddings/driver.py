@@ -273,8 +273,13 @@ class _Call:
 
     def finish(self) -> Work[Embeddings]:
         """Save what was used. Return the vectors, or raise the error of the first request that failed."""
+        store = self._governance.client.store
         try:
-            yield from self._save()
+            if store is not None and self._receipts:  # the receipts are a session of their own, without content
+                billed = [self._receipts[number] for number in sorted(self._receipts)]
+                user_id, team_id = self._governance.identity
+                save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
+                yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
             if self._errors:
                 raise self._errors[min(self._errors)]
         except DragomanError as error:
@@ -371,16 +376,6 @@ class _Call:
         )
         session_id = self._ids.session_id
         return governance.identify(Message(role=Role.ASSISTANT, content=(), session_id=session_id, metadata=metadata))
-
-    def _save(self) -> Work[None]:
-        """Save the receipts of the call as a session of its own, without content."""
-        store = self._governance.client.store
-        if store is None or not self._receipts:
-            return
-        billed = [self._receipts[number] for number in sorted(self._receipts)]
-        user_id, team_id = self._governance.identity
-        save = partial(store.create, attempts=billed, user_id=user_id, team_id=team_id)
-        yield in_thread(partial(save, session_id=self._ids.session_id), self._governance.model)
 
     def _key(self) -> str:
         """Return what identifies the inputs and the options of the call."""

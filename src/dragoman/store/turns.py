@@ -86,7 +86,12 @@ def save_tool_calls(
                     "answer": encode_id(message.id, "a message's id"),
                     "answered_at": to_micros(message.created_at),
                 }
-                if not _answer_pending(calls, answer):
+                for call in reversed(calls):  # a call of the same turn has its result at once
+                    if call["id"] == answer["of_call"] and call["status"] == PENDING:
+                        call["status"], call["result_message_id"] = answer["new_status"], answer["answer"]
+                        call["completed_at"] = answer["answered_at"]
+                        break
+                else:
                     answers.append(answer)
     if calls:
         connection.execute(insert(tool_calls), calls)
@@ -114,16 +119,6 @@ def _call_row(
         "created_at": to_micros(message.created_at),
         "completed_at": None if is_complete else to_micros(message.created_at),
     }
-
-
-def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
-    """Whether the result belongs to a call of the same turn, which then has it."""
-    for call in reversed(calls):
-        if call["id"] == answer["of_call"] and call["status"] == PENDING:
-            call["status"], call["result_message_id"] = answer["new_status"], answer["answer"]
-            call["completed_at"] = answer["answered_at"]
-            return True
-    return False
 
 
 def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, Any]) -> None:
