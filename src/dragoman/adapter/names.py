@@ -110,12 +110,6 @@ def write_instead(name: str, value: Any, known: Collection[str], *, provider: st
     return _place(target, expression, known, table, provider)
 
 
-def renamed(name: str) -> str | None:
-    """Return our name for that of another library, if the value stays the same."""
-    ours = _table()["arguments"].get(name)
-    return ours if isinstance(ours, str) else None
-
-
 def say_modules(expression: str) -> str:
     """Return where the names of an expression are, in brackets; an empty text if `dragoman` itself has them."""
     modules = _table()["modules"]
