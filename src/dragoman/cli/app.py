@@ -67,43 +67,34 @@ class LazyGroup(TyperGroup):
         self.commands = {name: TyperCommand(name, help=summary) for name, summary in summaries.items()}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._with_command(ctx, args))
-
-    def _with_command(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the arguments with the whole name of the command in front: `ask`, unless they name another one.
+        """Put the whole name of the command in front: `ask`, unless they name another one.
 
         What may be a misspelt command is refused: it would be sent to a model, and paid for.
         """
-        if not args or args[0] in self.commands:
-            return args
-        first = args[0]
-        if first.partition("=")[0] in {name for each in self.get_params(ctx) for name in each.opts}:
-            return args
+        first = args[0] if args else ""
+        options = {name for each in self.get_params(ctx) for name in each.opts}
+        if not args or first in self.commands or first.partition("=")[0] in options:
+            return super().parse_args(ctx, args)
         if _WORD.fullmatch(first):
             named = [name for name in self.commands if name.startswith(first)] if len(first) >= _SHORTEST else []
             if len(named) == 1:
-                return [*named, *args[1:]]
+                return super().parse_args(ctx, [*named, *args[1:]])
             if near := named or get_close_matches(first, self.commands, cutoff=_SIMILAR):
                 ctx.fail(f"no command {first!r}: write {' or '.join(near)}, or dragoman ask {first} for a question")
-        return ["ask", *args]
+        return super().parse_args(ctx, ["ask", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
         from platformdirs import user_config_path  # imported late: the list of commands needs none
 
         if (user_config_path("dragoman") / "prices" / "installed.json").exists():
-            _use_installed_prices()
+            from dragoman.pricing import use_update
+
+            try:  # damaged ones are named, and not used
+                use_update()
+            except ConfigurationError as error:
+                print(f"warning: {one_line(str(error))}", file=sys.stderr)
         return name, load_command(str(name)), rest
-
-
-def _use_installed_prices() -> None:
-    """Use the prices and limits that `dragoman prices update` has installed. Damaged ones are named, and not used."""
-    from dragoman.pricing import use_update
-
-    try:
-        use_update()
-    except ConfigurationError as error:
-        print(f"warning: {one_line(str(error))}", file=sys.stderr)
 
 
 def load_command(name: str) -> Any:
@@ -166,7 +157,7 @@ def run() -> None:
     except (DragomanError, OSError) as error:
         from dragoman.cli.io.console import console, show_lines  # imported late: the list of commands needs none
 
-        console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False, soft_wrap=True)
+        console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

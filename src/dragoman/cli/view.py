@@ -71,7 +71,7 @@ def view(
     if output is None and path.exists():
         raise ConfigurationError(f"{path} exists already: name another file with --output")
     path.write_text(text, encoding="utf-8", newline="")
-    console().print(f"{show_line(str(path))}, {counted(len(loaded.messages), 'message')}", soft_wrap=True)
+    console().print(f"{show_line(str(path))}, {counted(len(loaded.messages), 'message')}")
     if open_browser:
         typer.launch(str(path))
 
@@ -103,7 +103,11 @@ def _load_conversation(
         return _from_store(source, only)
     path = Path(source)
     if path.is_file():
-        if source_format is None and _is_store(path):
+        try:  # other tools' logs are SQLite as well
+            is_store = source_format is None and is_sqlite_file(path) and table_names(path) >= _TABLES
+        except sqlite3.Error as error:
+            raise ConfigurationError(f"{path} cannot be read: {error}") from None
+        if is_store:
             return _from_store(f"sqlite:///{path}", only)
         return _from_file(path, source_format, only, model)
     if path.is_dir():
@@ -161,16 +165,6 @@ def _from_store(url: str | None, session_id: str | None) -> LoadedConversation:
 def _join_names(names: Sequence[str]) -> str:
     more = " and others" if len(names) > _MAX_NAMED else ""
     return ", ".join(f"{name:.80}" for name in names[:_MAX_NAMED]) + more
-
-
-def _is_store(path: Path) -> bool:
-    """Whether a file is our database: other tools' logs are SQLite as well."""
-    if not is_sqlite_file(path):
-        return False
-    try:
-        return table_names(path) >= _TABLES
-    except sqlite3.Error as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
 
 
 def _as_vcr(recording: "Recording") -> dict[str, Any]:

@@ -147,8 +147,16 @@ class MessageFile(Source):
             return
         with self.path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _read_message(line, f"{self.path}, line {number}")
+                where = f"{self.path}, line {number} is not a message"
+                try:
+                    if line.strip():
+                        yield read_message(line)
+                except ValidationError as error:
+                    fault = error.errors(include_input=False, include_url=False)[0]  # not the conversation
+                    place = ".".join(map(str, fault["loc"]))
+                    raise ConfigurationError(f"{where}: {place}: {fault['msg']}") from None
+                except ValueError as error:
+                    raise ConfigurationError(f"{where}: {error!s:.200}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,15 +264,3 @@ def _has_messages(path: Path) -> bool:
         return "role" in json.loads(first)
     except (ValueError, TypeError, RecursionError):
         return False
-
-
-def _read_message(line: str, where: str) -> Message:
-    try:
-        return read_message(line)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]  # the error must not contain the conversation
-        raise ConfigurationError(
-            f"{where} is not a message: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-        ) from None
-    except ValueError as error:
-        raise ConfigurationError(f"{where} is not a message: {error!s:.200}") from None

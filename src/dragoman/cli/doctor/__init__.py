@@ -13,7 +13,7 @@ import typer
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.drift import drift_of
 from dragoman.cli.doctor import local_checks, network_checks
-from dragoman.cli.doctor.local_checks import Finding, Findings, State, print_finding, show_address
+from dragoman.cli.doctor.local_checks import Finding, Findings, State, note, ok, print_finding, problem, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.configuration.file import (
     ConfigurationFile,
@@ -60,7 +60,7 @@ def doctor(
                 print_finding(out, finding)
                 problems += finding.state is State.PROBLEM
         except (DragomanError, OSError) as error:
-            print_finding(out, Finding(State.PROBLEM, check.__name__.removeprefix("check_"), str(error)))
+            print_finding(out, problem(check.__name__.removeprefix("check_"), str(error)))
             problems += 1
 
     file, wrong = _read_file()
@@ -116,8 +116,7 @@ def _check_addresses(
             report(lambda: network_checks.check_redis(redis))
     elif addresses or sources:
         named = ", ".join([*addresses, *fetched])
-        note = Finding(State.NOTE, "addresses", f"not checked: {named}", "dragoman doctor --connect")
-        report(lambda: iter([note]))
+        report(lambda: iter([note("addresses", f"not checked: {named}", "dragoman doctor --connect")]))
 
 
 def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
@@ -127,7 +126,7 @@ def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
     try:
         return read_configuration(*found), []
     except DragomanError as error:
-        return None, [Finding(State.PROBLEM, "configuration", str(error), f"correct {found[0]}")]
+        return None, [problem("configuration", str(error), f"correct {found[0]}")]
 
 
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
@@ -135,7 +134,7 @@ def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
         return connect
     if not _is_interactive():
         return False
-    console().print(f"[bold]connects to:[/] {show_line(', '.join(addresses))}", soft_wrap=True)
+    console().print(f"[bold]connects to:[/] {show_line(', '.join(addresses))}")
     return typer.confirm("Connect to these addresses? No key is sent to a provider.", default=True)
 
 
@@ -152,7 +151,7 @@ def _count_drift(url: str | None) -> Findings:
 
     place = default_url(create_folder=False) if url is None else make_url(url)
     if place.drivername.startswith("sqlite") and not Path(place.database or "").is_file():
-        yield Finding(State.OK, "drift", "no conversation is kept yet")
+        yield ok("drift", "no conversation is kept yet")
         return
     replies = 0
     found: Counter[tuple[str, str, str]] = Counter()
@@ -164,6 +163,6 @@ def _count_drift(url: str | None) -> Findings:
         line = (
             f"{provider} {kind.replace('_', ' ')} {name}: {count} of {replies} replies, dragoman {version('dragoman')}"
         )
-        yield Finding(State.NOTE, "drift", line, _REPORT)
+        yield note("drift", line, _REPORT)
     if not found:
-        yield Finding(State.OK, "drift", f"{replies} kept replies hold nothing that this version does not know")
+        yield ok("drift", f"{replies} kept replies hold nothing that this version does not know")

@@ -224,19 +224,19 @@ class EventPrinter:
             self._at_line_start = True
 
     def _write(self, text: str, style: str | None = None) -> None:
-        self._out.print(text, end="", style=style, markup=False, soft_wrap=True)
+        self._out.print(text, end="", style=style, markup=False)
         self._at_line_start = text.endswith("\n")
 
     def _line(self, markup: str) -> None:
         self.end()
-        self._out.print(f"  {markup}", soft_wrap=True)
+        self._out.print(f"  {markup}")
 
 
 def show_losses(out: Console, losses: Iterable[Loss]) -> None:
     """Print what a request could not carry, if content is gone or reduced."""
     for loss in losses:
         if loss.severity is Severity.WARNING:
-            out.print(f"[yellow]lost:[/] {show_line(loss.reason)}", soft_wrap=True)
+            out.print(f"[yellow]lost:[/] {show_line(loss.reason)}")
 
 
 def usage_line(reply: Message) -> str:
@@ -268,10 +268,10 @@ def cost_text(usage: Usage) -> str:
 def show_preview(out: Console, preview: Preview) -> None:
     """Print a preview, with its losses coloured by severity."""
     head, *rest = str(preview).splitlines()
-    out.print(f"  [bold]{show_line(head)}[/]", soft_wrap=True)
+    out.print(f"  [bold]{show_line(head)}[/]")
     for line in rest:
         is_lossy = any(loss.severity is Severity.WARNING for loss in preview.losses) or not preview.fits
-        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{show_line(line)}[/]", soft_wrap=True)
+        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{show_line(line)}[/]")
 
 
 def _shorten(text: str) -> str:
