@@ -67,21 +67,25 @@ class LazyGroup(TyperGroup):
         self.commands = {name: TyperCommand(name, help=summary) for name, summary in summaries.items()}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the whole name of the command in front: `ask`, unless they name another one.
+        return super().parse_args(ctx, self._with_command(ctx, args))
+
+    def _with_command(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments with the whole name of the command in front: `ask`, unless they name another one.
 
         What may be a misspelt command is refused: it would be sent to a model, and paid for.
         """
-        first = args[0] if args else ""
-        options = {name for each in self.get_params(ctx) for name in each.opts}
-        if not args or first in self.commands or first.partition("=")[0] in options:
-            return super().parse_args(ctx, args)
+        if not args or args[0] in self.commands:
+            return args
+        first = args[0]
+        if first.partition("=")[0] in {name for each in self.get_params(ctx) for name in each.opts}:
+            return args
         if _WORD.fullmatch(first):
             named = [name for name in self.commands if name.startswith(first)] if len(first) >= _SHORTEST else []
             if len(named) == 1:
-                return super().parse_args(ctx, [*named, *args[1:]])
+                return [*named, *args[1:]]
             if near := named or get_close_matches(first, self.commands, cutoff=_SIMILAR):
                 ctx.fail(f"no command {first!r}: write {' or '.join(near)}, or dragoman ask {first} for a question")
-        return super().parse_args(ctx, ["ask", *args])
+        return ["ask", *args]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)

@@ -169,24 +169,15 @@ def _join_names(names: Sequence[str]) -> str:
 
 def _as_vcr(recording: "Recording") -> dict[str, Any]:
     """Our cassette in vcrpy's format, whose reader finds the conversations in it."""
-    return {
-        "interactions": [
-            {
-                "request": {
-                    "method": each.request.method,
-                    "uri": f"{_origin(each.request.provider)}{each.request.path}",
-                    "headers": dict(each.request.headers),
-                    "body": each.request.body,
-                },
-                "response": {
-                    "status": {"code": each.response.status},
-                    "headers": dict(each.response.headers),
-                    "body": {"string": each.response.body},
-                },
-            }
-            for each in recording.exchanges
-        ]
-    }
+    from dragoman.testing.cassettes.vcrpy import to_vcr_response
+
+    interactions = []
+    for each in recording.exchanges:
+        sent = each.request
+        uri = f"{_origin(sent.provider)}{sent.path}"
+        request = {"method": sent.method, "uri": uri, "headers": dict(sent.headers), "body": sent.body}
+        interactions.append({"request": request, "response": to_vcr_response(each.response)})
+    return {"interactions": interactions}
 
 
 def _origin(provider: str | None) -> str:

@@ -8,7 +8,9 @@ from decimal import Decimal
 from enum import StrEnum
 from html import escape
 from importlib import import_module
+from importlib.resources import files as resources
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any
 
 import typer
@@ -217,25 +219,15 @@ def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str
         tokens = map(line.describe_tokens, (line.prompt_tokens, line.output_tokens))
         figures = "".join(f'<td class="n">{escape(text)}</td>' for text in (f"{line.replies:,}", *tokens, str(line)))
         rows.append(f"<tr>{names}{figures}</tr>")
-    table = "\n".join(rows)
-    return f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>Cost by {escape(", ".join(groups))}</title>
-<style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #1b1e23; background: #fff }}
-table {{ border-collapse: collapse; margin-top: 1rem }}
-th, td {{ padding: .2rem .8rem .2rem 0; text-align: left }}
-.n {{ text-align: right; font-variant-numeric: tabular-nums }}
-</style>
-<h1>{escape(str(sum_lines(lines)))}</h1>
-<p>{escape(priced_by)}</p>
-{render_svg(groups, lines)}<table>
-<tr>{titles}</tr>
-{table}
-</table>
-</html>
-"""
+    page = Template(resources("dragoman.cli.cost").joinpath("plot.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        groups=escape(", ".join(groups)),
+        total=escape(str(sum_lines(lines))),
+        prices=escape(priced_by),
+        chart=render_svg(groups, lines),
+        titles=titles,
+        rows="\n".join(rows),
+    )
 
 
 def _bar(row: _Row, top: int, left: int, max_cost: Decimal, colours: Mapping[_Key, str]) -> Iterator[str]:

@@ -63,11 +63,17 @@ def doctor(
             print_finding(out, problem(check.__name__.removeprefix("check_"), str(error)))
             problems += 1
 
-    file, wrong = _read_file()
+    file: ConfigurationFile | None = None
+    wrong: list[Finding] = []
     settings: dict[str, Any] = {}
-    if file is not None:
-        with suppress(DragomanError):  # its mistakes are reported with the file
-            settings = dict(build_settings(file, trusted=is_trusted(file)))
+    if (place := find_configuration()) is not None:
+        try:
+            file = read_configuration(*place)
+        except DragomanError as error:
+            wrong = [problem("configuration", str(error), f"correct {place[0]}")]
+        else:
+            with suppress(DragomanError):  # its mistakes are reported with the file
+                settings = dict(build_settings(file, trusted=is_trusted(file)))
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
     if drift:
@@ -117,16 +123,6 @@ def _check_addresses(
     elif addresses or sources:
         named = ", ".join([*addresses, *fetched])
         report(lambda: iter([note("addresses", f"not checked: {named}", "dragoman doctor --connect")]))
-
-
-def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
-    found = find_configuration()
-    if found is None:
-        return None, []
-    try:
-        return read_configuration(*found), []
-    except DragomanError as error:
-        return None, [problem("configuration", str(error), f"correct {found[0]}")]
 
 
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:

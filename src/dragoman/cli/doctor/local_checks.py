@@ -7,6 +7,7 @@ import shlex
 import ssl
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -107,19 +108,16 @@ def check_extras() -> Findings:
     for requirement in requires("dragoman") or ():
         if found := _REQUIREMENT.match(requirement):
             packages[found["extra"]].add(found["name"])
-    installed = [name for name, needed in packages.items() if all(map(_is_installed, needed))]
+    installed = []
+    for name, needed in packages.items():
+        with suppress(PackageNotFoundError):
+            for package in needed:
+                version(package)
+            installed.append(name)
     missing = sorted(packages.keys() - set(installed))
     yield ok("extras", f"installed: {', '.join(sorted(installed)) or 'none'}")
     if missing:
         yield note("extras", f"not installed: {', '.join(missing)}", "pip install 'dragoman[NAME]' if you need one")
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def check_configuration(file: ConfigurationFile | None) -> Findings:
