@@ -92,18 +92,13 @@ class LazyGroup(TyperGroup):
         from platformdirs import user_config_path  # imported late: the list of commands needs none
 
         if (user_config_path("dragoman") / "prices" / "installed.json").exists():
-            _use_installed_prices()
+            from dragoman.pricing import use_update
+
+            try:  # damaged ones are named, and not used
+                use_update()
+            except ConfigurationError as error:
+                print(f"warning: {one_line(str(error))}", file=sys.stderr)
         return name, load_command(str(name)), rest
-
-
-def _use_installed_prices() -> None:
-    """Use the prices and limits that `dragoman prices update` has installed. Damaged ones are named, and not used."""
-    from dragoman.pricing import use_update
-
-    try:
-        use_update()
-    except ConfigurationError as error:
-        print(f"warning: {one_line(str(error))}", file=sys.stderr)
 
 
 def load_command(name: str) -> Any:
@@ -166,7 +161,7 @@ def run() -> None:
     except (DragomanError, OSError) as error:
         from dragoman.cli.io.console import console, show_lines  # imported late: the list of commands needs none
 
-        console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False, soft_wrap=True)
+        console(stderr=True).print(f"[bold red]error:[/] {show_lines(str(error))}", highlight=False)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

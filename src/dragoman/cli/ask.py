@@ -115,9 +115,9 @@ def ask(
         content = read_prompt(conversation.prompt, attachment or ())
         session = conversation.session
         if (continued or resumed) and not quiet:
-            notes.print(f"[dim]{show_line(describe(session))}[/]", soft_wrap=True)
+            notes.print(f"[dim]{show_line(describe(session))}[/]")
             for line in () if session.unfinished is None else describe_unfinished(session.unfinished):
-                notes.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)
+                notes.print(f"[yellow]{show_line(line)}[/]")
         if not quiet and session.model is not None:
             load_local(notes, session.model)
         if is_streamed:
@@ -129,7 +129,7 @@ def ask(
         writer.end()
     show_losses(notes, reply.losses)
     if reply.stop_reason in _UNFINISHED:
-        notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]", soft_wrap=True)
+        notes.print(f"[yellow]{_UNFINISHED[reply.stop_reason]}[/]")
     if not quiet and not is_streamed:
         _show_usage(notes, reply.message)
 
@@ -177,4 +177,4 @@ def _to_json(session: Session, reply: Reply[str]) -> dict[str, Any]:
 
 
 def _show_usage(notes: Console, reply: Message) -> None:
-    notes.print(f"[dim]{show_line(usage_line(reply))}[/]", soft_wrap=True)
+    notes.print(f"[dim]{show_line(usage_line(reply))}[/]")

@@ -137,7 +137,7 @@ def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
         if not last and progress.resumed and not quiet:
             words = f"continues a run: {progress.resumed:,} of {progress.total:,} answers were there"
             errors = f", {counted(progress.errors, 'error')} among them" if progress.errors else ""
-            out.print(f"[dim]{words}{errors}[/]", soft_wrap=True)
+            out.print(f"[dim]{words}{errors}[/]")
         last[:] = [progress]
         if line is not None:
             line.update(show_line(progress_line(progress)))
@@ -147,7 +147,7 @@ def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
             yield show
         except KeyboardInterrupt:
             where = progress_line(replace(last[0], rate=None)) if last else "nothing was answered"
-            out.print(f"[yellow]interrupted:[/] {show_line(where)}; the same command continues", soft_wrap=True)
+            out.print(f"[yellow]interrupted:[/] {show_line(where)}; the same command continues")
             raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -180,14 +180,12 @@ def _print_report(report: "BulkReport", output_path: Path) -> None:
     lost = report.lost
     if count := lost.killed + lost.network + lost.failed:
         cost = "at an unknown cost" if lost.usd is None else f"about ${lost.usd:.6f}"
-        out.print(
-            f"[yellow]{counted(count, 'request')} may have been billed without an answer[/], {cost}", soft_wrap=True
-        )
+        out.print(f"[yellow]{counted(count, 'request')} may have been billed without an answer[/], {cost}")
     if report.stopped is not None:
-        out.print(f"[yellow]not finished:[/] {show_line(report.stopped)}", soft_wrap=True)
+        out.print(f"[yellow]not finished:[/] {show_line(report.stopped)}")
     elif report.errors:
-        out.print(f"[yellow]{counted(report.errors, 'error')}[/]: --retry-errors asks those rows again", soft_wrap=True)
-    out.print(f"[dim]written to {show_line(str(output_path))}[/]", soft_wrap=True)
+        out.print(f"[yellow]{counted(report.errors, 'error')}[/]: --retry-errors asks those rows again")
+    out.print(f"[dim]written to {show_line(str(output_path))}[/]")
 
 
 def embed(
@@ -237,9 +235,7 @@ def embed(
         )
     if not quiet:
         cost = "at an unknown cost" if found.cost_usd is None else f"for ${found.cost_usd:.6f}"
-        out.print(
-            f"{counted(found.rows, 'row')}, {counted(found.tokens, 'token')} {cost}: {found.output}", soft_wrap=True
-        )
+        out.print(f"{counted(found.rows, 'row')}, {counted(found.tokens, 'token')} {cost}: {found.output}")
 
 
 def _choice(option: str, value: str, allowed: tuple[str, ...]) -> str | None:

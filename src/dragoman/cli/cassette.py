@@ -47,7 +47,7 @@ def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None
     out, recording = console(), load_recording(path)
     for number, (exchange, operation) in enumerate(zip(recording.exchanges, _operations(recording), strict=True), 1):
         out.print(f"{number}. {operation} -> {exchange.response.status}", style="bold", markup=False)
-        out.print(describe_reply(exchange) or f"({len(exchange.response.body)} bytes)", markup=False, soft_wrap=True)
+        out.print(describe_reply(exchange) or f"({len(exchange.response.body)} bytes)", markup=False)
 
 
 @app.command()
@@ -65,7 +65,7 @@ def check(
         count += 1
         for remark in remarks(path, today(), days):
             failed = failed or remark.is_serious or strict
-            out.print(f"{path}: {remark.kind}: {remark.text}", markup=False, soft_wrap=True)
+            out.print(f"{path}: {remark.kind}: {remark.text}", markup=False)
     out.print(f"{count} files checked")
     raise typer.Exit(1 if failed else 0)
 
@@ -82,7 +82,7 @@ def scrub(paths: Paths) -> None:
         recording = load_recording(path)
         if found := find_leaks(recording.exchanges, scanner):
             path.write_text(dumps(scrub_recording(recording)), encoding="utf-8")
-            console().print(f"{path}: {len(found)} masked", markup=False, soft_wrap=True)
+            console().print(f"{path}: {len(found)} masked", markup=False)
 
 
 @app.command("import")
@@ -104,7 +104,7 @@ def import_(
         create_private_folder(target.parent)
         with open(target, "w", encoding="utf-8", opener=open_private) as file:
             file.write(text)
-        out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False, soft_wrap=True)
+        out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False)
 
 
 def _iter_cassettes(paths: list[Path]) -> Iterator[Path]:

@@ -109,7 +109,7 @@ def chat(
     )
     try:
         if name is not None:
-            out.print(f"[dim]{show_line(describe(conversation.session))}[/]", soft_wrap=True)
+            out.print(f"[dim]{show_line(describe(conversation.session))}[/]")
         _Chat(out, conversation.session, options, keeps=conversation.log is not None).run()
     finally:
         conversation.close(console(stderr=True))
@@ -135,7 +135,7 @@ class _Chat:
             self._show_pending()
         else:
             for line in describe_unfinished(self._session.unfinished):
-                self._out.print(f"[yellow]{show_line(line)}[/]", soft_wrap=True)
+                self._out.print(f"[yellow]{show_line(line)}[/]")
             self._out.print("[dim]/continue goes on with it; a new message gives it up[/]")
         while (typed := self._read_line()) is not None:
             if "\n" not in typed and typed.startswith(("/", *_LONG_TEXTS)):
@@ -173,7 +173,7 @@ class _Chat:
         for call in self._session.pending:
             reason = f": {reasons[call.id]}" if reasons.get(call.id) else ""
             waits = f"{call.name}({json.dumps(call.input, ensure_ascii=False)}) waits{reason}"
-            self._out.print(f"[yellow]{show_line(waits)}[/] [dim]/answer or /decline it[/]", soft_wrap=True)
+            self._out.print(f"[yellow]{show_line(waits)}[/] [dim]/answer or /decline it[/]")
 
     def _continue(self) -> None:
         if self._session.unfinished is None:
@@ -192,7 +192,7 @@ class _Chat:
                     printer.show(event)
                     if isinstance(event, MessageComplete):
                         printer.end()
-                        out.print(f"[dim]{show_line(usage_line(event.message))}[/]", soft_wrap=True)
+                        out.print(f"[dim]{show_line(usage_line(event.message))}[/]")
             show_losses(out, events.reply.losses)
             done = True
         except KeyboardInterrupt:
@@ -200,7 +200,7 @@ class _Chat:
             out.print("[yellow]cancelled; the session continues[/]")
         except DragomanError as error:
             printer.end()
-            out.print(f"[bold red]error:[/] {show_lines(str(error))}", soft_wrap=True)
+            out.print(f"[bold red]error:[/] {show_lines(str(error))}")
         self._show_pending()
         return done
 
@@ -235,7 +235,7 @@ class _Chat:
         except KeyboardInterrupt:
             out.print("[yellow]cancelled; the session continues[/]")
         except (DragomanError, OSError) as error:
-            out.print(f"[bold red]error:[/] {show_lines(str(error))}", soft_wrap=True)
+            out.print(f"[bold red]error:[/] {show_lines(str(error))}")
         return True
 
     def _attach(self, name: str) -> None:
@@ -247,15 +247,11 @@ class _Chat:
 
     def _read_lines(self) -> None:
         """Answer the lines up to ``!end`` as one text."""
-        if self._typed is not None:
+        if self._typed is None:
+            text = _read_until(_END, read_line)
+        else:
             self._out.print(f"[dim]{_END} ends the message[/]")
             text = self._typed.read_until(_END)
-        else:
-            lines: list[str] = []
-            with suppress(EOFError):
-                while (line := read_line().rstrip("\r\n")).strip() != _END:
-                    lines.append(line)
-            text = "\n".join(lines).strip()
         if text:
             self._answer(text)
 
@@ -263,15 +259,15 @@ class _Chat:
         """Answer a text that is written in the editor of VISUAL or EDITOR."""
         text = (click.edit(extension=".md") or "").strip()
         if text:
-            self._out.print(text, style="dim", markup=False, soft_wrap=True)
+            self._out.print(text, style="dim", markup=False)
             self._answer(text)
         else:
             self._out.print("[yellow]nothing was written[/]")
 
     def _compact(self, words: str) -> None:
         summary = self._session.compact(instructions=words or None)
-        self._out.print(summary.text, style="dim", markup=False, soft_wrap=True)
-        self._out.print(f"[dim]{show_line(usage_line(summary))}[/]", soft_wrap=True)
+        self._out.print(summary.text, style="dim", markup=False)
+        self._out.print(f"[dim]{show_line(usage_line(summary))}[/]")
 
     def _save(self, name: str) -> None:
         if not name:
@@ -301,8 +297,12 @@ class _TypedLines:
             readline.parse_and_bind("set enable-bracketed-paste on")
             readline.set_auto_history(False)
             readline.clear_history()
-            for text in _read_history(history):
-                readline.add_history(text)
+            with suppress(OSError, UnicodeDecodeError):
+                written = "" if history is None else history.read_text(encoding="utf-8")
+                for line in written.splitlines()[-_KEPT:]:
+                    with suppress(ValueError):
+                        if isinstance(text := json.loads(line), str):
+                            readline.add_history(text)
 
     def read(self, prompt: str) -> str:
         """Return the next text. Raises EOFError at the end, and KeyboardInterrupt."""
@@ -317,11 +317,7 @@ class _TypedLines:
 
     def read_until(self, end: str) -> str:
         """Return the lines up to one that is ``end``, or to the end of the input."""
-        lines: list[str] = []
-        with suppress(EOFError):
-            while (line := input()).strip() != end:
-                lines.append(line)
-        text = "\n".join(lines).strip()
+        text = _read_until(end, input)
         if text:
             self._keep(text)
         return text
@@ -336,15 +332,13 @@ class _TypedLines:
                     file.write(json.dumps(text) + "\n")
 
 
-def _read_history(file: Path | None) -> list[str]:
-    found: list[str] = []
-    if file is not None:
-        with suppress(OSError, UnicodeDecodeError):
-            for line in file.read_text(encoding="utf-8").splitlines()[-_KEPT:]:
-                with suppress(ValueError):
-                    if isinstance(text := json.loads(line), str):
-                        found.append(text)
-    return found
+def _read_until(end: str, read: Callable[[], str]) -> str:
+    """Return the lines up to one that is ``end``, or to the end of the input."""
+    lines: list[str] = []
+    with suppress(EOFError):
+        while (line := read().rstrip("\r\n")).strip() != end:
+            lines.append(line)
+    return "\n".join(lines).strip()
 
 
 def _has_more() -> bool:

@@ -48,9 +48,7 @@ def show(path: _PATH = None) -> None:
     """Shows each setting and its line. Values that may hold secrets are masked."""
     file, out = _find(path), console()
     trusted = "trusted" if is_trusted(file) else f"not trusted: dragoman config trust {file.path}"
-    out.print(
-        f"[bold]{show_line(str(file.path))}[/] {show_line(f'({_ORIGINS[file.origin]}, {trusted})')}", soft_wrap=True
-    )
+    out.print(f"[bold]{show_line(str(file.path))}[/] {show_line(f'({_ORIGINS[file.origin]}, {trusted})')}")
     for place, value in _flatten((), file.tables):
         shown = "***" if place[-1] in _HIDDEN or "headers" in place[:-1] else mask_secrets(repr(value))
         out.print(
@@ -73,7 +71,7 @@ def check(path: _PATH = None) -> None:
             problems.append(str(error))
     if problems:
         raise ConfigurationError("\n".join(problems))
-    console().print(f"{show_line(str(file.path))} has no mistakes", soft_wrap=True)
+    console().print(f"{show_line(str(file.path))} has no mistakes")
     if not is_trusted(file):
         build_settings(file, trusted=False)
 
@@ -84,7 +82,7 @@ def trust(path: Annotated[Path, typer.Argument(help="The file to trust, as it is
     file = read_configuration(path, Origin.PROJECT)
     build_settings(file, trusted=True)
     trust_file(file)
-    console().print(f"{show_line(str(file.path))} is trusted until it changes", soft_wrap=True)
+    console().print(f"{show_line(str(file.path))} is trusted until it changes")
 
 
 def _find(path: Path | None) -> ConfigurationFile:
@@ -119,7 +117,7 @@ def list_presets() -> None:
     """Lists the ready policies."""
     for name, text in preset_texts().items():
         needs = f" (needs dragoman\\[{text.extra}])" if text.extra else ""
-        console().print(f"[bold]{name}[/]{needs}: {show_line(text.summary)}", soft_wrap=True)
+        console().print(f"[bold]{name}[/]{needs}: {show_line(text.summary)}")
 
 
 @policy.command()
@@ -154,7 +152,7 @@ def init(
     tests.write_text(f"{header}\n\n\n{functions}", encoding="utf-8")
     lines = [f"{file}: {', '.join(chosen)}", f"{tests}: run it with pytest {tests}"]
     lines.append(f"commands use the file after: dragoman config trust {file}")
-    console().print(escape("\n".join(lines)), soft_wrap=True)
+    console().print(escape("\n".join(lines)))
 
 
 def _choose(names: Sequence[str]) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from rich.console import Console
 from dragoman.cli.io.console import console, show_line
 
 if TYPE_CHECKING:
-    from dragoman.testing.conformance import LawResult, Scorecard
+    from dragoman.testing.conformance import Scorecard
 
 _WIDTH = 100
+_SYMBOLS = {"holds": "[green]✓[/]", "broken": "[red]✗[/]", "not tried": "[yellow]·[/]"}
 _PLURALS = {"holds": "hold", "broken": "broken", "not tried": "not tried"}
 
 
@@ -63,18 +64,12 @@ def _print_card(out: Console, card: "Scorecard", *, show_all: bool) -> None:
         trials = sum(result.verdict.tried for result in results)
         out.print(f"  [{colour}]{chapter:<14}[/]{summary} [dim]({trials:,} trials)[/]")
         for result in results:
-            if show_all or result.mark is not Mark.HOLDS:
-                _print_law(out, result)
-    out.print(f"  {show_line(str(card))}", soft_wrap=True)
-
-
-def _print_law(out: Console, result: "LawResult") -> None:
-    from dragoman.testing.conformance import Mark
-
-    symbol = {Mark.HOLDS: "[green]✓[/]", Mark.BROKEN: "[red]✗[/]", Mark.NOT_TRIED: "[yellow]·[/]"}[result.mark]
-    reason = f": {result.skip_reason}" if result.skip_reason else ""
-    out.print(f"    {symbol} {show_line(result.law.name)}[dim]{show_line(reason)}[/]", soft_wrap=True)
-    if result.mark is Mark.BROKEN:
-        out.print(f"      [dim]{show_line(result.law.statement)}[/]", soft_wrap=True)
-        for fault in result.verdict.faults:
-            out.print(f"      {show_line(fault)}", soft_wrap=True)
+            if result.mark is Mark.HOLDS and not show_all:
+                continue
+            reason = f": {result.skip_reason}" if result.skip_reason else ""
+            out.print(f"    {_SYMBOLS[result.mark]} {show_line(result.law.name)}[dim]{show_line(reason)}[/]")
+            if result.mark is Mark.BROKEN:
+                out.print(f"      [dim]{show_line(result.law.statement)}[/]")
+                for fault in result.verdict.faults:
+                    out.print(f"      {show_line(fault)}")
+    out.print(f"  {show_line(str(card))}")

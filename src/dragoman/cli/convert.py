@@ -10,8 +10,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, count, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
@@ -124,29 +125,43 @@ class LossCounts:
             console.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_SHOWN} kinds[/]")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """``place`` is a file, or a line of it."""
-
-    place: str
-    reason: str
-
-
 @dataclass(slots=True)
 class Report:
     """What a conversion says at its end, and while it runs."""
 
     losses: LossCounts = field(default_factory=LossCounts)
-    failures: list[Failure] = field(default_factory=list)
-    """The first of them; ``failed`` counts all."""
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """Files, or lines of them, with the reason: the first ones; ``failed`` counts all."""
     failed: int = 0
+    written: set[Path] = field(default_factory=set)
     advance: Callable[[int], object] = lambda _: None
     """Is called with the number of bytes that were read."""
 
     def fail(self, place: str, error: Exception) -> None:
         self.failed += 1
         if len(self.failures) < _MAX_FAILURES:
-            self.failures.append(Failure(place, str(error)))
+            self.failures.append((place, str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What to convert into what, as the options of the command say."""
+
+    source: Path
+    target: Path
+    of: str | None
+    to: str
+    model: str | None
+    only: str | None
+    overwrite: bool
+    report: Report = field(default_factory=Report)
+
+    def selects(self, conversation: Conversation) -> bool:
+        return self.only is None or conversation.name == self.only
+
+    def missing(self, source: Path) -> ConfigurationError:
+        """Return the error of a source in which there is nothing to convert."""
+        return ConfigurationError(f"{source} holds no conversation" + (f" {self.only!r:.80}" if self.only else ""))
 
 
 def iter_conversations(
@@ -165,12 +180,10 @@ def iter_conversations(
                 report.fail(f"{source}:{line.number}", line.error)
                 continue
             report.losses.add(line.losses)
-            names = line.conversations
-            yield from (
-                names
-                if len(names) != 1 or names[0].name != "1"
-                else [Conversation(str(line.number), names[0].messages)]
-            )
+            if [each.name for each in line.conversations] == ["1"]:
+                yield Conversation(str(line.number), line.conversations[0].messages)
+            else:
+                yield from line.conversations
         return
     read = read_conversations(source, source_format, model)
     report.losses.add(read.losses)
@@ -178,32 +191,20 @@ def iter_conversations(
     yield from read.conversations
 
 
-def plan_targets(
-    source: Path,
-    target: Path,
-    *,
-    source_format: str | None,
-    to: str,
-    model: str | None,
-    only: str | None,
-    report: Report,
-    named: bool = True,
-) -> Iterator[tuple[str, list[Message], Path]]:
+def _plan_targets(task: _Task, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, list[Message], Path]]:
     """Yield each conversation of a file, with its target file.
 
     ``named``: the target is a file name; otherwise the format's suffix is added. Raises FormatError, with a path, and
     ConfigurationError.
     """
-    failed = report.failed
-    found = iter_conversations(source, source_format, model, report)
-    if only is not None:
-        found = (conversation for conversation in found if conversation.name == only)
+    failed = task.report.failed
+    found = filter(task.selects, iter_conversations(source, task.of, task.model, task.report))
     first = list(islice(found, 2))
     if not first:
-        if report.failed > failed:
+        if task.report.failed > failed:
             return
-        raise ConfigurationError(f"{source} holds no conversation" + (f" {only!r:.80}" if only is not None else ""))
-    suffix = get_format(to).suffix
+        raise task.missing(source)
+    suffix = get_format(task.to).suffix
     if len(first) == 1:
         (conversation,) = first
         if named and target.is_dir():
@@ -217,7 +218,11 @@ def plan_targets(
         )
     taken: set[str] = set()
     for conversation in chain(first, found):
-        yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
+        safe = _UNSAFE_CHARACTERS.sub("_", conversation.name).strip("._")[:_MAX_NAME] or "conversation"
+        candidates = chain([safe], (f"{safe}-{number}" for number in count(2)))
+        name = next(each for each in candidates if each not in taken)
+        taken.add(name)
+        yield conversation.name, conversation.messages, target / f"{name}{suffix}"
 
 
 def read_conversations(source: Path, source_format: str | None, model: str | None) -> ReadResult:
@@ -237,17 +242,6 @@ def read_conversations(source: Path, source_format: str | None, model: str | Non
         return read_file(source, name, model)
     except FormatError as error:
         raise FormatError(f"{error.reason} (read as {name})", path=error.path) from None
-
-
-def _file_name(name: str, taken: set[str]) -> str:
-    """Return a valid file name made from the name, and not one that is taken."""
-    safe = _UNSAFE_CHARACTERS.sub("_", name).strip("._")[:_MAX_NAME] or "conversation"
-    candidate, number = safe, 1
-    while candidate in taken:
-        number += 1
-        candidate = f"{safe}-{number}"
-    taken.add(candidate)
-    return candidate
 
 
 def _write_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[Any]:
@@ -377,8 +371,6 @@ class LineWriter:
             temporary.unlink(missing_ok=True)
 
 
-_WRITABLE, _READABLE = ", ".join(writable_formats()), ", ".join(readable_formats())
-
 _SMALL = 4 * 1024 * 1024
 """Bytes of files that are converted without showing the progress."""
 
@@ -395,7 +387,9 @@ def convert(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The target, as an option.")] = None,
     of: Annotated[
         str | None,
-        typer.Option("--from", help=f"The format to read: {_READABLE}, or a provider; detected by default."),
+        typer.Option(
+            "--from", help=f"The format to read: {', '.join(readable_formats())}, or a provider; detected by default."
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The model's name, for a provider's message lists.")] = None,
     only: Annotated[str | None, typer.Option(help="The name of one conversation, if the source holds several.")] = None,
@@ -416,102 +410,76 @@ def convert(
     files = list(iter_files(source, destination)) if source.is_dir() else [source]
     if not files:
         raise ConfigurationError(f"the folder {str(source)!r} has no file that can be converted")
-    report = Report()
-    with pause_collector(), _progress(files, report):
+    task = _Task(source, destination, of, to, model, only, overwrite)
+    report = task.report
+    size = sum(path.stat().st_size for path in files)
+    columns = (TextColumn("converting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    out, errors = console(), console(stderr=True)
+    with pause_collector(), Progress(*columns, console=errors, transient=True, disable=size < _SMALL) as progress:
+        report.advance = partial(progress.advance, progress.add_task("converting", total=size))
         if is_line_target(destination, to):
-            _to_lines(
-                files, destination, report, of=of, to=to, model=model, only=only, overwrite=overwrite,
-                is_folder=source.is_dir(),
-            )  # fmt: skip
+            _to_lines(task, files)
         elif source.is_dir():
-            _to_directory(files, source, destination, report, of=of, to=to, model=model, overwrite=overwrite)
+            _to_directory(task, files)
         else:
-            _to_files(source, destination, report, of=of, to=to, model=model, only=only, overwrite=overwrite)
-    report.losses.print(console())
-    for failure in report.failures:
-        console(stderr=True).print(f"[red]{show_line(failure.place)}[/]: {show_line(failure.reason)}", soft_wrap=True)
+            for name, length, path in _to_files(task, source, destination, named=True):
+                out.print(f"{show_line(name)} → {show_line(str(path))}, {counted(length, 'message')}")
+    report.losses.print(out)
+    for place, reason in report.failures:
+        errors.print(f"[red]{show_line(place)}[/]: {show_line(reason)}")
     if report.failed > len(report.failures):
-        console(stderr=True).print(f"[red]and {report.failed - len(report.failures):,} more[/]")
+        errors.print(f"[red]and {report.failed - len(report.failures):,} more[/]")
     if report.failed:
         raise typer.Exit(1)
 
 
-@contextmanager
-def _progress(files: list[Path], report: Report) -> Iterator[None]:
-    """Show how many of the bytes have been read, if there are several files or a large one."""
-    size = sum(path.stat().st_size for path in files)
-    columns = (TextColumn("converting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True, disable=size < _SMALL) as progress:
-        task = progress.add_task("converting", total=size)
-        report.advance = lambda count: progress.advance(task, count)
-        yield
-
-
-def _to_files(
-    source: Path, target: Path, report: Report, *, of: str | None, to: str, model: str | None, only: str | None,
-    overwrite: bool,
-) -> None:  # fmt: skip
-    """Convert one file to a file, or to a directory of them."""
-    for name, history, path in plan_targets(
-        source, target, source_format=of, to=to, model=model, only=only, report=report
-    ):
-        conversion = convert_history(history, to, model)
-        write_file(conversion, path, overwrite=overwrite)
+def _to_files(task: _Task, source: Path, target: Path, *, named: bool) -> Iterator[tuple[str, int, Path]]:
+    """Convert one file to a file, or to a directory of them. Yield each conversation's name, length and file."""
+    report = task.report
+    for name, history, path in _plan_targets(task, source, target, named=named):
+        conversion = convert_history(history, task.to, task.model)
+        write_file(conversion, path, overwrite=task.overwrite and path not in report.written)
         report.losses.add(conversion.losses)
-        console().print(
-            f"{show_line(name)} → {show_line(str(path))}, {counted(len(history), 'message')}", soft_wrap=True
-        )
+        report.written.add(path)
+        yield name, len(history), path
 
 
-def _to_lines(
-    files: list[Path], target: Path, report: Report, *, of: str | None, to: str, model: str | None, only: str | None,
-    overwrite: bool, is_folder: bool,
-) -> None:  # fmt: skip
+def _to_lines(task: _Task, files: list[Path]) -> None:
     """Convert all conversations of the files to the lines of one file."""
-    failed_files = 0
-    with LineWriter(target, to, model, overwrite=overwrite) as writer:
+    report, failed_files = task.report, 0
+    with LineWriter(task.target, task.to, task.model, overwrite=task.overwrite) as writer:
         for path in files:
             try:
-                for conversation in iter_conversations(path, of, model, report):
-                    if only is not None and conversation.name != only:
-                        continue
+                for conversation in filter(task.selects, iter_conversations(path, task.of, task.model, report)):
                     try:
                         report.losses.add(writer.write(conversation.messages))
                     except DragomanError as error:  # such as a block marked critical, which the format cannot hold
                         report.fail(f"{path}: {conversation.name}", error)
             except (DragomanError, OSError) as error:
-                if not is_folder:
+                if not task.source.is_dir():
                     raise
                 failed_files += 1
                 report.fail(str(path), error)
         if not writer.count and not report.failed:
-            raise ConfigurationError(f"{files[0]} holds no conversation" + (f" {only!r:.80}" if only else ""))
+            raise task.missing(files[0])
     failed = f", {report.failed - failed_files:,} lines and {failed_files:,} files failed" if report.failed else ""
-    console().print(f"{writer.count:,} conversations → {show_line(str(target))}{failed}", soft_wrap=True)
+    console().print(f"{writer.count:,} conversations → {show_line(str(task.target))}{failed}")
 
 
-def _to_directory(
-    files: list[Path], source: Path, target: Path, report: Report, *, of: str | None, to: str, model: str | None,
-    overwrite: bool,
-) -> None:  # fmt: skip
+def _to_directory(task: _Task, files: list[Path]) -> None:
     """Convert every file below the source to the same path below the target."""
-    written: set[Path] = set()
+    every = replace(task, only=None)  # the names of conversations are those of one file
     failed_files = 0
     for path in files:
         try:
-            base = (target / path.relative_to(source)).with_suffix("")
-            for _, history, destination in plan_targets(
-                path, base, source_format=of, to=to, model=model, only=None, report=report, named=False
-            ):
-                conversion = convert_history(history, to, model)
-                write_file(conversion, destination, overwrite=overwrite and destination not in written)
-                report.losses.add(conversion.losses)
-                written.add(destination)
+            base = (task.target / path.relative_to(task.source)).with_suffix("")
+            for _ in _to_files(every, path, base, named=False):
+                pass
         except (DragomanError, OSError) as error:
             failed_files += 1
-            report.fail(str(path), error)
+            task.report.fail(str(path), error)
     console().print(
-        f"{len(written):,} conversations of {len(files) - failed_files:,} files converted, "
+        f"{len(task.report.written):,} conversations of {len(files) - failed_files:,} files converted, "
         f"{failed_files:,} files failed"
     )
 

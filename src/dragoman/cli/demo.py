@@ -146,7 +146,7 @@ def demo() -> None:
                 missing = error
             _summary(out, session)
     if missing is not None:
-        out.print(f"\n[yellow]The live part was left out:[/] {show_line(str(missing))}", soft_wrap=True)
+        out.print(f"\n[yellow]The live part was left out:[/] {show_line(str(missing))}")
 
 
 def replay_settings(provider: str, client: httpx.Client) -> Mapping[str, Any]:
@@ -166,13 +166,13 @@ def _swap(out: Console, session: Session, model: str) -> None:
 
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
     out.rule(f"[bold]{show_line(str(session.model))}[/] · {where}", align="left", style="dim")
-    out.print(f"[bold blue]you[/] {show_line(prompt)}", soft_wrap=True)
+    out.print(f"[bold blue]you[/] {show_line(prompt)}")
     printer = EventPrinter(out)
     for event in session.stream(prompt, max_output_tokens=128):
         printer.show(event)
         if isinstance(event, MessageComplete):
             printer.end()
-            out.print(f"  [dim]{show_line(usage_line(event.message))}[/]", soft_wrap=True)
+            out.print(f"  [dim]{show_line(usage_line(event.message))}[/]")
     out.print()
 
 

@@ -40,9 +40,9 @@ def set_(provider: Provider) -> None:
     if not takes_key(endpoint):
         raise ConfigurationError(f"{provider} needs no API key")
     place = StoredKeys().set(provider, _read_key(provider))
-    console().print(show_line(f"the key for {provider} is stored: {place}"), soft_wrap=True)
+    console().print(show_line(f"the key for {provider} is stored: {place}"))
     if variable := _set_variable(provider):
-        console().print(f"[yellow]{show_line(variable)} is set, and goes first[/]", soft_wrap=True)
+        console().print(f"[yellow]{show_line(variable)} is set, and goes first[/]")
 
 
 @app.command("list")

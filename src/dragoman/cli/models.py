@@ -67,7 +67,7 @@ def _show_model(model: str) -> None:
             f"This version does not know the model {name!r}, and {provider} may not have it. The values below are what"
             f" Dragoman assumes for an unknown model of {provider}.{hint}"
         )
-        console().print(f"[yellow]{show_line(remark)}[/]", soft_wrap=True)
+        console().print(f"[yellow]{show_line(remark)}[/]")
     console(min_width=_WIDTH).print(table)
 
 

@@ -70,7 +70,7 @@ def prices(
         case "keep":
             if kept is None:
                 raise ConfigurationError("name the folder: dragoman prices keep --kept FOLDER")
-            out.print(show_line(str(save_table(table, kept))), soft_wrap=True)
+            out.print(show_line(str(save_table(table, kept))))
             return
     moment = (at or datetime.now(UTC)).replace(tzinfo=UTC) if at is None or at.tzinfo is None else at
     _show_price(table, model, moment)
@@ -107,9 +107,7 @@ def _show_price(table: PriceTable, model: str, moment: datetime) -> None:
     if row.tools:
         tools = ", ".join(f"{name} ${amount}" for name, amount in row.tools.items())
         out.print(f"per 1,000 calls: {show_line(tools)}")
-    out.print(
-        f"[dim]source {show_line(row.source)}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True
-    )
+    out.print(f"[dim]source {show_line(row.source)}, compared {row.checked}; price table {table.version}[/]")
 
 
 def _update(source: str | None, sha256: str | None, *, revert: bool) -> None:
@@ -124,17 +122,17 @@ def _update(source: str | None, sha256: str | None, *, revert: bool) -> None:
         what = (
             f"the update of {restored.date} is used again" if restored else "the prices are those of this release again"
         )
-        out.print(show_line(f"{what}: price table {price_table().version}"), soft_wrap=True)
+        out.print(show_line(f"{what}: price table {price_table().version}"))
         return
     content = _fetch(source, sha256)
     update = install_update(content, source, sha256=sha256)
     use_update()
-    out.print(show_line(f"installed the update of {update.date} from {source}"), soft_wrap=True)
-    out.print(f"SHA-256 {update.sha256}", soft_wrap=True)
+    out.print(show_line(f"installed the update of {update.date} from {source}"))
+    out.print(f"SHA-256 {update.sha256}")
     if outdated := outdated_rows(content):
         named = ", ".join(outdated[:_MAX_NAMED]) + (" …" if len(outdated) > _MAX_NAMED else "")
-        out.print(show_line(f"not used, because this release has newer ones: {named}"), soft_wrap=True)
-    out.print(f"price table {before} -> {price_table().version}", soft_wrap=True)
+        out.print(show_line(f"not used, because this release has newer ones: {named}"))
+    out.print(f"price table {before} -> {price_table().version}")
 
 
 def _fetch(source: str, sha256: str | None) -> bytes:

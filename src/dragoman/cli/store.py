@@ -51,7 +51,7 @@ def export(
     ]
     if result.removed:
         parts.append(f"{len(result.removed):,} removed")
-    console().print(f"{', '.join(parts)}: {show_line(str(folder))}", soft_wrap=True)
+    console().print(f"{', '.join(parts)}: {show_line(str(folder))}")
 
 
 @app.command()
@@ -118,7 +118,7 @@ def delete_user(
     if done.reports is not None:
         changed = len(done.reports.written) + len(done.reports.removed)
         lines.append(f"reports: {changed:,} days changed in {reports}")
-    console().print(escape("\n".join(lines)), soft_wrap=True)
+    console().print(escape("\n".join(lines)))
 
 
 @app.command()
@@ -150,7 +150,7 @@ def retention(
         f"{total:,} messages of {len(records):,} sessions {'would be ' if dry_run else ''}{done}",
         *(f"  {record.session_id}: {record.messages + record.attempts:,}" for record in records),
     ]
-    console().print(escape("\n".join(lines)), soft_wrap=True)
+    console().print(escape("\n".join(lines)))
 
 
 def _day(at: datetime | None) -> date | None:

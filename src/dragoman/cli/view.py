@@ -71,7 +71,7 @@ def view(
     if output is None and path.exists():
         raise ConfigurationError(f"{path} exists already: name another file with --output")
     path.write_text(text, encoding="utf-8", newline="")
-    console().print(f"{show_line(str(path))}, {counted(len(loaded.messages), 'message')}", soft_wrap=True)
+    console().print(f"{show_line(str(path))}, {counted(len(loaded.messages), 'message')}")
     if open_browser:
         typer.launch(str(path))
 
@@ -103,7 +103,11 @@ def _load_conversation(
         return _from_store(source, only)
     path = Path(source)
     if path.is_file():
-        if source_format is None and _is_store(path):
+        try:  # other tools' logs are SQLite as well
+            is_store = source_format is None and is_sqlite_file(path) and table_names(path) >= _TABLES
+        except sqlite3.Error as error:
+            raise ConfigurationError(f"{path} cannot be read: {error}") from None
+        if is_store:
             return _from_store(f"sqlite:///{path}", only)
         return _from_file(path, source_format, only, model)
     if path.is_dir():
@@ -163,36 +167,17 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(f"{name:.80}" for name in names[:_MAX_NAMED]) + more
 
 
-def _is_store(path: Path) -> bool:
-    """Whether a file is our database: other tools' logs are SQLite as well."""
-    if not is_sqlite_file(path):
-        return False
-    try:
-        return table_names(path) >= _TABLES
-    except sqlite3.Error as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
-
-
 def _as_vcr(recording: "Recording") -> dict[str, Any]:
     """Our cassette in vcrpy's format, whose reader finds the conversations in it."""
-    return {
-        "interactions": [
-            {
-                "request": {
-                    "method": each.request.method,
-                    "uri": f"{_origin(each.request.provider)}{each.request.path}",
-                    "headers": dict(each.request.headers),
-                    "body": each.request.body,
-                },
-                "response": {
-                    "status": {"code": each.response.status},
-                    "headers": dict(each.response.headers),
-                    "body": {"string": each.response.body},
-                },
-            }
-            for each in recording.exchanges
-        ]
-    }
+    from dragoman.testing.cassettes.vcrpy import to_vcr_response
+
+    interactions = []
+    for each in recording.exchanges:
+        sent = each.request
+        uri = f"{_origin(sent.provider)}{sent.path}"
+        request = {"method": sent.method, "uri": uri, "headers": dict(sent.headers), "body": sent.body}
+        interactions.append({"request": request, "response": to_vcr_response(each.response)})
+    return {"interactions": interactions}
 
 
 def _origin(provider: str | None) -> str:

@@ -13,8 +13,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,12 +225,20 @@ class LocalModel:
         config = self._pipeline.get_generation_config()
         config.apply_chat_template = False
         config.max_new_tokens = options.get("max_tokens", DEFAULT_MAX_TOKENS)
-        config.do_sample = _uses_sampling(options)
+        temperature, seed = options.get("temperature"), options.get("seed")
+        # A temperature other than 0 enables sampling; without one, top_p and top_k do.
+        if temperature is None:
+            config.do_sample = options.get("top_p") is not None or options.get("top_k") is not None
+        else:
+            config.do_sample = bool(temperature != 0)
         if config.do_sample:
             for name in _SAMPLING:
                 if options.get(name) is not None:
                     setattr(config, name, options[name])
-            config.rng_seed = _seed(options.get("seed"))
+            if not (seed is None or (isinstance(seed, int) and 0 <= seed < 1 << 64)):
+                raise ValueError("a seed must be a whole number of at least 0")
+            # The runtime's own seed is the same in every process, so a request without a seed gets a random one.
+            config.rng_seed = random.getrandbits(32) if seed is None else seed
         if options.get("stop"):
             config.stop_strings = set(options["stop"])
             config.include_stop_str_in_output = True
@@ -330,44 +337,20 @@ def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
     return _models.get(name, notify)
 
 
-def _uses_sampling(options: Json) -> bool:
-    """A temperature other than 0 enables sampling; without one, top_p and top_k do."""
-    temperature = options.get("temperature")
-    if temperature is not None:
-        return bool(temperature != 0)
-    return options.get("top_p") is not None or options.get("top_k") is not None
-
-
-def _seed(seed: Any) -> int:
-    """The runtime's own seed is the same in every process, so a request without a seed gets a random one."""
-    if seed is None:
-        return random.getrandbits(32)
-    if not (isinstance(seed, int) and 0 <= seed < 1 << 64):
-        raise ValueError("a seed must be a whole number of at least 0")
-    return seed
-
-
 def _import_runtime() -> Any:
-    with _without_telemetry():
-        try:
-            return importlib.import_module("openvino_genai")
-        except ImportError as error:
-            raise MissingExtraError(
-                f"local models need an extra: pip install 'dragoman[local]' ({_first_line(error)})"
-            ) from None
-
-
-@contextmanager
-def _without_telemetry() -> Iterator[None]:
-    """Hide the telemetry package, unless the program has imported it already: then the program wants it."""
-    if _TELEMETRY in sys.modules:
-        yield
-        return
-    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
+    """Import the runtime without its telemetry, unless the program has imported that already: then it wants it."""
+    is_hidden = _TELEMETRY not in sys.modules
+    if is_hidden:
+        sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
     try:
-        yield
+        return importlib.import_module("openvino_genai")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"local models need an extra: pip install 'dragoman[local]' ({_first_line(error)})"
+        ) from None
     finally:
-        del sys.modules[_TELEMETRY]
+        if is_hidden:
+            del sys.modules[_TELEMETRY]
 
 
 def _first_line(error: Exception) -> str:

@@ -11,9 +11,12 @@ the same form, which the runtime's grammar enforces::
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from dragoman.local.reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, LocalRequestError, call_head
 
@@ -35,18 +38,18 @@ def find_pieces(word: str, text: str) -> list[str]:
 
 def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """Return the tools that the text needs, in their order; empty if it needs none."""
-    mentioned = _words(text)
-    scored_tools = [(_count_mentioned(tool["name"], mentioned), tool) for tool in tools]
-    best = max((score for score, _ in scored_tools), default=0)
-    return [tool for score, tool in scored_tools if best and score == best]
-
-
-def _count_mentioned(name: str, mentioned: set[str]) -> int:
-    """Return how many words of a tool's name were mentioned; 0 if the last one, which names its object, was not."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words or not _is_mentioned(words[-1], mentioned):
-        return 0
-    return sum(_is_mentioned(word, mentioned) for word in words)
+    mentioned = {word.lower() for word in _WORD.findall(text)}
+    for shape, names in _SHAPES:
+        if shape.search(text):
+            mentioned.update(names)
+    scores = []
+    for tool in tools:
+        words = [word.lower() for word in _WORD.findall(tool["name"])]
+        # The last word of a name is that of its object.
+        names_object = bool(words) and _is_mentioned(words[-1], mentioned)
+        scores.append(sum(_is_mentioned(word, mentioned) for word in words) if names_object else 0)
+    best = max(scores, default=0)
+    return [tool for tool, score in zip(tools, scores, strict=True) if best and score == best]
 
 
 def _is_mentioned(word: str, mentioned: set[str]) -> bool:
@@ -57,58 +60,6 @@ def _is_mentioned(word: str, mentioned: set[str]) -> bool:
         min(len(word), len(other)) >= _MIN_STEM and (word.startswith(other) or other.startswith(word))
         for other in mentioned
     )
-
-
-def _words(text: str) -> set[str]:
-    words = {word.lower() for word in _WORD.findall(text)}
-    for shape, names in _SHAPES:
-        if shape.search(text):
-            words.update(names)
-    return words
-
-
-class Example(NamedTuple):
-    """A request, the call that serves it, and optionally the result and the answer."""
-
-    request: str
-    name: str
-    arguments: dict[str, Any]
-    result: str = ""
-    answer: str = ""
-
-
-CALLING = (
-    Example("Reserve a table for two at Luigi's.", "book_table", {"place": "Luigi's", "guests": 2}),
-    Example("What does the song Yesterday sound like?", "play_song", {"title": "Yesterday"}),
-    Example("Delete draft-3.txt", "delete_note", {"note": "draft-3.txt"}),
-    Example("How far is it to Berlin?", "get_distance", {"place": "Berlin"}),
-)
-"""How a request becomes a call."""
-
-ANSWERING = (
-    Example(
-        "Is there a table for two at Luigi's?",
-        "find_table",
-        {"place": "Luigi's", "guests": 2},
-        "Luigi's: one table is free. It is table 7, near the window, at 19:00.",
-        "Yes, table 7 is free at 19:00.",
-    ),
-    Example(
-        "What does draft-3.txt say about milk?",
-        "open_note",
-        {"name": "draft-3.txt"},
-        "# Shopping\n\nBuy bread and eggs.\nThe milk must be fresh and comes from the market.",
-        "The milk must be fresh and comes from the market.",
-    ),
-    Example(
-        "How far is it to Berlin?",
-        "get_distance",
-        {"place": "Berlin"},
-        "Berlin, 289 km by car, 3 h 10 min",
-        "It is 289 km to Berlin by car.",
-    ),
-)
-"""How a result becomes an answer."""
 
 
 MAX_WORDS = 60
@@ -124,8 +75,15 @@ _CONSTRAINT_KEYS = frozenset({"enum", "const", "pattern", "format"})
 
 def limit_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with each free string limited to pieces of the text; unchanged if the text has none."""
-    runs = list(dict.fromkeys(_runs(text)))
-    return _limit(schema, "", text, runs) if runs else dict(schema)
+    runs: dict[str, None] = {}
+    words = text.split()[-MAX_WORDS:]
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
+            if run := " ".join(words[start:end]).lstrip(_LEADING).rstrip(_TRAILING):
+                runs[run] = None
+            if words[end - 1][-1] in _SENTENCE_ENDS:
+                break
+    return _limit(schema, "", text, list(runs)) if runs else dict(schema)
 
 
 def _limit(schema: Mapping[str, Any], name: str, text: str, runs: list[str]) -> dict[str, Any]:
@@ -137,16 +95,6 @@ def _limit(schema: Mapping[str, Any], name: str, text: str, runs: list[str]) -> 
     if isinstance(schema.get("items"), dict):
         limited["items"] = _limit(schema["items"], name, text, runs)
     return limited
-
-
-def _runs(text: str) -> Iterator[str]:
-    words = text.split()[-MAX_WORDS:]
-    for start in range(len(words)):
-        for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
-            if run := " ".join(words[start:end]).lstrip(_LEADING).rstrip(_TRAILING):
-                yield run
-            if words[end - 1][-1] in _SENTENCE_ENDS:
-                break
 
 
 Json = dict[str, Any]
@@ -187,7 +135,17 @@ def build_prompt(body: Json) -> Prompt:
         return Prompt(_add_tools(_render(body["messages"]), allowed.calls), allowed)
     user_text = _last_user_text(body["messages"])
     calls = tuple({**tool, "parameters": limit_arguments(user_text, tool["parameters"])} for tool in allowed.calls)
-    return Prompt(_guide(body["messages"], allowed), replace(allowed, calls=calls))
+    rules = "".join(
+        f"\n{tool['name']}({', '.join(tool['parameters'].get('properties') or {})}): {tool['description']}"
+        for tool in allowed.calls
+    )
+    if rules:
+        messages = _add_examples(body["messages"], "calling", f" You can call these tools:{rules}")
+    elif body["messages"][-1]["role"] == "tool":
+        messages = _add_examples(body["messages"], "answering", "")
+    else:
+        messages = _render(body["messages"])
+    return Prompt(messages, replace(allowed, calls=calls))
 
 
 def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
@@ -220,37 +178,26 @@ def _last_user_text(messages: Sequence[Json]) -> str:
     return next((_text(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
-def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, str]]:
-    """Return the conversation with worked examples of the next step; unchanged without tools."""
-    if allowed.calls:
-        signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
-        return _add_examples(messages, CALLING, f" You can call these tools:\n{signatures}")
-    if messages[-1]["role"] == "tool":
-        return _add_examples(messages, ANSWERING, "")
-    return _render(messages)
-
-
-def _add_examples(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
-    """Insert the examples right before the current question: a small model weighs nearby text most."""
+def _add_examples(messages: Sequence[Json], kind: str, rules: str) -> list[dict[str, str]]:
+    """Insert worked examples right before the current question: a small model weighs nearby text most."""
     question = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
     earlier, current = _render(messages[:question]), _render(messages[question:])
     system = _PLAIN
     if earlier and earlier[0]["role"] == "system":
         system, earlier = earlier[0]["content"], earlier[1:]
-    examples_shown = [message for example in examples for message in _example_messages(example)]
-    return [{"role": "system", "content": system + rules}, *earlier, *examples_shown, *current]
+    turns: list[tuple[str, str]] = []
+    for each in _examples()[kind]:
+        turns += [("user", each["request"]), ("assistant", _call(each["name"], each["arguments"]))]
+        if "answer" in each:
+            turns += [("user", _result(each["result"])), ("assistant", each["answer"])]
+    shown = [{"role": role, "content": text} for role, text in turns]
+    return [{"role": "system", "content": system + rules}, *earlier, *shown, *current]
 
 
-def _example_messages(example: Example) -> list[dict[str, str]]:
-    turns = [("user", example.request), ("assistant", _call(example.name, example.arguments))]
-    if example.answer:
-        turns += [("user", _result(example.result)), ("assistant", example.answer)]
-    return [{"role": role, "content": text} for role, text in turns]
-
-
-def _signature(tool: Json) -> str:
-    properties = tool["parameters"].get("properties") or {}
-    return f"{tool['name']}({', '.join(properties)})"
+@cache
+def _examples() -> dict[str, list[Json]]:
+    """Return the examples of examples.toml: of ``calling`` a tool, and of ``answering`` with its result."""
+    return tomllib.loads(files("dragoman.local").joinpath("examples.toml").read_text(encoding="utf-8"))
 
 
 def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
@@ -284,20 +231,19 @@ def _render(messages: Iterable[Json]) -> list[dict[str, str]]:
 
 
 def _text(parts: Iterable[Json]) -> str:
-    return "\n".join(text for part in parts if (text := _part(part)) is not None)
-
-
-def _part(part: Json) -> str | None:
-    match part["type"]:
-        case "text":
-            return str(part["text"])
-        case "call":
-            return _call(part["name"], part["arguments"])
-        case "result":
-            result_text = _text(part["content"])
-            return _result(f"Error: {result_text}" if part.get("is_error") else result_text)
-        case _:
-            return None
+    texts: list[str] = []
+    for part in parts:
+        match part["type"]:
+            case "text":
+                texts.append(str(part["text"]))
+            case "call":
+                texts.append(_call(part["name"], part["arguments"]))
+            case "result":
+                result_text = _text(part["content"])
+                texts.append(_result(f"Error: {result_text}" if part.get("is_error") else result_text))
+            case _:
+                pass
+    return "\n".join(texts)
 
 
 def _call(name: str, arguments: Any) -> str:

@@ -93,7 +93,9 @@ class Splitter:
             return [{"type": "text", "text": text}] if text else []
         self._buffer += text
         lines: list[Json] = []
-        while self._step(lines):
+        steps = {_State.TEXT: self._take_text, _State.HEAD: self._take_head, _State.ARGUMENTS: self._take_arguments}
+        steps[_State.TAIL] = self._take_tail
+        while steps[self._state](lines):  # each consumes a part of the buffer, and says whether to continue
             pass
         return lines
 
@@ -106,22 +108,6 @@ class Splitter:
             self._emit_text(self._buffer, lines)
         self._buffer = ""
         return lines
-
-    def _step(self, lines: list[Json]) -> bool:
-        """Consume part of the buffer. Returns whether to continue."""
-        match self._state:
-            case _State.TEXT:
-                return self._take_text(lines)
-            case _State.HEAD:
-                return self._take_head(lines)
-            case _State.ARGUMENTS:
-                return self._take_arguments(lines)
-            case _State.TAIL:
-                if not self._buffer.startswith(CALL_TAIL):
-                    return False
-                self._buffer = self._buffer[len(CALL_TAIL) :]
-                self._end_call(lines)
-                return True
 
     def _take_text(self, lines: list[Json]) -> bool:
         before, opening, after = self._buffer.partition(CALL_OPEN)
@@ -151,6 +137,13 @@ class Splitter:
         if end is not None:
             self._state = _State.TAIL
         return end is not None
+
+    def _take_tail(self, lines: list[Json]) -> bool:
+        if not self._buffer.startswith(CALL_TAIL):
+            return False
+        self._buffer = self._buffer[len(CALL_TAIL) :]
+        self._end_call(lines)
+        return True
 
     def _end_call(self, lines: list[Json]) -> None:
         lines.append({"type": "call_end"})
@@ -210,17 +203,13 @@ def merge_lines(lines: Iterable[Json]) -> Json:
             case "arguments":
                 content[-1]["arguments"] += line["text"]
             case "call_end":
-                content[-1]["arguments"] = _parse_arguments(content[-1]["arguments"])
+                value, malformed = wirejson.parse_arguments(content[-1]["arguments"])
+                content[-1]["arguments"] = value if malformed is None else malformed
             case "end":
                 reply |= {"content": content} | {key: value for key, value in line.items() if key != "type"}
             case kind:
                 raise AssertionError(f"unknown type of a reply line: {kind}")
     return reply
-
-
-def _parse_arguments(text: str) -> Any:
-    value, malformed = wirejson.parse_arguments(text)
-    return value if malformed is None else malformed
 
 
 def _overlap(text: str, word: str) -> int:

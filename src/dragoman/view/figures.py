@@ -150,9 +150,17 @@ def chart(replies: Sequence[ChartReply]) -> Chart | None:
     max_cost = axis_top(max(costs, default=Decimal(0)))
     largest = max(usages, key=lambda usage: usage.total_tokens)
     known_cost = f"costs go up to {money(max(costs))}" if costs else "no cost is known"
+    pitch = _WIDTH / len(replies)
+    width = min(_MAX_WIDTH, pitch * (1 - _GAP))
+    columns = []
+    for index, reply in enumerate(replies):
+        x, usage = _LEFT + pitch * index + (pitch - width) / 2, reply.usage
+        bars = () if usage is None else tuple(_bars(usage, max_tokens, max_cost))
+        unknown = usage is None or usage.cost_status in (CostStatus.UNPRICED, CostStatus.PARTIAL)
+        columns.append(Column(reply, round(x, 3), round(width, 3), bars, label(reply), unknown))
     legend = [(name, words) for name, words, field in _PARTS if any(getattr(usage, field) for usage in usages)]
     return Chart(
-        tuple(_columns(replies, max_tokens, max_cost)),
+        tuple(columns),
         (
             (TOKENS_TOP, axis_label(max_tokens)),
             (TOKENS_TOP + TOKENS_HEIGHT / 2, axis_label(max_tokens / 2)),
@@ -163,17 +171,6 @@ def chart(replies: Sequence[ChartReply]) -> Chart | None:
         f" The largest used {largest.total_tokens:,} tokens; {known_cost}. The table below has every number.",
         _COLUMN * len(replies) if len(replies) > _SCROLL_FROM else None,
     )
-
-
-def _columns(replies: Sequence[ChartReply], max_tokens: Decimal, max_cost: Decimal) -> Iterator[Column]:
-    pitch = _WIDTH / len(replies)
-    width = min(_MAX_WIDTH, pitch * (1 - _GAP))
-    for index, reply in enumerate(replies):
-        x = _LEFT + pitch * index + (pitch - width) / 2
-        usage = reply.usage
-        bars = () if usage is None else tuple(_bars(usage, max_tokens, max_cost))
-        unknown = usage is None or usage.cost_status in (CostStatus.UNPRICED, CostStatus.PARTIAL)
-        yield Column(reply, round(x, 3), round(width, 3), bars, label(reply), unknown)
 
 
 def _bars(usage: Usage, max_tokens: Decimal, max_cost: Decimal) -> Iterator[Bar]:

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-from typing import NamedTuple
 
 from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, MediaSource, VideoBlock
 
@@ -11,10 +10,12 @@ MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 _HEAD = 64
 """Base64 characters that are inspected."""
 
-_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")
-_AUDIO_TYPES = ("audio/wav", "audio/mpeg", "audio/ogg", "audio/flac", "audio/mp4")
-_VIDEO_TYPES = ("video/mp4", "video/webm")
-_EMBEDDABLE = {ImageBlock: _IMAGE_TYPES, AudioBlock: _AUDIO_TYPES, VideoBlock: _VIDEO_TYPES}
+_EMBEDDABLE: dict[type, tuple[str, tuple[str, ...]]] = {
+    ImageBlock: ("img", ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")),
+    AudioBlock: ("audio", ("audio/wav", "audio/mpeg", "audio/ogg", "audio/flac", "audio/mp4")),
+    VideoBlock: ("video", ("video/mp4", "video/webm")),
+}
+"""The HTML element that shows a block, and the types that it may have."""
 
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -37,27 +38,17 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
 """The offset and first bytes of each type. SVG is excluded: it may contain scripts."""
 
 
-class EmbeddedMedia(NamedTuple):
-    """``tag`` is the HTML element that shows it."""
+def embed(block: MediaBlock) -> tuple[str, str]:
+    """Return the HTML element that shows an image, audio or video, and its data URL.
 
-    tag: str
-    url: str
-
-
-_TAGS = {ImageBlock: "img", AudioBlock: "audio", VideoBlock: "video"}
-
-
-def embed(block: MediaBlock) -> EmbeddedMedia | None:
-    """Return the block as an embeddable image, audio or video; None if it has no bytes here, or none of a known
-    type."""
-    allowed_types = _EMBEDDABLE.get(type(block))
-    if allowed_types is None or block.source.kind != "base64":
-        return None
-    media_type = detect_media_type(block.source.data)
-    data = _decode_base64(block.source.data) if media_type in allowed_types else None
-    if data is None:
-        return None
-    return EmbeddedMedia(_TAGS[type(block)], f"data:{media_type};base64,{base64.b64encode(data).decode()}")
+    Both are empty if the block has no bytes here, or none of a known type.
+    """
+    tag, types = _EMBEDDABLE.get(type(block), ("", ()))
+    if block.source.kind == "base64" and (media_type := detect_media_type(block.source.data)) in types:
+        data = _decode_base64(block.source.data)
+        if data is not None:
+            return tag, f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+    return "", ""
 
 
 def detect_media_type(data: str) -> str | None:

@@ -84,7 +84,15 @@ def _pieces_of(
                 kind="thinking", title="Thinking", note="encrypted", text="The provider does not disclose this part."
             )
         case ToolUseBlock():
-            yield _call_piece(block, answers)
+            result = answers.get(block.id)
+            yield Piece(
+                kind="call",
+                title=block.name,
+                text=block.raw_input or "",
+                note="" if block.raw_input is None else "the arguments are not a JSON object",
+                facts=tuple((name, to_text(value)) for name, value in block.input.items()),
+                answer=None if result is None else answer_piece(result, answers),
+            )
         case ToolResultBlock():
             yield answer_piece(block, answers)
         case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
@@ -110,7 +118,14 @@ def _text_pieces(block: TextBlock, *, rendered: bool) -> Iterator[Piece]:
         else:
             yield _code_piece(part.code, part.language)
     if not parts:  # also if it has no markup
-        yield from _fenced_pieces(block.text)
+        end = 0
+        for fence in _FENCE.finditer(block.text):
+            if before := block.text[end : fence.start()].strip("\n"):
+                yield Piece(kind="text", text=before)
+            yield _code_piece(fence[2].rstrip("\n"), fence[1].strip())
+            end = fence.end()
+        if rest := block.text[end:].strip("\n"):
+            yield Piece(kind="text", text=rest)
     if block.citations:
         facts = []
         for each in block.citations:
@@ -121,29 +136,6 @@ def _text_pieces(block: TextBlock, *, rendered: bool) -> Iterator[Piece]:
 
 def _code_piece(code: str, language: str) -> Piece:
     return Piece(kind="code", title=language, text=code, html=markdown.color(show_control_characters(code), language))
-
-
-def _fenced_pieces(text: str) -> Iterator[Piece]:
-    end = 0
-    for fence in _FENCE.finditer(text):
-        if before := text[end : fence.start()].strip("\n"):
-            yield Piece(kind="text", text=before)
-        yield _code_piece(fence[2].rstrip("\n"), fence[1].strip())
-        end = fence.end()
-    if rest := text[end:].strip("\n"):
-        yield Piece(kind="text", text=rest)
-
-
-def _call_piece(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
-    result = answers.get(block.id)
-    return Piece(
-        kind="call",
-        title=block.name,
-        text="" if block.raw_input is None else block.raw_input,
-        note="" if block.raw_input is None else "the arguments are not a JSON object",
-        facts=tuple((name, to_text(value)) for name, value in block.input.items()),
-        answer=None if result is None else answer_piece(result, answers),
-    )
 
 
 def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
@@ -174,14 +166,14 @@ def _media_piece(block: media.MediaBlock) -> Piece:
     for name in ("detail", "title", "context", "duration_ms", "transcript"):
         value = getattr(block, name, None)
         facts += [] if value is None else [(name.replace("_", " "), str(value))]
-    embedded = media.embed(block)
+    tag, src = media.embed(block)
     return Piece(
         kind="media",
         title=block.type,
         text=source.data if source.kind == "text" else "",
         facts=tuple(facts),
-        tag=embedded.tag if embedded else "",
-        src=embedded.url if embedded else "",
+        tag=tag,
+        src=src,
     )
 
 

@@ -19,7 +19,6 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import Usage
 from dragoman.session.compaction import apply_summaries
 from dragoman.view import figures
 from dragoman.view.figures import ChartReply
@@ -97,13 +96,6 @@ _SPACE = re.compile(r"\s")
 HUES = 6
 """The number of model colours before they repeat."""
 _LONGEST_NAME = 72
-_SPEAKERS = {
-    Role.USER: "User",
-    Role.SYSTEM: "System",
-    Role.DEVELOPER: "Developer",
-    Role.TOOL: "Tool",
-    Role.ASSISTANT: "Assistant",
-}
 _STOP_REMARKS = {
     StopReason.MAX_TOKENS: "cut at the token limit",
     StopReason.REFUSAL: "refused",
@@ -181,17 +173,36 @@ class TurnView:
 
     number: int
     message: Message
-    speaker: str
     provider: str = ""
     hue: int | None = None
     pieces: tuple[Piece, ...] = ()
-    remarks: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
     swap: Swap | None = None
     source: str = ""
     request: Raw | None = None
     why_no_request: str | None = None
     reply: str | None = None
+
+    @property
+    def speaker(self) -> str:
+        model = self.message.metadata.model
+        if self.message.role is Role.ASSISTANT and model:
+            return model.partition(":")[2] or model
+        return self.role.capitalize()
+
+    @property
+    def figures(self) -> list[str]:
+        """The tokens, the cost and the time of a reply."""
+        usage = self.message.usage
+        if not is_reply(self.message):
+            return []
+        if usage is None:
+            return ["the provider reported no tokens"]
+        latency = figures.seconds(usage.latency_ms)
+        return [*figures.tokens(usage), figures.cost(usage), *([] if latency is None else [latency])]
+
+    @property
+    def remarks(self) -> list[str]:
+        return list(_remarks(self.message))
 
     @property
     def role(self) -> str:
@@ -245,12 +256,9 @@ def build_turns(messages: Sequence[Message], projections: Projections, *, raw: b
         yield TurnView(
             number=index + 1,
             message=message,
-            speaker=_speaker(message),
             provider=message.metadata.provider or (model or "").partition(":")[0],
             hue=None if model is None else hues[model],
             pieces=pieces,
-            remarks=tuple(_remarks(message)),
-            figures=tuple(_figures(message.usage)) if is_reply(message) else (),
             swap=swap,
             source=message.text if any(piece.html for piece in pieces) and is_answer else "",
             request=request,
@@ -305,13 +313,6 @@ def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlo
     return found, call_numbers
 
 
-def _speaker(message: Message) -> str:
-    model = message.metadata.model
-    if message.role is Role.ASSISTANT and model:
-        return model.partition(":")[2] or model
-    return _SPEAKERS.get(message.role) or str(message.role)
-
-
 def _remarks(message: Message) -> Iterator[str]:
     metadata = message.metadata
     if message.channel is not None:
@@ -331,19 +332,8 @@ def _remarks(message: Message) -> Iterator[str]:
         yield f"the provider changed the request: {' · '.join(parts)}"
 
 
-def _figures(usage: Usage | None) -> Iterator[str]:
-    if usage is None:
-        yield "the provider reported no tokens"
-        return
-    yield from figures.tokens(usage)
-    yield figures.cost(usage)
-    if (latency := figures.seconds(usage.latency_ms)) is not None:
-        yield latency
-
-
 def _raw_reply(message: Message) -> str | None:
-    """What the adapter kept of the reply, and the provider's own usage object."""
-    usage = message.usage
-    raw = {"provider_raw": raw_notes(message), "usage": None if usage is None else usage.raw}
+    """Return what the adapter kept of the reply, and the provider's own usage object."""
+    raw = {"provider_raw": raw_notes(message), "usage": message.usage.raw if message.usage else None}
     present = {name: value for name, value in raw.items() if value is not None}
     return pretty(present) if present else None

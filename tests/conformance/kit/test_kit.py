@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import StreamTruncatedError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageStart, StreamEvent, TextDelta
 from dragoman.canonical.message import Message, Role
@@ -96,6 +98,22 @@ def test_sampling_is_judged_option_by_option(kind: type[ScriptedAdapter], mark: 
     """A missing option is honest; a declaration without any option is not."""
     (law,) = (each for each in LAWS if each.name == "sampling")
     assert law.run(Subject(kind("m"))).mark is mark
+
+
+class _ListBody(ScriptedAdapter):
+    """Its body is not an object, so that no field of it can be compared."""
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        return replace(super().to_wire(messages, tools, options), body=b"[1]")
+
+
+def test_a_law_that_does_not_apply_to_the_bodies_is_not_tried() -> None:
+    """It says so when it sees the first history, and the adapter is not to blame."""
+    (law,) = (each for each in LAWS if each.name == "a longer history only appends")
+    result = law.run(Subject(_ListBody("m")))
+    assert (result.mark, result.skip_reason) == (Mark.NOT_TRIED, "the body is not a JSON object")
 
 
 def test_an_error_without_the_partial_message_is_refused() -> None:

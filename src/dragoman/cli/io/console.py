@@ -54,7 +54,11 @@ def console(*, stderr: bool = False, min_width: int = 0) -> Console:
 
 
 class _Console(Console):
-    """Shows the control characters of all texts. Its own colours are not part of a text."""
+    """Shows the control characters of all texts, and leaves their lines whole. Its colours are not part of a text."""
+
+    def print(self, *objects: Any, **style: Any) -> None:
+        style.setdefault("soft_wrap", all(isinstance(each, str) for each in objects))
+        super().print(*objects, **style)
 
     def render_str(self, text: str, **style: Any) -> Text:
         return super().render_str(show_controls(text), **style)  # tables measure this text

@@ -217,9 +217,7 @@ class OpenConversation:
             self.log.close()
             if self.log.problem:
                 hint = "log = false in dragoman.toml turns the log off"
-                notes.print(
-                    f"[yellow]the conversation is not kept:[/] {show_line(self.log.problem)} ({hint})", soft_wrap=True
-                )
+                notes.print(f"[yellow]the conversation is not kept:[/] {show_line(self.log.problem)} ({hint})")
 
 
 def open_conversation(
@@ -241,7 +239,12 @@ def open_conversation(
     the prompt. With ``mentions``, the router reads those of the prompts. Raises ConfigurationError if there is no model
     or nothing to continue, and as `Session` does.
     """
-    client, log = _conversation_client(command)
+    found, keeps_log = find_settings()
+    log: ConversationLog | None = None
+    if keeps_log is not None:  # else a program has set a default client, which decides what is kept
+        url = found.pop("store", None)
+        log = found["store"] = ConversationLog(url, command) if keeps_log else None
+    client = Client(**found)
     router = client.config.router
     has_model = (
         continued is not None or dumped is not None or (router is not None and router.global_default is not None)
@@ -267,19 +270,6 @@ def open_conversation(
     else:
         session = client.resume(log.find(continued or "1"), model=model, **settings)
     return OpenConversation(session, prompt, log)
-
-
-def _conversation_client(command: str) -> tuple[Client, ConversationLog | None]:
-    """Return the client of a command that holds conversations, and the log that keeps them.
-
-    The log is None if the configuration turns it off, or if a program has set a default client.
-    """
-    settings, keeps_log = find_settings()
-    if keeps_log is None:
-        return Client(**settings), None
-    url = settings.pop("store", None)
-    log = ConversationLog(url, command) if keeps_log else None
-    return Client(**settings, store=log), log
 
 
 def _names_model(client: Client, word: str) -> bool:

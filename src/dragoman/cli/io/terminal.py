@@ -6,12 +6,13 @@ An answer is written as it arrives: exactly to a file or a pipe, as rendered Mar
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import dropwhile
 from typing import IO, Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
-from rich.segment import Segment, SegmentLines
+from rich.segment import SegmentLines
 from rich.text import Text
 
 from dragoman.adapter import wirejson
@@ -97,8 +98,12 @@ class MarkdownWriter:
             self._out.print()
         # Links are shown with their addresses: the text of a link may promise another one.
         lines = self._out.render_lines(Markdown(block, hyperlinks=False), pad=False)
-        while lines and _is_empty(lines[0]):  # rich begins some blocks with an empty line
-            lines = lines[1:]
+        # rich begins some blocks with lines in which nothing can be seen
+        lines = list(
+            dropwhile(
+                lambda line: not any(part.text.strip() or (part.style and part.style.bgcolor) for part in line), lines
+            )
+        )
         self._out.print(SegmentLines(lines, new_lines=True), end="")
         self._has_printed = True
 
@@ -115,11 +120,6 @@ class MarkdownWriter:
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-
-def _is_empty(line: list[Segment]) -> bool:
-    """Whether nothing of the line can be seen."""
-    return not any(part.text.strip() or (part.style and part.style.bgcolor) for part in line)
 
 
 class MarkdownBlocks:
@@ -224,19 +224,19 @@ class EventPrinter:
             self._at_line_start = True
 
     def _write(self, text: str, style: str | None = None) -> None:
-        self._out.print(text, end="", style=style, markup=False, soft_wrap=True)
+        self._out.print(text, end="", style=style, markup=False)
         self._at_line_start = text.endswith("\n")
 
     def _line(self, markup: str) -> None:
         self.end()
-        self._out.print(f"  {markup}", soft_wrap=True)
+        self._out.print(f"  {markup}")
 
 
 def show_losses(out: Console, losses: Iterable[Loss]) -> None:
     """Print what a request could not carry, if content is gone or reduced."""
     for loss in losses:
         if loss.severity is Severity.WARNING:
-            out.print(f"[yellow]lost:[/] {show_line(loss.reason)}", soft_wrap=True)
+            out.print(f"[yellow]lost:[/] {show_line(loss.reason)}")
 
 
 def usage_line(reply: Message) -> str:
@@ -268,10 +268,10 @@ def cost_text(usage: Usage) -> str:
 def show_preview(out: Console, preview: Preview) -> None:
     """Print a preview, with its losses coloured by severity."""
     head, *rest = str(preview).splitlines()
-    out.print(f"  [bold]{show_line(head)}[/]", soft_wrap=True)
+    out.print(f"  [bold]{show_line(head)}[/]")
     for line in rest:
         is_lossy = any(loss.severity is Severity.WARNING for loss in preview.losses) or not preview.fits
-        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{show_line(line)}[/]", soft_wrap=True)
+        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{show_line(line)}[/]")
 
 
 def _shorten(text: str) -> str:

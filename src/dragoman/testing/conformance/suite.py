@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,18 +20,6 @@ from dragoman.testing.conformance.laws import LAWS, Law, LawResult, Mark
 from dragoman.testing.conformance.subject import Effort, Subject
 from dragoman.testing.conformance.wire import Wire
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --good: #2a7d4f; --bad: #c0392b; --dim: #8889; }
-@media (prefers-color-scheme: dark) { :root { --good: #6fcf97; --bad: #ff8a7a; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
-table { border-collapse: collapse; width: 100%; }
-td, th { text-align: left; vertical-align: top; padding: .35rem .6rem; border-bottom: 1px solid var(--line); }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-.holds { color: var(--good); } .broken { color: var(--bad); font-weight: 600; } .not-tried { color: var(--dim); }
-.says { display: block; font-size: .85em; opacity: .75; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85em; margin: .4rem 0 0; }
-"""
 _SIGNS = {Mark.HOLDS: "✓ holds", Mark.BROKEN: "✗ broken", Mark.NOT_TRIED: "· not tried"}
 
 
@@ -104,11 +93,12 @@ def page(cards: Sequence[Scorecard]) -> str:
 
     Everything that comes from an adapter or its wire is escaped.
     """
+    style = files("dragoman.testing.conformance").joinpath("scorecard.css").read_text(encoding="utf-8")
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n",
-        f"<title>Conformance</title><style>{_STYLE}</style></head><body>\n<h1>Conformance</h1>\n",
+        f"<title>Conformance</title><style>\n{style}</style></head><body>\n<h1>Conformance</h1>\n",
     ]
     for card in cards:
         parts.append(f"<h2>{escape(card.model)}</h2>\n<p>{escape(str(card))}<br>")

@@ -14,24 +14,26 @@ A plan also works on the bytes of a stream: ``plan.apply(body)`` yields the chun
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dragoman.testing.event_bytes import Framing, detect_framing, split_events
+from dragoman.testing.faults.plan import (
+    Bom,
+    Chain,
+    Comments,
+    Corrupt,
+    Cut,
+    DropEvent,
+    DuplicateEvent,
+    InjectEvent,
+    LineEnds,
+    Mutate,
+    Plan,
+    Rechunk,
+    Stall,
+    SwapEvents,
+)
+from dragoman.testing.faults.transport import AsyncFaultyTransport, FaultyTransport, Refusals, status_then_success
+
 if TYPE_CHECKING:
-    from dragoman.testing.event_bytes import Framing, detect_framing, split_events
-    from dragoman.testing.faults.plan import (
-        Bom,
-        Chain,
-        Comments,
-        Corrupt,
-        Cut,
-        DropEvent,
-        DuplicateEvent,
-        InjectEvent,
-        LineEnds,
-        Mutate,
-        Plan,
-        Rechunk,
-        Stall,
-        SwapEvents,
-    )
     from dragoman.testing.faults.recorded import (
         RecordedReply,
         every_cut,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
         plans,
         reply_body,
     )
-    from dragoman.testing.faults.transport import AsyncFaultyTransport, FaultyTransport, Refusals, status_then_success
 
 __all__ = [
     "AsyncFaultyTransport",
@@ -72,22 +73,13 @@ __all__ = [
     "status_then_success",
 ]
 
-_NAMES_BY_MODULE = {
-    "event_bytes": ("Framing", "detect_framing", "split_events"),
-    "faults.recorded": ("RecordedReply", "every_cut", "every_split", "next_exchange", "plans", "reply_body"),
-    "faults.transport": ("AsyncFaultyTransport", "FaultyTransport", "Refusals", "status_then_success"),
-}
-"""Modules of the names that are not in ``faults.plan``. Each is imported on first use: plans need no PyYAML."""
-_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-
-
 if not TYPE_CHECKING:  # a type checker would believe that every name exists
 
     def __getattr__(name: str) -> Any:
+        """Return a name of ``recorded``, which is imported on first use: it needs PyYAML, and plans do not."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"dragoman.testing.{_MODULES.get(name, 'faults.plan')}"), name)
-        globals()[name] = value
+        globals()[name] = value = getattr(import_module("dragoman.testing.faults.recorded"), name)
         return value
 
 

@@ -44,8 +44,11 @@ class ConnectionFault(Enum):
 
 
 STALL = ConnectionFault.STALL
+"""Send nothing more until the client leaves."""
 HANG_UP = ConnectionFault.HANG_UP
+"""End the connection cleanly."""
 RESET = ConnectionFault.RESET
+"""Reset the connection."""
 
 _CONTENT_TYPES = {
     Framing.SSE: "text/event-stream",

@@ -95,13 +95,14 @@ def _check(inner: object, kind: type, plan: object) -> None:
         raise ConfigurationError(f"{plan!r:.80} is not a fault plan")
 
 
-def faulty_response(response: Any, plan: Plan | Refusals, body: bytes = b"", module: Any = httpx) -> Any:
+def faulty_response(response: Any, plan: Plan | Refusals, body: bytes = b"", module: Any = httpx) -> httpx.Response:
     """Return a response with a fault: a refusal, or the rest of a body, whose end is the error of the HTTP library.
 
     ``module`` is that library: httpx, or httpx2. A refusal needs no response.
     """
     if isinstance(plan, Refusals):
-        return module.Response(plan.status, headers=dict(plan.headers), content=plan.body)
+        refusal: httpx.Response = module.Response(plan.status, headers=dict(plan.headers), content=plan.body)
+        return refusal
 
     def chunks(_: Any) -> Iterator[bytes]:
         try:
@@ -118,4 +119,5 @@ def faulty_response(response: Any, plan: Plan | Refusals, body: bytes = b"", mod
     kinds = (module.SyncByteStream, module.AsyncByteStream)
     stream = type("Chunks", kinds, {"__iter__": chunks, "__aiter__": awaited})()
     kept = [(name, value) for name, value in response.headers.items() if name not in BODY_HEADERS]
-    return module.Response(response.status_code, headers=kept, stream=stream)
+    faulty: httpx.Response = module.Response(response.status_code, headers=kept, stream=stream)
+    return faulty
