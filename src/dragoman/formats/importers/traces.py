@@ -243,7 +243,11 @@ def from_openinference(document: Any) -> list[Conversation]:
                 source_losses().add_field(f"{path}.attributes", name, _OPENINFERENCE)
         raw = _read_raw(attributes, f"{path}.attributes")
         messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
-        keys = _prefixes(messages)
+        # A key for each beginning of the list, the empty one first.
+        keys = [0]
+        for message in messages:
+            calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
+            keys.append(hash((keys[-1], str(message.role), message.text, calls)))
         earlier = next((key for key in reversed(keys) if key in found), None)
         if earlier is not None:
             found.pop(earlier)
@@ -256,15 +260,6 @@ def from_openinference(document: Any) -> list[Conversation]:
         names[name] = names.get(name, 0) + 1
         read.append(Conversation(name if names[name] == 1 else f"{name}-{names[name]}", messages))
     return read
-
-
-def _prefixes(messages: list[Message]) -> list[int]:
-    """Return a key for each beginning of the list, the empty one first."""
-    keys = [0]
-    for message in messages:
-        calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
-        keys.append(hash((keys[-1], str(message.role), message.text, calls)))
-    return keys
 
 
 def _json(value: Any) -> Any:
