@@ -41,11 +41,7 @@ from dragoman.formats.importers.llama_index import from_llama_index
 from dragoman.formats.importers.llm_documents import from_llm_json
 from dragoman.formats.importers.llm_logs import from_llm_logs
 from dragoman.formats.importers.mcp import from_mcp
-from dragoman.formats.importers.provider_files import (
-    from_anthropic_batch,
-    from_openai_batch,
-    from_openai_finetuning,
-)
+from dragoman.formats.importers.provider_files import from_anthropic_batch, from_openai_batch, from_openai_finetuning
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
 from dragoman.formats.importers.templates import from_chat_template, from_harmony
 from dragoman.formats.importers.traces import from_openinference, from_otel

@@ -9,16 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json, to_json
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -396,22 +387,6 @@ class AcpPart(Part):
         Text, BeforeValidator(lambda content_type: "text/plain" if content_type is None else content_type)
     ] = "text/plain"
     metadata: AcpMetadata | None = None
-
-    @field_validator("content_type")
-    @classmethod
-    def _check_type(cls, content_type: str) -> str:
-        if (fault := type_fault(content_type)) is not None:
-            raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
-        return content_type
-
-    @field_validator("content_url")
-    @classmethod
-    def _check_url(cls, url: str | None) -> str | None:
-        if url is not None and not is_url(url):
-            raise PydanticCustomError(
-                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
-            )
-        return url
 
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:

@@ -25,16 +25,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role, StopReaso
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
-from dragoman.formats.cmf.models import (
-    KNOWN,
-    PART,
-    CmfMessage,
-    ToolCall,
-    ToolResult,
-    block_of,
-    message_of,
-    part_of,
-)
+from dragoman.formats.cmf.models import KNOWN, PART, CmfMessage, ToolCall, ToolResult, block_of, message_of, part_of
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated, split_results

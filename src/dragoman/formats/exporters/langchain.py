@@ -9,9 +9,8 @@ from typing import Literal
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
     ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -19,7 +18,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -137,7 +135,7 @@ class _Writer(LibraryWriter):
                 if block.raw_input is not None:
                     return []  # next to the content only
                 return [{"type": "tool_call", "name": block.name, "args": block.input, "id": block.id}]
-            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            case _ if isinstance(block, MEDIA_BLOCKS):
                 return self._media(message, index, block)
             case ProviderBlock(provider=self.library):
                 return [dict(block.data)]
@@ -153,11 +151,9 @@ class _Writer(LibraryWriter):
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
-        self.check_medium(message, index, block, typed=("base64", "text"), texts=True)
+        self.check_medium(message, index, block, typed=("base64", "text"), texts=True,
+                          unknown=("duration_ms", "transcript"))  # fmt: skip
         title, context = getattr(block, "title", None), getattr(block, "context", None)
-        for name in ("duration_ms", "transcript"):
-            if getattr(block, name, None) is not None:
-                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
         named: Entry = {"mime_type": block.media_type} if block.media_type else {}
         named |= {"filename": title} if title else {}
         named |= {"context": context} if context else {}

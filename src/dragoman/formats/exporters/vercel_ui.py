@@ -8,16 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.exporters.shared import (
@@ -177,7 +174,7 @@ class _Writer(LibraryWriter):
                     part |= self._provided(message, index, {"thoughtSignature": signature}, "callProviderMetadata")
                 self._open[block.id] = part, message.id
                 yield part
-            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock() if block.source.kind != "file_ref":
+            case _ if isinstance(block, MEDIA_BLOCKS) and block.source.kind != "file_ref":
                 self.check_medium(message, index, block, typed=("base64", "url"))
                 if getattr(block, "detail", None) is not None:
                     self.leave_out(message, index, "detail of an image", kind=LossKind.MEDIA)

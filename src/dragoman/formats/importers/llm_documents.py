@@ -19,14 +19,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import decode_text, parse, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_reply
-from dragoman.formats.reading.blocks import (
-    build_usage,
-    count_of,
-    provider_block,
-    read_media,
-    text_blocks,
-    to_text,
-)
+from dragoman.formats.reading.blocks import build_usage, count_of, provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import (
     ROLES,
     Fields,
