@@ -92,7 +92,10 @@ def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlo
     text = _plain_text(part)
     if text is not None:
         return TextBlock(text=text)
-    source = _source(part)
+    if part.content_url is not None:
+        source = MediaSource(kind="url", data=part.content_url)
+    else:
+        source = MediaSource(kind="base64" if part.is_base64 else "text", data=part.content or "")
     kind = _MEDIA.get(part.media_type.partition("/")[0])
     if kind is not None and source.kind != "text":
         return kind(source=source, media_type=part.content_type)
@@ -138,12 +141,6 @@ def _plain_text(part: Part) -> str | None:
         return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
     except ValueError:
         return None
-
-
-def _source(part: Part) -> MediaSource:
-    if part.content_url is not None:
-        return MediaSource(kind="url", data=part.content_url)
-    return MediaSource(kind="base64" if part.is_base64 else "text", data=part.content or "")
 
 
 class PartWriter(Generic[PartT]):

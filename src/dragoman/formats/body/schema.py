@@ -193,7 +193,12 @@ class MessageBodySchema:
 
     def check(self, body: MessageBody) -> tuple[BodyViolation, ...]:
         """Return every violation of a body; an empty tuple if it is valid."""
-        return (*self._unexpected_parts(body), *self.missing(body.parts))
+        unexpected = [
+            BodyViolation(f"$[{index}]", f"the schema has no place for {describe_part(part.name, part.content_type)}")
+            for index, part in enumerate(body.parts)
+            if not self.accepts(part)
+        ]
+        return (*unexpected, *self.missing(body.parts))
 
     def enforce(self, body: MessageBody) -> MessageBody:
         """Return a valid body unchanged. Raises MessageBodyError with every violation."""
@@ -258,13 +263,6 @@ class MessageBodySchema:
                 kind = PydanticCustomError("body", "{reason}", {"reason": each.reason})
                 details.append(InitErrorDetails(type=kind, loc=each.steps, input=None))
             raise ValidationError.from_exception_data(MessageBody.__name__, details) from None
-
-    def _unexpected_parts(self, body: MessageBody) -> Iterator[BodyViolation]:
-        for index, part in enumerate(body.parts):
-            if not self.accepts(part):
-                yield BodyViolation(
-                    f"$[{index}]", f"the schema has no place for {describe_part(part.name, part.content_type)}"
-                )
 
 
 MAX_STEPS = 200_000

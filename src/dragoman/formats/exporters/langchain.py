@@ -56,7 +56,12 @@ def to_langchain(
         raise ConfigurationError(f"the form of LangChain's messages is messages_to_dict or dumpd, not {form!r:.80}")
     writer = _Writer(messages)
     entries = [entry for message in writer.history for entry in writer.entries(message)]
-    return writer.finish(list(map(_constructor, entries)) if form == "dumpd" else entries)
+    if form == "dumpd":  # the class, and the arguments that have a value
+        for number, entry in enumerate(entries):
+            arguments = {name: value for name, value in entry["data"].items() if value is not None}
+            path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
+            entries[number] = {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
+    return writer.finish(entries)
 
 
 class _Writer(LibraryWriter):
@@ -176,13 +181,6 @@ def _entry(kind: str, **data: object) -> Entry:
     """Return a message with the fields that all messages of LangChain have."""
     fields: Entry = {"additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
     return {"type": kind, "data": {**fields, **data}}
-
-
-def _constructor(entry: Entry) -> Entry:
-    """Return a message as `dumpd` writes it: the class, and the arguments that have a value."""
-    arguments = {name: value for name, value in entry["data"].items() if value is not None}
-    path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
-    return {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
 
 
 def _usage(usage: Usage) -> Entry:

@@ -1,6 +1,7 @@
 """LiteLLM's message lists: Chat Completions, with thinking in the fields that LiteLLM has for it."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
@@ -13,7 +14,6 @@ from dragoman.canonical.blocks import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role
@@ -50,16 +50,15 @@ class _Writer(LibraryWriter):
         if message.role is Role.ASSISTANT:
             return [self._reply(message)]
         results, others = split_results(message)
-        entries = [self._result(message, index, block) for index, block in results]
+        entries: list[Entry] = []
+        for index, block in results:
+            self.leave_out_error(message, index, block)
+            entries.append(self.tool_entry(block, result_content(block, partial(self._part, message, index))))
         if message.role is Role.TOOL and others:
             self.report_role(message, "user")
         parts = [part for index, block in others for part in self._part(message, index, block)]
         role = "user" if message.role is Role.TOOL else str(message.role)
         return [*entries, *([{"role": role, "content": plain_content(parts)}] if parts else [])]
-
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        self.leave_out_error(message, index, block)
-        return self.tool_entry(block, result_content(block, lambda part: self._part(message, index, part)))
 
     def _reply(self, message: Message) -> Entry:
         texts: list[str] = []

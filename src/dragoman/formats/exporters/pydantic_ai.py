@@ -119,16 +119,12 @@ class _Writer(LibraryWriter):
         if block.source.kind == "url":
             named = {"media_type": block.media_type} if block.media_type else {}
             return {"kind": f"{block.type}-url", "url": block.source.data, **named, **noted}
-        if block.source.kind == "file_id" and (owner := self._file_owner(block)) is not None:
+        owner = library_provider(self.library, block.source.provider) if block.source.provider is not None else ""
+        if block.source.kind == "file_id" and _FILE_OWNERS.fullmatch(owner):
             return {"kind": "uploaded-file", "file_id": block.source.data, "provider_name": owner,
                     "media_type": media_type_of(block), **noted}  # fmt: skip
         self.leave_out(message, index, f"{block.type} with a {block.source.kind} source")
         return None
-
-    def _file_owner(self, block: Media) -> str | None:
-        owner = block.source.provider
-        named = library_provider(self.library, owner) if owner is not None else None
-        return named if named is not None and _FILE_OWNERS.fullmatch(named) else None
 
     def response(self, message: Message) -> Entry:
         self.check_message(message)

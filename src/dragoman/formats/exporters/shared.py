@@ -47,7 +47,11 @@ class LibraryWriter:
     def __init__(self, messages: Sequence[Message]) -> None:
         self.losses = LossCollector(self.library)
         # Return the history with results directly behind their calls: no library keeps instructions between them.
-        history = [self._with_known_role(message) for message in as_history(messages)]
+        history = as_history(messages)
+        for index, message in enumerate(history):
+            if not message.role.is_known:
+                self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
+                history[index] = message.model_copy(update={"role": Role.USER})
         ordered = put_results_first(history)
         moved = {message.id for before, message in zip(history, ordered, strict=True) if before.id != message.id}
         for message in ordered:
@@ -56,12 +60,6 @@ class LibraryWriter:
                 self.losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
         self.history = ordered
         self.names = tool_names_by_id(self.history)
-
-    def _with_known_role(self, message: Message) -> Message:
-        if message.role.is_known:
-            return message
-        self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
-        return message.model_copy(update={"role": Role.USER})
 
     def check_medium(
         self, message: Message, index: int, block: Media, *, typed: Sequence[str], url_type: bool = True,

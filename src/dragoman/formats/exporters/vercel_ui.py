@@ -13,7 +13,6 @@ from dragoman.canonical.blocks import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolUseBlock,
 )
 from dragoman.canonical.message import Message, Role
@@ -128,31 +127,28 @@ class _Writer(LibraryWriter):
     def _message(self, message: Message, *, is_step: bool) -> Iterator[Entry]:
         results, others = split_results(message)
         for index, block in results:
-            yield from self._result(message, index, block)
+            text = result_texts(block)
+            if text is None:
+                reason = f"{self.label} has one value as the output of a tool: the content is written as text"
+                self.losses.add(message, index, reason, kind=LossKind.FLATTENED)
+                text = "\n\n".join(filter(None, (self.as_text(message, index, each) for each in block.content)))
+            part, step = self._open.pop(block.tool_use_id, (None, ""))
+            if part is not None and step != self._latest:
+                reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
+                self.losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+            if part is None:
+                reason = f"{self.label} has no result without its call: written as text"
+                self.losses.add(message, index, reason, kind=LossKind.ORPHAN_RESULT)
+                yield {"type": "text", "text": text}
+            elif block.is_error:
+                part |= {"state": "output-error", "errorText": text}
+            else:
+                part |= {"state": "output-available", "output": text}
         if is_step and message.role is Role.ASSISTANT:
             self._latest = message.id
             yield {"type": "step-start"}
         for index, other in others:
             yield from self._part(message, index, other)
-
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Iterator[Entry]:
-        text = result_texts(block)
-        if text is None:
-            reason = f"{self.label} has one value as the output of a tool: the content is written as text"
-            self.losses.add(message, index, reason, kind=LossKind.FLATTENED)
-            text = "\n\n".join(filter(None, (self.as_text(message, index, each) for each in block.content)))
-        part, step = self._open.pop(block.tool_use_id, (None, ""))
-        if part is not None and step != self._latest:
-            reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
-            self.losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
-        if part is None:
-            reason = f"{self.label} has no result without its call: written as text"
-            self.losses.add(message, index, reason, kind=LossKind.ORPHAN_RESULT)
-            yield {"type": "text", "text": text}
-        elif block.is_error:
-            part |= {"state": "output-error", "errorText": text}
-        else:
-            part |= {"state": "output-available", "output": text}
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> Iterator[Entry]:
         match block:
