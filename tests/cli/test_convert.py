@@ -103,7 +103,7 @@ def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
     done = convert(source, target, "--to", "cmf")
     assert done.exit_code == 1
     assert "4 conversations of 3 files converted, 2 files failed" in done.output
-    assert "broken.json: $[0].parts: Input should be a valid list (read as pydantic-ai)" in done.output
+    assert "broken.json: $[0].parts: parts must be a list, not a number (read as pydantic-ai)" in done.output
     assert "other.json cannot be detected" in done.output
     made = sorted(str(path.relative_to(target)) for path in target.rglob("*.json"))
     assert made[:2] == ["a.json", "deep/b.json"]

@@ -22,11 +22,7 @@ from dragoman.formats.importers.langchain import from_langchain
 from dragoman.formats.importers.litellm import from_litellm
 from dragoman.formats.importers.llm_documents import from_llm_json
 from dragoman.formats.importers.llm_logs import from_llm_logs
-from dragoman.formats.importers.provider_files import (
-    from_anthropic_batch,
-    from_openai_batch,
-    from_openai_finetuning,
-)
+from dragoman.formats.importers.provider_files import from_anthropic_batch, from_openai_batch, from_openai_finetuning
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
 from dragoman.formats.importers.traces import from_otel
 from dragoman.formats.importers.vercel import from_vercel_model, from_vercel_ui

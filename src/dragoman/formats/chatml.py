@@ -157,7 +157,10 @@ def from_chatml(text: str | bytes) -> list[Message]:
     except ValueError as error:
         raise FormatError(str(error)) from None
     text = text.lstrip()
-    turns = _split_turns(text.replace("\r\n", "\n") if _is_crlf(text) else text)
+    first = _FIRST_LINE.match(text)
+    if first is not None and first[0].endswith("\r\n"):  # the lines of the markers end as on Windows
+        text = text.replace("\r\n", "\n")
+    turns = _split_turns(text)
     if all(turn.is_own for turn in turns):
         return [_read(turn.role, turn.name, turn.text) for turn in turns]
     collected = Turns()
@@ -201,12 +204,6 @@ def _split_turns(text: str) -> list[_Turn]:
     if all(turn.is_own for turn in turns):
         return [_Turn(turn.role, turn.name, turn.text.removesuffix("\n"), is_own=True) for turn in turns]
     return [_Turn(turn.role, turn.name, turn.text, is_own=False) for turn in turns]
-
-
-def _is_crlf(text: str) -> bool:
-    """Whether the lines of the markers end as on Windows."""
-    first = _FIRST_LINE.match(text)
-    return first is not None and first[0].endswith("\r\n")
 
 
 def _read(role: Role, name: str | None, text: str) -> Message:

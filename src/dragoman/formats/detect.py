@@ -199,22 +199,12 @@ def _first_objection(entries: Sequence[Entry], objection: Callable[[Entry], str 
     return next((f"{reason} ($[{index}])" for index, reason in reasons if reason is not None), None)
 
 
-def _is_exchange(document: Entry) -> bool:
-    request, response = document.get("request"), document.get("response")
-    return isinstance(request, Mapping) and isinstance(response, Mapping) and response.get("type") == "message"
-
-
 def _is_trace(document: Entry) -> bool:
     if any(name in document for name in ("resourceSpans", "resourceLogs")):
         return True
     spans = document.get("spans")
     records = [document, *(spans if isinstance(spans, list) else ())]
     return any(isinstance(record, Mapping) and has_gen_ai_attributes(record) for record in records[:_MAX_ENTRIES])
-
-
-def _is_llm_response(document: Entry) -> bool:
-    prompt = document.get("prompt")
-    return isinstance(prompt, Mapping) and isinstance(prompt.get("messages"), list) and "model" in document
 
 
 def _is_openinference(document: Entry) -> bool:
@@ -224,21 +214,8 @@ def _is_openinference(document: Entry) -> bool:
     return any(map(is_openinference, spans))
 
 
-def _is_autogen_state(document: Entry) -> bool:
-    context = document.get("llm_context")
-    is_team = isinstance(document.get("agent_states"), Mapping) and str(document.get("type")).endswith("State")
-    return is_team or (isinstance(context, Mapping) and isinstance(context.get("messages"), list))
-
-
-def _is_adk_session(document: Entry) -> bool:
-    events = document.get("events")
-    named = "appName" in document or "app_name" in document
-    return isinstance(events, list) and (named or any(map(is_google_adk, parts_of(document, "events"))))
-
-
-def _is_mcp_frame(document: Entry) -> bool:
-    inner = document.get("params", document.get("result"))
-    return "jsonrpc" in document and isinstance(inner, Mapping) and ("messages" in inner or "content" in inner)
+def _has_list(value: Any, name: str) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get(name), list)
 
 
 _OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
@@ -247,22 +224,36 @@ _OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
     ("chatgpt", is_chatgpt),
     ("openinference", _is_openinference),
     ("otel", _is_trace),
-    ("autogen", _is_autogen_state),
+    (
+        "autogen",  # the state of a team, or of an agent
+        lambda document: (
+            isinstance(document.get("agent_states"), Mapping) and str(document.get("type")).endswith("State")
+        ) or _has_list(document.get("llm_context"), "messages"),
+    ),
     (
         "llama-index",
         lambda document: document.get("class_name") == "SimpleChatStore"
         or ("chat_store" in document and "token_limit" in document),
     ),
-    ("google-adk", _is_adk_session),
+    (
+        "google-adk",
+        lambda document: isinstance(document.get("events"), list)
+        and ("appName" in document or "app_name" in document or any(map(is_google_adk, parts_of(document, "events")))),
+    ),
     ("langgraph", lambda document: isinstance(document.get("channel_values"), Mapping)),
-    ("mcp", _is_mcp_frame),
+    (
+        "mcp",
+        lambda document: "jsonrpc" in document
+        and isinstance(inner := document.get("params", document.get("result")), Mapping)
+        and ("messages" in inner or "content" in inner),
+    ),
     ("mcp", is_mcp_result),
     (
         "a2a",
         lambda document: "status" in document and ("history" in document or "artifacts" in document)
         and ("contextId" in document or "context_id" in document or document.get("kind") == "task"),
     ),
-    ("llm-json", _is_llm_response),
+    ("llm-json", lambda document: _has_list(document.get("prompt"), "messages") and "model" in document),
     (
         "openai-batch",
         lambda document: all(
@@ -271,7 +262,11 @@ _OBJECTS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
     ),
     ("openai-batch", is_openai_batch_row),
     ("anthropic-batch", is_anthropic_batch_row),
-    ("anthropic-batch", _is_exchange),
+    (
+        "anthropic-batch",  # a request next to its reply
+        lambda document: isinstance(document.get("request"), Mapping)
+        and isinstance(reply := document.get("response"), Mapping) and reply.get("type") == "message",
+    ),
     (
         "anthropic-batch",
         lambda document: any(map(is_anthropic_batch_row, parts_of(document, "requests"))),

@@ -41,11 +41,7 @@ from dragoman.formats.importers.llama_index import from_llama_index
 from dragoman.formats.importers.llm_documents import from_llm_json
 from dragoman.formats.importers.llm_logs import from_llm_logs
 from dragoman.formats.importers.mcp import from_mcp
-from dragoman.formats.importers.provider_files import (
-    from_anthropic_batch,
-    from_openai_batch,
-    from_openai_finetuning,
-)
+from dragoman.formats.importers.provider_files import from_anthropic_batch, from_openai_batch, from_openai_finetuning
 from dragoman.formats.importers.pydantic_ai import from_pydantic_ai
 from dragoman.formats.importers.templates import from_chat_template, from_harmony
 from dragoman.formats.importers.traces import from_openinference, from_otel
@@ -245,19 +241,20 @@ def read_file(path: Path, name: str, model: str | None = None) -> ReadResult:
     """
     known = get_format(name)
     read_many = known.read_many
-    if read_many is not None and (known.file_mark is None or _begins_with(path, known.file_mark)):
+    mark = known.file_mark
+    if read_many is not None and (mark is None or _read_head(path, len(mark)) == mark):
         return _collect(name, lambda: read_many(path))
-    return _collect(name, lambda: _labelled(path, _read_data(read_document(path), name, model, path.stem)))
+
+    def read_labelled() -> list[Conversation]:
+        found = _read_data(read_document(path), name, model, path.stem)
+        return [Conversation(each.name, read_sidecar(path, each.messages)) for each in found]
+
+    return _collect(name, read_labelled)
 
 
-def _begins_with(path: Path, mark: bytes) -> bool:
+def _read_head(path: Path, length: int) -> bytes:
     with path.open("rb") as file:
-        return file.read(len(mark)) == mark
-
-
-def _labelled(path: Path, found: list[Conversation]) -> list[Conversation]:
-    """Add the labels of the file beside a document to each of its conversations."""
-    return [Conversation(each.name, read_sidecar(path, each.messages)) for each in found]
+        return file.read(length)
 
 
 def identify_format(document: Any) -> Detection:
@@ -270,8 +267,7 @@ def identify_file(path: Path) -> Detection:
     """As `identify_format`; of a database, which may be longer than any document, it reads the beginning only. Raises
     FormatError if a document is too long, and OSError.
     """
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
+    head = _read_head(path, _HEAD)
     return identify_format(head if head.startswith((SQLITE, PARQUET)) else read_document(path))
 
 

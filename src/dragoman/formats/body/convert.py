@@ -9,16 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from pydantic_core import PydanticCustomError, from_json, to_json
 
 from dragoman.adapter.losses import LossKind, Severity
@@ -101,7 +92,10 @@ def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlo
     text = _plain_text(part)
     if text is not None:
         return TextBlock(text=text)
-    source = _source(part)
+    if part.content_url is not None:
+        source = MediaSource(kind="url", data=part.content_url)
+    else:
+        source = MediaSource(kind="base64" if part.is_base64 else "text", data=part.content or "")
     kind = _MEDIA.get(part.media_type.partition("/")[0])
     if kind is not None and source.kind != "text":
         return kind(source=source, media_type=part.content_type)
@@ -147,12 +141,6 @@ def _plain_text(part: Part) -> str | None:
         return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
     except ValueError:
         return None
-
-
-def _source(part: Part) -> MediaSource:
-    if part.content_url is not None:
-        return MediaSource(kind="url", data=part.content_url)
-    return MediaSource(kind="base64" if part.is_base64 else "text", data=part.content or "")
 
 
 class PartWriter(Generic[PartT]):
@@ -396,22 +384,6 @@ class AcpPart(Part):
         Text, BeforeValidator(lambda content_type: "text/plain" if content_type is None else content_type)
     ] = "text/plain"
     metadata: AcpMetadata | None = None
-
-    @field_validator("content_type")
-    @classmethod
-    def _check_type(cls, content_type: str) -> str:
-        if (fault := type_fault(content_type)) is not None:
-            raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
-        return content_type
-
-    @field_validator("content_url")
-    @classmethod
-    def _check_url(cls, url: str | None) -> str | None:
-        if url is not None and not is_url(url):
-            raise PydanticCustomError(
-                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
-            )
-        return url
 
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:

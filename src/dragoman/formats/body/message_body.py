@@ -20,6 +20,7 @@ from dragoman.formats.document import copy_json_at, kind_of, parse, validating
 from dragoman.formats.errors import BodyViolation, FormatError, NotFetchedError
 
 PartT = TypeVar("PartT")
+ModelT = TypeVar("ModelT", bound=FrozenModel)
 
 ANY_TYPE = "application/octet-stream"
 
@@ -98,6 +99,19 @@ def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
     return found
 
 
+def read_parts(items: Iterable[Any], kind: type[ModelT], what: str, at: str = "$") -> tuple[ModelT, ...]:
+    """Read the parts of a list at that path from JSON. Raises FormatError."""
+    parts = []
+    for index, item in enumerate(items):
+        path = f"{at}[{index}]"
+        native = copy_json_at(item, path)
+        if not isinstance(native, dict):
+            raise FormatError(f"{what} must be an object, not {kind_of(native)}", path=path)
+        with validating(native, path):
+            parts.append(kind.model_validate(native))
+    return tuple(parts)
+
+
 class Part(FrozenModel):
     """The fields of parts in every dialect. ``content_encoding`` is the encoding of ``content``; None is plain text."""
 
@@ -107,6 +121,22 @@ class Part(FrozenModel):
     content: Text | None = None
     content_url: Text | None = None
     content_encoding: Literal["plain", "base64"] | None = "plain"
+
+    @field_validator("content_type")
+    @classmethod
+    def _check_type(cls, content_type: str) -> str:
+        if (fault := type_fault(content_type)) is not None:
+            raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
+        return content_type
+
+    @field_validator("content_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        if url is not None and not is_url(url):
+            raise PydanticCustomError(
+                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
+            )
+        return url
 
     @property
     def media_type(self) -> str:
@@ -164,22 +194,6 @@ class MessageBodyPart(Part):
         if name is not None and (fault := name_fault(name)) is not None:
             raise PydanticCustomError("name", "{fault}", {"fault": fault})
         return name
-
-    @field_validator("content_type")
-    @classmethod
-    def _check_type(cls, content_type: str) -> str:
-        if (fault := type_fault(content_type)) is not None:
-            raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
-        return content_type
-
-    @field_validator("content_url")
-    @classmethod
-    def _check_url(cls, url: str | None) -> str | None:
-        if url is not None and not is_url(url):
-            raise PydanticCustomError(
-                "content_url", "a content URL must be absolute, such as https://example.org/a.png"
-            )
-        return url
 
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:
@@ -314,16 +328,9 @@ class MessageBody:
             value, at = copied["parts"], "$.parts"
         if not isinstance(value, (list, tuple)):
             raise FormatError(f"the parts of a message body must be a list, not {kind_of(value)}", path=at)
-        parts = []
-        for index, item in enumerate(value):
-            path = f"{at}[{index}]"
-            part_json = copy_json_at(item, path)
-            if not isinstance(part_json, dict):
-                raise FormatError(f"a part must be an object, not {kind_of(part_json)}", path=path)
-            with validating(part_json, path):
-                parts.append(MessageBodyPart.model_validate(part_json))
+        parts = read_parts(value, MessageBodyPart, "a part", at)
         try:
-            return cls(tuple(parts))
+            return cls(parts)
         except FormatError as error:
             raise FormatError(error.reason, path=at + error.path.removeprefix("$")) from None
 

@@ -29,8 +29,9 @@ from dragoman.formats.body.message_body import (
     describe_part,
     missing_parts,
     normalize_type,
+    read_parts,
 )
-from dragoman.formats.document import copy_json_at, kind_of, parse, validating
+from dragoman.formats.document import kind_of, parse
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
 
 Schema = dict[str, Any]
@@ -184,15 +185,7 @@ class MessageBodySchema:
         value = parse(document, format_name=FORMAT)
         if not isinstance(value, (list, tuple)):
             raise FormatError(f"the schema of a message body must be a list of parts, not {kind_of(value)}")
-        parts = []
-        for index, item in enumerate(value):
-            path = f"$[{index}]"
-            part_json = copy_json_at(item, path)
-            if not isinstance(part_json, dict):
-                raise FormatError(f"a part of a schema must be an object, not {kind_of(part_json)}", path=path)
-            with validating(part_json, path):
-                parts.append(MessageBodySchemaPart.model_validate(part_json))
-        return cls(tuple(parts))
+        return cls(read_parts(value, MessageBodySchemaPart, "a part of a schema"))
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the list of parts, each with the fields that were set."""
@@ -200,7 +193,12 @@ class MessageBodySchema:
 
     def check(self, body: MessageBody) -> tuple[BodyViolation, ...]:
         """Return every violation of a body; an empty tuple if it is valid."""
-        return (*self._unexpected_parts(body), *self.missing(body.parts))
+        unexpected = [
+            BodyViolation(f"$[{index}]", f"the schema has no place for {describe_part(part.name, part.content_type)}")
+            for index, part in enumerate(body.parts)
+            if not self.accepts(part)
+        ]
+        return (*unexpected, *self.missing(body.parts))
 
     def enforce(self, body: MessageBody) -> MessageBody:
         """Return a valid body unchanged. Raises MessageBodyError with every violation."""
@@ -265,13 +263,6 @@ class MessageBodySchema:
                 kind = PydanticCustomError("body", "{reason}", {"reason": each.reason})
                 details.append(InitErrorDetails(type=kind, loc=each.steps, input=None))
             raise ValidationError.from_exception_data(MessageBody.__name__, details) from None
-
-    def _unexpected_parts(self, body: MessageBody) -> Iterator[BodyViolation]:
-        for index, part in enumerate(body.parts):
-            if not self.accepts(part):
-                yield BodyViolation(
-                    f"$[{index}]", f"the schema has no place for {describe_part(part.name, part.content_type)}"
-                )
 
 
 MAX_STEPS = 200_000

@@ -9,7 +9,7 @@ namespace, because it belongs to the tool; views get it from ``calls``.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,16 +25,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role, StopReaso
 from dragoman.canonical.message_view.parts import CalledTool, called_tools
 from dragoman.canonical.usage import Usage
 from dragoman.formats import verbatim
-from dragoman.formats.cmf.models import (
-    KNOWN,
-    PART,
-    CmfMessage,
-    ToolCall,
-    ToolResult,
-    block_of,
-    message_of,
-    part_of,
-)
+from dragoman.formats.cmf.models import KNOWN, PART, CmfMessage, ToolCall, ToolResult, block_of, message_of, part_of
 from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.tool_calls import ToolIdReader, report_repeated, split_results
@@ -250,8 +241,11 @@ def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
         native, count = entry
         group = history[start : start + count]
         tools = _tools_in_entry(native.get("message", native))
-        for call_id, native_id in _call_ids(group):
-            tool = tools.get(native_id)
+        native_ids = verbatim.tool_ids(group, FORMAT)
+        used = [use.id for each in group for use in each.tool_uses]
+        used += [result.tool_use_id for each in group for result in each.tool_results]
+        for call_id in used:
+            tool = tools.get(native_ids.get(call_id, call_id))
             if tool is None or (call_id in found and found[call_id].name != tool.name):
                 continue
             known = found.get(call_id)
@@ -273,14 +267,6 @@ def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
         elif isinstance(inner, ToolResult) and inner.tool_name:
             tools.setdefault(inner.tool_call_id, CalledTool(inner.tool_name))
     return tools
-
-
-def _call_ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Yield the call ids in these messages, each with the document's own."""
-    native_ids = verbatim.tool_ids(group, FORMAT)
-    for message in group:
-        for call_id in (*(use.id for use in message.tool_uses), *(part.tool_use_id for part in message.tool_results)):
-            yield call_id, native_ids.get(call_id, call_id)
 
 
 def to_cmf(

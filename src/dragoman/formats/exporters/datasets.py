@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import (
-    ContentBlock,
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from dragoman.canonical.blocks import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.exporters.shared import Entry, LibraryWriter, base64_of, split_results
 from dragoman.formats.native import to_native
@@ -32,8 +25,7 @@ def to_openai_finetuning(messages: Sequence[Message]) -> Conversion[str]:
 
 def to_hugging_face(messages: Sequence[Message]) -> Conversion[str]:
     """Write a history as one line of JSON lines. Raises CriticalLossError if a critical block would be lost."""
-    writer = _Writer(messages)
-    written = writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+    written = _Writer(messages).write()
     return Conversion(to_json({"messages": written.data}).decode() + "\n", written.losses, written.labels)
 
 
@@ -44,7 +36,11 @@ class _Writer(LibraryWriter):
         self.check_message(message)
         self.leave_out_usage(message)
         results, others = split_results(message)
-        entries = [self._result(message, index, block) for index, block in results]
+        entries: list[Entry] = []
+        for index, block in results:
+            self.leave_out_error(message, index, block)
+            answer = [part for each in block.content for part in self._part(message, index, each)]
+            entries.append(self.tool_entry(block, _content(answer)))
         if message.role is Role.TOOL and others:
             self.report_role(message, "user")
         if not others:
@@ -68,13 +64,6 @@ class _Writer(LibraryWriter):
             | ({"reasoning_content": "\n\n".join(thinking)} if any(thinking) else {})
             | ({"tool_calls": calls} if calls else {}),
         ]
-
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        self.leave_out_error(message, index, block)
-        parts = [part for each in block.content for part in self._part(message, index, each)]
-        entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": _content(parts)}
-        name = self.names.get(block.tool_use_id)
-        return entry | ({"name": name} if name else {})
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> list[Entry]:
         match block:

@@ -9,9 +9,8 @@ from typing import Literal
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
     ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
@@ -19,7 +18,6 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -58,7 +56,12 @@ def to_langchain(
         raise ConfigurationError(f"the form of LangChain's messages is messages_to_dict or dumpd, not {form!r:.80}")
     writer = _Writer(messages)
     entries = [entry for message in writer.history for entry in writer.entries(message)]
-    return writer.finish(list(map(_constructor, entries)) if form == "dumpd" else entries)
+    if form == "dumpd":  # the class, and the arguments that have a value
+        for number, entry in enumerate(entries):
+            arguments = {name: value for name, value in entry["data"].items() if value is not None}
+            path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
+            entries[number] = {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
+    return writer.finish(entries)
 
 
 class _Writer(LibraryWriter):
@@ -137,7 +140,7 @@ class _Writer(LibraryWriter):
                 if block.raw_input is not None:
                     return []  # next to the content only
                 return [{"type": "tool_call", "name": block.name, "args": block.input, "id": block.id}]
-            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            case _ if isinstance(block, MEDIA_BLOCKS):
                 return self._media(message, index, block)
             case ProviderBlock(provider=self.library):
                 return [dict(block.data)]
@@ -153,11 +156,9 @@ class _Writer(LibraryWriter):
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         kind = "file" if block.type == "document" else block.type
-        self.check_medium(message, index, block, typed=("base64", "text"), texts=True)
+        self.check_medium(message, index, block, typed=("base64", "text"), texts=True,
+                          unknown=("duration_ms", "transcript"))  # fmt: skip
         title, context = getattr(block, "title", None), getattr(block, "context", None)
-        for name in ("duration_ms", "transcript"):
-            if getattr(block, name, None) is not None:
-                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
         named: Entry = {"mime_type": block.media_type} if block.media_type else {}
         named |= {"filename": title} if title else {}
         named |= {"context": context} if context else {}
@@ -180,13 +181,6 @@ def _entry(kind: str, **data: object) -> Entry:
     """Return a message with the fields that all messages of LangChain have."""
     fields: Entry = {"additional_kwargs": {}, "response_metadata": {}, "type": kind, "name": None, "id": None}
     return {"type": kind, "data": {**fields, **data}}
-
-
-def _constructor(entry: Entry) -> Entry:
-    """Return a message as `dumpd` writes it: the class, and the arguments that have a value."""
-    arguments = {name: value for name, value in entry["data"].items() if value is not None}
-    path = ["langchain", "schema", "messages", _CLASSES[entry["type"]]]
-    return {"lc": 1, "type": "constructor", "id": path, "kwargs": arguments}
 
 
 def _usage(usage: Usage) -> Entry:

@@ -1,9 +1,11 @@
 """LiteLLM's message lists: Chat Completions, with thinking in the fields that LiteLLM has for it."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
+    MEDIA_BLOCKS,
     AudioBlock,
     ContentBlock,
     DocumentBlock,
@@ -12,9 +14,7 @@ from dragoman.canonical.blocks import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.exporters.shared import (
@@ -38,8 +38,7 @@ _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 
 def to_litellm(messages: Sequence[Message]) -> Conversion[list[Entry]]:
     """Write a history for `litellm.completion`. Raises CriticalLossError if a critical block would be lost."""
-    writer = _Writer(messages)
-    return writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+    return _Writer(messages).write()
 
 
 class _Writer(LibraryWriter):
@@ -51,19 +50,15 @@ class _Writer(LibraryWriter):
         if message.role is Role.ASSISTANT:
             return [self._reply(message)]
         results, others = split_results(message)
-        entries = [self._result(message, index, block) for index, block in results]
+        entries: list[Entry] = []
+        for index, block in results:
+            self.leave_out_error(message, index, block)
+            entries.append(self.tool_entry(block, result_content(block, partial(self._part, message, index))))
         if message.role is Role.TOOL and others:
             self.report_role(message, "user")
         parts = [part for index, block in others for part in self._part(message, index, block)]
         role = "user" if message.role is Role.TOOL else str(message.role)
         return [*entries, *([{"role": role, "content": plain_content(parts)}] if parts else [])]
-
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Entry:
-        self.leave_out_error(message, index, block)
-        content = result_content(block, lambda part: self._part(message, index, part))
-        entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
-        name = self.names.get(block.tool_use_id)
-        return entry | ({"name": name} if name else {})
 
     def _reply(self, message: Message) -> Entry:
         texts: list[str] = []
@@ -88,7 +83,7 @@ class _Writer(LibraryWriter):
                     calls.append({"id": block.id, "type": "function", "function": function})
                 case ProviderBlock():
                     self.leave_out(message, index)
-                case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+                case _ if isinstance(block, MEDIA_BLOCKS):
                     self.leave_out(message, index, f"{block.type} in a reply", kind=LossKind.MEDIA)
                 case _:
                     texts += [part["text"] for part in self.text_parts(message, index, block)]
@@ -111,17 +106,15 @@ class _Writer(LibraryWriter):
                 if block.citations:
                     self.leave_out(message, index, "citation in a prompt", kind=LossKind.CITATIONS)
                 return [{"type": "text", "text": block.text}]
-            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            case _ if isinstance(block, MEDIA_BLOCKS):
                 return self._media(message, index, block)
             case _:
                 return self.text_parts(message, index, block)
 
     def _media(self, message: Message, index: int, block: Media) -> list[Entry]:
         data, media_type = base64_of(block.source), media_type_of(block)
-        self.check_medium(message, index, block, typed=("base64", "text"), url_type=False)
-        for name in ("context", "duration_ms", "transcript"):
-            if getattr(block, name, None) is not None:
-                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
+        self.check_medium(message, index, block, typed=("base64", "text"), url_type=False,
+                          unknown=("context", "duration_ms", "transcript"))  # fmt: skip
         if isinstance(block, ImageBlock) and block.source.kind in ("base64", "url"):
             detail = {"detail": block.detail} if block.detail else {}
             return [{"type": "image_url", "image_url": {"url": data_url(block), **detail}}]

@@ -41,7 +41,7 @@ def to_llm_log(messages: Sequence[Message]) -> Conversion[bytes]:
     llm continues it with the model of the last reply, if a plugin of that name is installed.
     """
     writer = _Writer(messages)
-    written = writer.finish([entry for message in writer.history for entry in writer.entries(message)])
+    written = writer.write()
     return Conversion(writer.database(written.data), written.losses, written.labels)
 
 

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
-    AudioBlock,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
@@ -113,28 +109,22 @@ class _Writer(LibraryWriter):
         return [text] if text is not None else []
 
     def _media(self, message: Message, index: int, block: Media) -> Entry | None:
-        self.check_medium(message, index, block, typed=("base64", "text", "file_id"), owner=True)
+        self.check_medium(message, index, block, typed=("base64", "text", "file_id"), owner=True,
+                          unknown=("title", "context", "duration_ms", "transcript"))  # fmt: skip
         detail = getattr(block, "detail", None)
         noted = {"vendor_metadata": {"detail": detail}} if detail else {}
-        for name in ("title", "context", "duration_ms", "transcript"):
-            if getattr(block, name, None) is not None:
-                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
         if (data := base64_of(block.source)) is not None:
             urlsafe = data.replace("+", "-").replace("/", "_")
             return {"kind": "binary", "data": urlsafe, "media_type": media_type_of(block), **noted}
         if block.source.kind == "url":
             named = {"media_type": block.media_type} if block.media_type else {}
             return {"kind": f"{block.type}-url", "url": block.source.data, **named, **noted}
-        if block.source.kind == "file_id" and (owner := self._file_owner(block)) is not None:
+        owner = library_provider(self.library, block.source.provider) if block.source.provider is not None else ""
+        if block.source.kind == "file_id" and _FILE_OWNERS.fullmatch(owner):
             return {"kind": "uploaded-file", "file_id": block.source.data, "provider_name": owner,
                     "media_type": media_type_of(block), **noted}  # fmt: skip
         self.leave_out(message, index, f"{block.type} with a {block.source.kind} source")
         return None
-
-    def _file_owner(self, block: Media) -> str | None:
-        owner = block.source.provider
-        named = library_provider(self.library, owner) if owner is not None else None
-        return named if named is not None and _FILE_OWNERS.fullmatch(named) else None
 
     def response(self, message: Message) -> Entry:
         self.check_message(message)
@@ -170,7 +160,7 @@ class _Writer(LibraryWriter):
                 signature = block_signature(message, index)
                 details = {"provider_name": provider, "provider_details": {"thought_signature": signature}}
                 return [call | details if signature else call]
-            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            case _ if isinstance(block, MEDIA_BLOCKS):
                 media = self._media(message, index, block)
                 if media is not None and media["kind"] == "binary":
                     return [{"part_kind": "file", "content": media}]

@@ -47,7 +47,11 @@ class LibraryWriter:
     def __init__(self, messages: Sequence[Message]) -> None:
         self.losses = LossCollector(self.library)
         # Return the history with results directly behind their calls: no library keeps instructions between them.
-        history = [self._with_known_role(message) for message in as_history(messages)]
+        history = as_history(messages)
+        for index, message in enumerate(history):
+            if not message.role.is_known:
+                self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
+                history[index] = message.model_copy(update={"role": Role.USER})
         ordered = put_results_first(history)
         moved = {message.id for before, message in zip(history, ordered, strict=True) if before.id != message.id}
         for message in ordered:
@@ -57,19 +61,13 @@ class LibraryWriter:
         self.history = ordered
         self.names = tool_names_by_id(self.history)
 
-    def _with_known_role(self, message: Message) -> Message:
-        if message.role.is_known:
-            return message
-        self.losses.add(message, -1, describe_unknown_role(message), kind=LossKind.ROLE)
-        return message.model_copy(update={"role": Role.USER})
-
     def check_medium(
         self, message: Message, index: int, block: Media, *, typed: Sequence[str], url_type: bool = True,
-        owner: bool = False, texts: bool = False,
+        owner: bool = False, texts: bool = False, unknown: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Report what the library does not keep of a medium. ``typed`` are the kinds of sources that it requires a type
         for, ``url_type``: it keeps one next to a URL, ``owner``: it keeps whose a file is, ``texts``: it has documents
-        that are texts.
+        that are texts, ``unknown``: fields that it does not have.
         """
         kind = block.source.kind
         if block.media_type is None and kind in typed:
@@ -84,6 +82,23 @@ class LibraryWriter:
             self.leave_out(message, index, "type of a medium by URL", kind=LossKind.MEDIA)
         if block.source.provider is not None and not owner:
             self.leave_out(message, index, "owner of a file", kind=LossKind.MEDIA)
+        for name in unknown:
+            if getattr(block, name, None) is not None:
+                self.leave_out(message, index, f"{name} of a {block.type}", kind=LossKind.MEDIA)
+
+    def entries(self, message: Message) -> list[Entry]:
+        """Return the entries of a message; the writers that have one entry for a turn do not use it."""
+        raise NotImplementedError
+
+    def write(self) -> Conversion[list[Entry]]:
+        """Return the entries of all messages. Raises CriticalLossError."""
+        return self.finish([entry for message in self.history for entry in self.entries(message)])
+
+    def tool_entry(self, block: ToolResultBlock, content: object) -> Entry:
+        """Return a result as Chat Completions has it, with the name of its tool."""
+        name = self.names.get(block.tool_use_id)
+        entry: Entry = {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+        return entry | ({"name": name} if name else {})
 
     def finish(self, document: list[Entry]) -> Conversion[list[Entry]]:
         """Return the document with its losses. Raises CriticalLossError."""

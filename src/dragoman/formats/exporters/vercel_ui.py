@@ -8,16 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import (
-    AudioBlock,
+    MEDIA_BLOCKS,
     ContentBlock,
-    DocumentBlock,
-    ImageBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.exporters.shared import (
@@ -131,31 +127,28 @@ class _Writer(LibraryWriter):
     def _message(self, message: Message, *, is_step: bool) -> Iterator[Entry]:
         results, others = split_results(message)
         for index, block in results:
-            yield from self._result(message, index, block)
+            text = result_texts(block)
+            if text is None:
+                reason = f"{self.label} has one value as the output of a tool: the content is written as text"
+                self.losses.add(message, index, reason, kind=LossKind.FLATTENED)
+                text = "\n\n".join(filter(None, (self.as_text(message, index, each) for each in block.content)))
+            part, step = self._open.pop(block.tool_use_id, (None, ""))
+            if part is not None and step != self._latest:
+                reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
+                self.losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+            if part is None:
+                reason = f"{self.label} has no result without its call: written as text"
+                self.losses.add(message, index, reason, kind=LossKind.ORPHAN_RESULT)
+                yield {"type": "text", "text": text}
+            elif block.is_error:
+                part |= {"state": "output-error", "errorText": text}
+            else:
+                part |= {"state": "output-available", "output": text}
         if is_step and message.role is Role.ASSISTANT:
             self._latest = message.id
             yield {"type": "step-start"}
         for index, other in others:
             yield from self._part(message, index, other)
-
-    def _result(self, message: Message, index: int, block: ToolResultBlock) -> Iterator[Entry]:
-        text = result_texts(block)
-        if text is None:
-            reason = f"{self.label} has one value as the output of a tool: the content is written as text"
-            self.losses.add(message, index, reason, kind=LossKind.FLATTENED)
-            text = "\n\n".join(filter(None, (self.as_text(message, index, each) for each in block.content)))
-        part, step = self._open.pop(block.tool_use_id, (None, ""))
-        if part is not None and step != self._latest:
-            reason = f"{self.label} has a result in the step of its call: it changes places with the next step"
-            self.losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
-        if part is None:
-            reason = f"{self.label} has no result without its call: written as text"
-            self.losses.add(message, index, reason, kind=LossKind.ORPHAN_RESULT)
-            yield {"type": "text", "text": text}
-        elif block.is_error:
-            part |= {"state": "output-error", "errorText": text}
-        else:
-            part |= {"state": "output-available", "output": text}
 
     def _part(self, message: Message, index: int, block: ContentBlock) -> Iterator[Entry]:
         match block:
@@ -177,7 +170,7 @@ class _Writer(LibraryWriter):
                     part |= self._provided(message, index, {"thoughtSignature": signature}, "callProviderMetadata")
                 self._open[block.id] = part, message.id
                 yield part
-            case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock() if block.source.kind != "file_ref":
+            case _ if isinstance(block, MEDIA_BLOCKS) and block.source.kind != "file_ref":
                 self.check_medium(message, index, block, typed=("base64", "url"))
                 if getattr(block, "detail", None) is not None:
                     self.leave_out(message, index, "detail of an image", kind=LossKind.MEDIA)

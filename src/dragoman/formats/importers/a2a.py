@@ -28,12 +28,7 @@ from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.blocks import (
-    provider_block,
-    read_media,
-    text_blocks,
-    to_text,
-)
+from dragoman.formats.reading.blocks import provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import Fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, read_time
 

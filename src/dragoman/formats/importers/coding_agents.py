@@ -146,20 +146,21 @@ def _branch(entries: list[_Entry]) -> list[_Entry]:
         current = before
     # A reply has a line for each block: all lines with an id of the branch are its own.
     ids = {entry.message_id for entry in chain.values() if entry.message_id}
-    kept = [entry for entry in entries if entry.uuid in chain or entry.message_id in ids or _answers(entry, chain)]
+    kept = [
+        entry
+        for entry in entries
+        if entry.uuid in chain
+        or entry.message_id in ids
+        or (
+            entry.role == "user"
+            and entry.parent in chain
+            and chain[entry.parent].role == "assistant"
+            and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in entry.content)
+        )
+    ]
     if len(by_id) > len(chain) and len(kept) < len(entries):
         source_losses().add("$", "branches that the user left are not read", severity=Severity.INFO)
     return kept
-
-
-def _answers(entry: _Entry, chain: dict[str | None, _Entry]) -> bool:
-    """Whether the entry has a result for a reply of the branch: parallel calls are answered in lines side by side."""
-    return (
-        entry.role == "user"
-        and entry.parent in chain
-        and chain[entry.parent].role == "assistant"
-        and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in entry.content)
-    )
 
 
 def _read(entries: list[_Entry]) -> list[Message]:
@@ -241,7 +242,12 @@ def from_codex(document: Any) -> list[Message]:
             elif kind == "event_msg" and event.look("type") == "token_count":
                 usage = _codex_usage(event)
                 usages += [(len(items), usage)] if usage is not None else []
-            _report_event(event, kind, line.path)
+            if kind == "compacted":
+                reason = "the log was compacted here: the messages before are kept, the summary is left out"
+                source_losses().add(line.path, reason, severity=Severity.INFO)
+            event.whole()
+            reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
+            source_losses().add(event.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
     body = {"input": items, **({"model": model} if model else {})}
     read = read_request(_CODEX_PROVIDER, body, "$", paths)
     return [*turns.messages, *_with_usage(read, items, usages)]
@@ -257,15 +263,6 @@ def _item(line: Fields) -> tuple[dict[str, Any], str] | None:
         line.whole()
         return None
     return copy_json_at(item, path), path
-
-
-def _report_event(event: Fields, kind: str | None, path: str) -> None:
-    if kind == "compacted":
-        reason = "the log was compacted here: the messages before are kept, the summary is left out"
-        source_losses().add(path, reason, severity=Severity.INFO)
-    event.whole()
-    reason = f"settings and events of the program ({kind}) are not part of the conversation: left out"
-    source_losses().add(event.path, reason, kind=LossKind.OPTION, severity=Severity.INFO)
 
 
 def _instructions(fields: Fields, turns: Turns) -> None:

@@ -6,12 +6,7 @@ Source: haystack/dataclasses/chat_message.py, 3.4.
 
 from typing import Any
 
-from dragoman.canonical.blocks import (
-    ContentBlock,
-    MediaSource,
-    RedactedThinkingBlock,
-    ThinkingBlock,
-)
+from dragoman.canonical.blocks import ContentBlock, MediaSource, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.formats.reading.blocks import (

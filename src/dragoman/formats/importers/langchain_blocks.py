@@ -57,7 +57,19 @@ def fields_of(native: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     kind = native.get("type")
     role = native.get("role")
     if "type" not in native and isinstance(role, str) and role in _CHAT_TYPES:
-        return _read_chat(native), path
+        # A message as `convert_to_openai_messages` writes it: its calls are OpenAI's.
+        fields = {name: value for name, value in native.items() if name not in ("role", "tool_calls", "refusal")}
+        older = {name: native[name] for name in ("tool_calls", "refusal") if native.get(name)}
+        content = native.get("content")
+        return {
+            **fields,
+            "content": "" if content is None else content,
+            "type": _CHAT_TYPES[native["role"]],
+            "additional_kwargs": {
+                **older,
+                **({"__openai_role__": "developer"} if native["role"] == "developer" else {}),
+            },
+        }, path
     if not isinstance(kind, str):
         raise FormatError("a message of LangChain must have a type", path=f"{path}.type")
     inner, at = native, path
@@ -73,19 +85,6 @@ def fields_of(native: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
 
 
 _CHAT_TYPES = {"system": "system", "developer": "system", "user": "human", "assistant": "ai", "tool": "tool"}
-
-
-def _read_chat(native: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as `convert_to_openai_messages` writes it: its calls are OpenAI's."""
-    fields = {name: value for name, value in native.items() if name not in ("role", "tool_calls", "refusal")}
-    older = {name: native[name] for name in ("tool_calls", "refusal") if native.get(name)}
-    content = native.get("content")
-    return {
-        **fields,
-        "content": "" if content is None else content,
-        "type": _CHAT_TYPES[native["role"]],
-        "additional_kwargs": {**older, **({"__openai_role__": "developer"} if native["role"] == "developer" else {})},
-    }
 
 
 def constructor(native: Any) -> tuple[str, dict[str, Any]] | None:

@@ -40,6 +40,7 @@ _STOP_REASONS = {**STOP_WORDS, "function_call": StopReason.TOOL_USE}
 _EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields", "images")
 _SIGNATURE_MARK = "__thought__"
 """Separates a call's id from Gemini's signature, which LiteLLM appends to it."""
+_CALL_ADDITIONS = ("index", "provider_specific_fields", "caller")
 _KNOWN_SPECIFIC = frozenset(
     {
         "citations", "thinking_blocks", "web_search_results", "web_search_calls", "thought_signatures", "refusal",
@@ -125,23 +126,19 @@ def _drop_extra(native: dict[str, Any]) -> dict[str, Any]:
     if isinstance(calls, list):
         server = _server_results(native)
         plain["tool_calls"] = [
-            _plain_call(tool_call) if isinstance(tool_call, dict) else tool_call
+            {name: value for name, value in tool_call.items() if name not in _CALL_ADDITIONS}
+            if isinstance(tool_call, dict)
+            else tool_call
             for tool_call in calls
             if not (isinstance(tool_call, dict) and to_text(tool_call.get("id")) in server)
         ]
         if not plain["tool_calls"]:
             del plain["tool_calls"]
-    if isinstance(plain.get("tool_call_id"), str):
-        plain["tool_call_id"] = plain["tool_call_id"].partition(_SIGNATURE_MARK)[0]
-    return plain
-
-
-def _plain_call(tool_call: dict[str, Any]) -> dict[str, Any]:
-    plain = {
-        name: value for name, value in tool_call.items() if name not in ("index", "provider_specific_fields", "caller")
-    }
-    if isinstance(plain.get("id"), str):
-        plain["id"] = plain["id"].partition(_SIGNATURE_MARK)[0]
+    listed = plain.get("tool_calls")
+    named = [(each, "id") for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    for fields, name in [*named, (plain, "tool_call_id")]:
+        if isinstance(fields.get(name), str):
+            fields[name] = fields[name].partition(_SIGNATURE_MARK)[0]
     return plain
 
 

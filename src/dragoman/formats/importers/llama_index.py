@@ -17,13 +17,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import kind_of, parse, parse_json_or_lines
 from dragoman.formats.errors import FormatError
-from dragoman.formats.reading.blocks import (
-    provider_block,
-    read_citation,
-    read_media,
-    text_blocks,
-    to_text,
-)
+from dragoman.formats.reading.blocks import provider_block, read_citation, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import ROLES, Fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns
 from dragoman.formats.results import Conversation

@@ -19,14 +19,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.formats.document import decode_text, parse, parse_or_none
 from dragoman.formats.errors import FormatError
 from dragoman.formats.native import read_reply
-from dragoman.formats.reading.blocks import (
-    build_usage,
-    count_of,
-    provider_block,
-    read_media,
-    text_blocks,
-    to_text,
-)
+from dragoman.formats.reading.blocks import build_usage, count_of, provider_block, read_media, text_blocks, to_text
 from dragoman.formats.reading.fields import (
     ROLES,
     Fields,
@@ -318,11 +311,6 @@ class _LogReader:
         if prompt or not results:
             self.turns.start(Role.USER)
             self.turns.add(Role.USER, prompt, row.path, created_at=time)
-        self._reply(row, time)
-        row.ignore("id", "prompt_json", *_SHOWN)
-        drop_tools(row)
-
-    def _reply(self, row: Fields, time: Any) -> None:
         self.turns.start(Role.ASSISTANT)
         native = row.take("response_json")
         text, reasoning = row.text("response"), row.text("reasoning")
@@ -339,6 +327,8 @@ class _LogReader:
         usage = read_usage(row.take("input_tokens"), row.take("output_tokens"), row.take("token_details"))
         metadata = {"model": model, "usage": usage}
         self.turns.add(Role.ASSISTANT, blocks, f"{row.path}.response", metadata=metadata, created_at=time)
+        row.ignore("id", "prompt_json", *_SHOWN)
+        drop_tools(row)
 
 
 def _is_server_executed(fields: Fields) -> bool:

@@ -21,7 +21,7 @@ from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.reading.blocks import provider_block, text_blocks, to_text
-from dragoman.formats.reading.fields import Fields, drop_tools, iter_fields, source_losses, typed_errors
+from dragoman.formats.reading.fields import Fields, drop_tools, inner_fields, iter_fields, source_losses, typed_errors
 from dragoman.formats.reading.turns import Turns, stop_after
 
 FORMAT = "mcp"
@@ -83,21 +83,13 @@ def _entry(fields: Fields, turns: Turns) -> None:
 
 def _message(message: Fields, turns: Turns) -> None:
     role = message.role(_ROLES)
-    parts = _parts(message)
+    is_one = isinstance(message.look("content"), Mapping)  # or a list of parts
+    parts = [inner_fields(message, "content")] if is_one else message.objects("content")
     turns.start(role, has_results=any(part.look("type") == "tool_result" for part in parts))
     blocks = [_part(part, turns) for part in parts]
     stop = _STOP_REASONS.get(message.text("stopReason") or "")
     metadata = {"model": message.text("model"), "stop_reason": stop_after(blocks, stop)}
     turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
-
-
-def _parts(message: Fields) -> list[Fields]:
-    """Return the content, which is one part or a list of them."""
-    content = message.look("content")
-    if isinstance(content, Mapping):
-        found = message.object("content")
-        return [found] if found is not None else []
-    return message.objects("content")
 
 
 def _part(part: Fields, turns: Turns) -> ContentBlock:

@@ -4,7 +4,7 @@ Spans are read as the Python SDK prints them, and as OTLP sends them in JSON. A 
 its trace replaces it. Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -152,7 +152,7 @@ def _read(record: dict[str, Any], path: str) -> list[Message]:
         parts = message.objects("parts")
         turns.start(role, has_results=any(part.look("type") == "tool_call_response" for part in parts))
         blocks = [block for part in parts for block in _part(part, turns)]
-        usage = _usage(record) if is_reply else None
+        usage = _usage(record, "gen_ai.usage", _COUNTS) if is_reply else None
         metadata = {**named, "usage": usage, "stop_reason": stop_after(blocks, stop)}
         turns.add(role, blocks, message.path, metadata=metadata if role is Role.ASSISTANT else None)
         message.close()
@@ -197,17 +197,19 @@ def _modality(part: Fields) -> str | None:
     return modality if modality in ("image", "audio", "video") else None
 
 
-def _usage(record: dict[str, Any]) -> Usage | None:
-    def count(*names: str) -> int | None:
-        return count_of(record, *(f"gen_ai.usage.{name}" for name in names))
+_COUNTS = {
+    "prompt": ("input_tokens", "prompt_tokens"),
+    "output": ("output_tokens", "completion_tokens"),
+    "cached": ("cache_read.input_tokens", "details.cache_read_input_tokens"),
+    "written": ("cache_creation.input_tokens", "details.cache_creation_input_tokens"),
+    "reasoning_tokens": ("reasoning.output_tokens", "details.reasoning_tokens"),
+}
+"""The attributes of a usage below ``gen_ai.usage``: those of the conventions, and those of programs."""
 
-    return build_usage(
-        count("input_tokens", "prompt_tokens"),
-        count("output_tokens", "completion_tokens"),
-        cached=count("cache_read.input_tokens", "details.cache_read_input_tokens"),
-        written=count("cache_creation.input_tokens", "details.cache_creation_input_tokens"),
-        reasoning_tokens=count("reasoning.output_tokens", "details.reasoning_tokens"),
-    )
+
+def _usage(record: dict[str, Any], prefix: str, counts: Mapping[str, Sequence[str]]) -> Usage | None:
+    found = {field: count_of(record, *(f"{prefix}.{name}" for name in names)) for field, names in counts.items()}
+    return build_usage(found.pop("prompt"), found.pop("output"), **found)
 
 
 def _text(record: dict[str, Any], name: str) -> str | None:
@@ -223,6 +225,13 @@ _OPENINFERENCE_PREFIXES = (
     "llm.", "input.", "output.", "openinference.", "metadata", "session.", "user.", "tag.", "tool.", "agent.", "graph.",
     "service.", "prompt.",
 )  # fmt: skip
+_LLM_COUNTS = {
+    "prompt": ("prompt",),
+    "output": ("completion",),
+    "cached": ("prompt_details.cache_read",),
+    "written": ("prompt_details.cache_write",),
+    "reasoning_tokens": ("completion_details.reasoning",),
+}
 _REPLIES = {"chat.completion": "openai-chat", "response": "openai"}
 
 
@@ -243,7 +252,11 @@ def from_openinference(document: Any) -> list[Conversation]:
                 source_losses().add_field(f"{path}.attributes", name, _OPENINFERENCE)
         raw = _read_raw(attributes, f"{path}.attributes")
         messages = raw if raw is not None else _Attributes(span, attributes, f"{path}.attributes").read()
-        keys = _prefixes(messages)
+        # A key for each beginning of the list, the empty one first.
+        keys = [0]
+        for message in messages:
+            calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
+            keys.append(hash((keys[-1], str(message.role), message.text, calls)))
         earlier = next((key for key in reversed(keys) if key in found), None)
         if earlier is not None:
             found.pop(earlier)
@@ -258,23 +271,10 @@ def from_openinference(document: Any) -> list[Conversation]:
     return read
 
 
-def _prefixes(messages: list[Message]) -> list[int]:
-    """Return a key for each beginning of the list, the empty one first."""
-    keys = [0]
-    for message in messages:
-        calls = tuple((call.name, to_text(call.input)) for call in message.tool_uses)
-        keys.append(hash((keys[-1], str(message.role), message.text, calls)))
-    return keys
-
-
-def _json(value: Any) -> Any:
-    is_json = isinstance(value, str) and value.startswith(("{", "["))
-    return parse_or_none(value, format_name=_OPENINFERENCE) if is_json else None
-
-
 def _read_raw(attributes: dict[str, Any], path: str) -> list[Message] | None:
     """Return the messages of a request with its reply; None if no known API and not LangChain wrote them."""
-    request, reply = (_json(attributes.get(f"{side}.value")) for side in ("input", "output"))
+    values = (to_text(attributes.get(f"{side}.value")) for side in ("input", "output"))
+    request, reply = (parse_or_none(value, format_name=_OPENINFERENCE) for value in values)
     if not isinstance(request, dict) or not isinstance(reply, dict):
         return None
     sent, generations = request.get("messages"), reply.get("generations")
@@ -338,17 +338,20 @@ class _Attributes:
         for item in _listed(message.take("tool_calls")):
             call = item.get("tool_call") if isinstance(item, dict) else None
             if isinstance(call, dict):
-                blocks.append(self._call(message.adopt(call, f"{message.path}.tool_calls")))
+                fields = message.adopt(call, f"{message.path}.tool_calls")
+                call_id, function = fields.text("id"), fields.object("function")
+                if function is None:
+                    raise fields.fault("function", "is missing")
+                blocks.append(self._turns.call(call_id, function.required_text("name"), function.take("arguments")))
         if role is Role.TOOL:
             blocks = [self._turns.result(native_id, name, blocks)]
-        metadata = {**self._named(), "usage": self._usage() if is_reply else None} if role is Role.ASSISTANT else None
+        metadata: dict[str, Any] | None = None
+        if role is Role.ASSISTANT:
+            provider = _text(self._attributes, "llm.provider") or _text(self._attributes, "llm.system")
+            named = model_fields_of(_OPENINFERENCE, provider, _text(self._attributes, "llm.model_name"))
+            usage = _usage(self._attributes, "llm.token_count", _LLM_COUNTS) if is_reply else None
+            metadata = {**named, "usage": usage}
         self._turns.add(role, blocks, message.path, metadata=metadata, created_at=self._time if is_reply else None)
-
-    def _call(self, call: Fields) -> ContentBlock:
-        native_id, function = call.text("id"), call.object("function")
-        if function is None:
-            raise call.fault("function", "is missing")
-        return self._turns.call(native_id, function.required_text("name"), function.take("arguments"))
 
     def _content(self, item: Any, message: Fields) -> list[ContentBlock]:
         native = item.get("message_content") if isinstance(item, dict) else None
@@ -372,24 +375,6 @@ class _Attributes:
                 return []
             case other:
                 return [provider_block(_OPENINFERENCE, to_text(other), part.whole())]
-
-    def _named(self) -> dict[str, Any]:
-        provider = self._attributes.get("llm.provider") or self._attributes.get("llm.system")
-        model = self._attributes.get("llm.model_name")
-        known = provider if isinstance(provider, str) else None
-        return model_fields_of(_OPENINFERENCE, known, model if isinstance(model, str) else None)
-
-    def _usage(self) -> Usage | None:
-        def count(name: str) -> int | None:
-            return count_of(self._attributes, f"llm.token_count.{name}")
-
-        return build_usage(
-            count("prompt"),
-            count("completion"),
-            cached=count("prompt_details.cache_read"),
-            written=count("prompt_details.cache_write"),
-            reasoning_tokens=count("completion_details.reasoning"),
-        )
 
 
 def _listed(value: Any) -> list[Any]:

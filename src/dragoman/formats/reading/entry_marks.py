@@ -94,65 +94,41 @@ def word(entry: Entry, name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-role_objection = requires(lambda entry: isinstance(entry.get("role"), str), "an entry has no role")
-
-
-def _is_haystack(entry: Entry) -> bool:
-    parts = list(parts_of(entry)) or list(parts_of(entry, "_content"))
-    return ("meta" in entry or "_meta" in entry) and any(
-        part.keys() & _HAYSTACK_PARTS and "type" not in part for part in parts
+def requires_role(roles: frozenset[str], *, is_optional: bool = False) -> Objection:
+    """Return the objection to a role that is not one of these; the reason names it."""
+    return lambda entry: (
+        None
+        if word(entry, "role") in roles or (is_optional and entry.get("role") is None)
+        else f"an entry has the role {str(entry.get('role'))[:40]!r}"
     )
 
 
-def _haystack_objection(entry: Entry) -> str | None:
-    if not isinstance(entry.get("role", entry.get("_role")), str):
-        return "an entry has no role"
-    parts = [*parts_of(entry), *parts_of(entry, "_content")]
-    return "a part has a type" if any("type" in part for part in parts) else None
+def requires_parts(fits: Mark, reason: str = "", name: str = "content") -> Objection:
+    """Return the objection to a part that does not fit. Without a reason, its type is named."""
+
+    def objection(entry: Entry) -> str | None:
+        other = next((part for part in parts_of(entry, name) if not fits(part)), None)
+        return None if other is None else reason or f"a part has the type {str(other.get('type'))[:40]!r}"
+
+    return objection
 
 
-def _is_llama_index(entry: Entry) -> bool:
-    return "role" in entry and isinstance(entry.get("blocks"), list) and (
-        "additional_kwargs" in entry or any("block_type" in block for block in parts_of(entry, "blocks"))
-    )  # fmt: skip
+def all_of(*objections: Objection) -> Objection:
+    """Return the first of these objections that an entry meets."""
+    return lambda entry: next((reason for each in objections if (reason := each(entry)) is not None), None)
 
 
-def _llama_index_objection(entry: Entry) -> str | None:
-    if (found := role_objection(entry)) is not None:
-        return found
-    if not isinstance(entry.get("blocks"), list):
-        return "an entry has no blocks"
-    return None if all("block_type" in block for block in parts_of(entry, "blocks")) else "a block has no type"
+role_objection = requires(lambda entry: isinstance(entry.get("role"), str), "an entry has no role")
+_has_content = requires(lambda entry: isinstance(entry.get("content"), (str, list)), "an entry has no content")
 
 
 def is_google_adk(entry: Entry) -> bool:
     return "author" in entry and ("invocationId" in entry or "invocation_id" in entry)
 
 
-def _is_harmony(entry: Entry) -> bool:
-    kinds = {word(part, "type") for part in parts_of(entry)}
-    return "role" in entry and bool(
-        kinds & _HARMONY_PARTS or (word(entry, "channel") in _HARMONY_CHANNELS and "schema_version" not in entry)
-    )
-
-
-def _harmony_objection(entry: Entry) -> str | None:
-    if word(entry, "role") not in ("system", "developer", "user", "assistant", "tool"):
-        return "an entry has none of its roles"
-    known = all(word(part, "type") in (*_HARMONY_PARTS, "text") for part in parts_of(entry))
-    return None if known else "a part has none of its types"
-
-
 def _mcp_parts(entry: Entry) -> list[Entry]:
     content = entry.get("content")
     return [content] if isinstance(content, Mapping) else list(parts_of(entry))
-
-
-def _is_mcp(entry: Entry) -> bool:
-    if "role" not in entry:
-        return False
-    marked = isinstance(entry.get("content"), Mapping) or "stopReason" in entry
-    return (marked or any(part.keys() & _MCP_MARKS for part in _mcp_parts(entry))) and not _mcp_objection(entry)
 
 
 def _mcp_objection(entry: Entry) -> str | None:
@@ -192,32 +168,10 @@ def _is_langchain(entry: Entry) -> bool:
     return named and ("data" in entry or "content" in entry) and ("role" not in entry or kind == "chat")
 
 
-def _is_langchain_chat(entry: Entry) -> bool:
-    """Whether a message of Chat Completions has blocks of LangChain or of Responses in its content."""
-    marks = ("reasoning", "summary", "call_id", "args")
-    kinds = {word(part, "type") for part in parts_of(entry) if any(name in part for name in marks)}
-    return "role" in entry and bool(kinds & {"reasoning", "function_call", "tool_call"})
-
-
-def _langchain_chat_objection(entry: Entry) -> str | None:
-    if word(entry, "role") not in _CHAT_ROLES or entry.keys() & _FOREIGN_FIELDS:
-        return "an entry is not a message of Chat Completions"
-    return None if isinstance(entry.get("content"), (str, list)) else "an entry has no content"
-
-
-def _is_cmf(entry: Entry) -> bool:
+def _cmf_message(entry: Entry) -> Entry | None:
+    """Return the message of an entry, which may be bare."""
     message = entry.get("message", entry)
-    if not isinstance(message, Mapping) or "role" not in message:
-        return False
-    is_marked = "message" in entry or message.get("schema_version") == "2.0"
-    return is_marked or any("content_type" in part for part in parts_of(message))
-
-
-def _cmf_objection(entry: Entry) -> str | None:
-    if "uuid" in entry or "author" in entry:
-        return "an entry is an event of a log"
-    message = entry.get("message", entry)
-    return None if isinstance(message, Mapping) and "role" in message else "an entry has no role"
+    return message if isinstance(message, Mapping) and "role" in message else None
 
 
 def _is_ui_part(part: Entry) -> bool:
@@ -227,40 +181,8 @@ def _is_ui_part(part: Entry) -> bool:
     return kind in _UI_PARTS or kind.startswith(("tool-", "data-"))
 
 
-def _ui_objection(entry: Entry) -> str | None:
-    if word(entry, "role") not in ("system", "user", "assistant") or not isinstance(entry.get("parts"), list):
-        return "an entry has no parts of a user, an assistant or a system"
-    if not isinstance(entry.get("id"), str):
-        return "a message has no id"
-    return None if all(map(_is_ui_part, parts_of(entry, "parts"))) else "a part has none of its types"
-
-
-def _is_model_message(entry: Entry) -> bool:
-    return any(
-        word(part, "type") in _MODEL_MARKS
-        or (word(part, "type") == "image" and "image" in part)
-        or (word(part, "type") == "file" and "mediaType" in part)
-        for part in parts_of(entry)
-    )
-
-
-def _model_message_objection(entry: Entry) -> str | None:
-    if word(entry, "role") not in ("system", "user", "assistant", "tool"):
-        return "an entry has none of its roles"
-    for part in parts_of(entry):
-        if word(part, "type") not in _MODEL_PARTS or "source" in part:
-            return f"a part has the type {str(part.get('type'))[:40]!r}"
-    return None
-
-
 def _is_trace_part(part: Entry) -> bool:
     return word(part, "type") in _TRACE_PARTS and (word(part, "type") != "text" or "content" in part)
-
-
-def _trace_objection(entry: Entry) -> str | None:
-    if "role" not in entry or not isinstance(entry.get("parts"), list) or "id" in entry:
-        return "an entry has no role with parts"
-    return None if all(map(_is_trace_part, parts_of(entry, "parts"))) else "a part has none of its types"
 
 
 def _is_a2a(entry: Entry) -> bool:
@@ -305,30 +227,13 @@ def is_chatgpt(entry: Entry) -> bool:
     return isinstance(mapping, Mapping) and ("current_node" in entry or "title" in entry)
 
 
-def _google_objection(entry: Entry) -> str | None:
-    if entry.get("role") is not None and word(entry, "role") not in _GOOGLE_ROLES:
-        return f"an entry has the role {str(entry.get('role'))[:40]!r}"
-    if "messageId" in entry or "message_id" in entry:
-        return "an entry has a message id"
-    return "a part has a type" if any("type" in part or "kind" in part for part in parts_of(entry, "parts")) else None
-
-
-def _is_responses(entry: Entry) -> bool:
-    if "role" not in entry:
-        return word(entry, "type") in _RESPONSES_ITEMS
-    return any(word(part, "type") in _RESPONSES_PARTS for part in parts_of(entry))
-
-
-def _responses_objection(entry: Entry) -> str | None:
-    if "tool_calls" in entry or "data" in entry:
-        return "an entry has calls as Chat Completions has them"
-    return None if "role" in entry or isinstance(entry.get("type"), str) else "an entry has neither role nor type"
+_chat_role_objection = requires_role(_CHAT_ROLES)
 
 
 def chat_objection(entry: Entry) -> str | None:
     """Why an entry cannot be a message of Chat Completions, or None."""
-    if word(entry, "role") not in _CHAT_ROLES:
-        return f"an entry has the role {str(entry.get('role'))[:40]!r}"
+    if (reason := _chat_role_objection(entry)) is not None:
+        return reason
     if found := entry.keys() & _FOREIGN_FIELDS:
         return f"an entry has the field {min(found)!r}"
     content = entry.get("content")
@@ -344,71 +249,14 @@ def chat_objection(entry: Entry) -> str | None:
     return None
 
 
-def _is_ollama(entry: Entry) -> bool:
-    has_object_arguments = any(isinstance(each.get("arguments"), Mapping) for each in _functions(entry))
-    return "role" in entry and (has_object_arguments or "tool_name" in entry or isinstance(entry.get("images"), list))
-
-
 def _functions(entry: Entry) -> Iterator[Entry]:
     functions = (call.get("function") for call in parts_of(entry, "tool_calls"))
     return (each for each in functions if isinstance(each, Mapping))
 
 
-def _ollama_objection(entry: Entry) -> str | None:
-    if (found := role_objection(entry)) is not None:
-        return found
-    if word(entry, "role") == "tool" and "tool_name" not in entry and "tool_call_id" not in entry:
-        return "a result has no tool_name"
-    if any(isinstance(each.get("arguments"), str) for each in _functions(entry)) or "reasoning_content" in entry:
-        return "a message is of Chat Completions"
-    return "a content is not text" if isinstance(entry.get("content"), list) else None
-
-
 def is_without_ids(entry: Entry) -> bool:
     """Whether the entry is a result that names no call, as in chat templates."""
     return word(entry, "role") == "tool" and not entry.get("tool_call_id") and "tool_name" not in entry
-
-
-def _bedrock_objection(entry: Entry) -> str | None:
-    if found := entry.keys() - {"role", "content"}:
-        return f"an entry has the field {min(map(str, found))!r}"
-    known = _BEDROCK_PARTS | _BEDROCK_MEDIA
-    return None if all(len(part) == 1 and part.keys() <= known for part in parts_of(entry)) else "a part is not its own"
-
-
-def _is_umf(entry: Entry) -> bool:
-    metadata = entry.get("metadata")
-    noted = isinstance(metadata, Mapping) and metadata and all(isinstance(value, str) for value in metadata.values())
-    return "role" in entry and bool(noted)
-
-
-def _umf_objection(entry: Entry) -> str | None:
-    if any(entry.get(name) for name in _CALL_FIELDS):
-        return "an entry has calls or refusals next to its content"
-    if entry.keys() & _FOREIGN_FIELDS:
-        return "an entry has fields of another library"
-    return None if isinstance(entry.get("content"), (str, list)) else "an entry has no content"
-
-
-def _is_anthropic(entry: Entry) -> bool:
-    for part in parts_of(entry):
-        kind = word(part, "type")
-        if kind in _ANTHROPIC_PARTS or kind in ("tool_use", "tool_result") or isinstance(part.get("source"), Mapping):
-            return True
-    return False
-
-
-def _anthropic_objection(entry: Entry) -> str | None:
-    if (found := role_objection(entry)) is not None:
-        return found
-    if any(entry.get(name) for name in _CALL_FIELDS) or entry.keys() & (_FOREIGN_FIELDS - {"source"}):
-        return "an entry has fields of another library"
-    if not isinstance(entry.get("content"), (str, list)):
-        return "a content is neither a text nor a list"
-    for part in parts_of(entry):
-        if "type" not in part or "toolUseId" in part or "mimeType" in part or "_meta" in part or "annotations" in part:
-            return "a part is of another format"
-    return None
 
 
 def _is_run(entry: Entry) -> bool:
@@ -436,10 +284,47 @@ ENTRY_MARKS: tuple[EntryMark, ...] = (
     EntryMark("langsmith", _is_run, requires(_is_run, "an entry is not a run")),
     EntryMark("openinference", is_openinference),
     EntryMark("google-adk", is_google_adk, requires(is_google_adk, "an entry has no author")),
-    EntryMark("llama-index", _is_llama_index, _llama_index_objection),
-    EntryMark("haystack", _is_haystack, _haystack_objection),
-    EntryMark("harmony", _is_harmony, _harmony_objection),
-    EntryMark("mcp", _is_mcp, _mcp_objection),
+    EntryMark(
+        "llama-index",
+        lambda entry: "role" in entry and isinstance(entry.get("blocks"), list)
+        and ("additional_kwargs" in entry or any("block_type" in block for block in parts_of(entry, "blocks"))),
+        all_of(
+            role_objection,
+            requires(lambda entry: isinstance(entry.get("blocks"), list), "an entry has no blocks"),
+            requires_parts(lambda block: "block_type" in block, "a block has no type", "blocks"),
+        ),
+    ),
+    EntryMark(
+        "haystack",
+        lambda entry: ("meta" in entry or "_meta" in entry)
+        and any(part.keys() & _HAYSTACK_PARTS and "type" not in part
+                for part in list(parts_of(entry)) or parts_of(entry, "_content")),
+        all_of(
+            requires(lambda entry: isinstance(entry.get("role", entry.get("_role")), str), "an entry has no role"),
+            *(requires_parts(lambda part: "type" not in part, "a part has a type", name)
+              for name in ("content", "_content")),
+        ),
+    ),
+    EntryMark(
+        "harmony",
+        lambda entry: "role" in entry and (
+            any(word(part, "type") in _HARMONY_PARTS for part in parts_of(entry))
+            or (word(entry, "channel") in _HARMONY_CHANNELS and "schema_version" not in entry)
+        ),
+        all_of(
+            requires(lambda entry: word(entry, "role") in _CHAT_ROLES - {"function"}, "an entry has none of its roles"),
+            requires_parts(lambda part: word(part, "type") in (*_HARMONY_PARTS, "text"),
+                           "a part has none of its types"),
+        ),
+    ),
+    EntryMark(
+        "mcp",
+        lambda entry: "role" in entry and not _mcp_objection(entry) and (
+            isinstance(entry.get("content"), Mapping) or "stopReason" in entry
+            or any(part.keys() & _MCP_MARKS for part in _mcp_parts(entry))
+        ),
+        _mcp_objection,
+    ),
     EntryMark("pydantic-ai", _is_pydantic_ai,
               requires(_is_pydantic_ai, "an entry is neither a request nor a response with parts")),
     EntryMark("langchain", _is_langchain, requires_type(_is_langchain)),
@@ -461,28 +346,132 @@ ENTRY_MARKS: tuple[EntryMark, ...] = (
     EntryMark("anthropic-batch", is_anthropic_batch_row),
     EntryMark("openai-finetuning", is_finetuning_row),
     EntryMark("hf", is_row, requires(is_row, "a row has no list of messages")),
-    EntryMark("cmf", _is_cmf, _cmf_objection),
+    EntryMark(
+        "cmf",
+        lambda entry: _cmf_message(entry) is not None and (
+            "message" in entry or entry.get("schema_version") == "2.0"
+            or any("content_type" in part for part in parts_of(entry))
+        ),
+        all_of(
+            requires(lambda entry: "uuid" not in entry and "author" not in entry, "an entry is an event of a log"),
+            requires(lambda entry: _cmf_message(entry) is not None, "an entry has no role"),
+        ),
+    ),
     EntryMark("acp", _has_part("parts", lambda part: "content_type" in part), role_objection),
     EntryMark("message-body", lambda entry: "content_type" in entry and "role" not in entry),
     EntryMark("a2a", _is_a2a, requires(_is_a2a, "an entry has no message id")),
-    EntryMark("vercel-ui", _has_part("parts", _is_ui_part), _ui_objection),
-    EntryMark("otel", _has_part("parts", _is_trace_part), _trace_objection),
-    EntryMark("google", _has_part("parts", lambda part: bool(part.keys() & _GOOGLE_PARTS)), _google_objection),
-    EntryMark("openai", _is_responses, _responses_objection),
-    EntryMark("langchain", _is_langchain_chat, _langchain_chat_objection),
-    EntryMark("vercel-model", _is_model_message, _model_message_objection),
+    EntryMark("vercel-ui", _has_part("parts", _is_ui_part),
+              all_of(
+                  requires(lambda entry: word(entry, "role") in ("system", "user", "assistant")
+                           and isinstance(entry.get("parts"), list),
+                           "an entry has no parts of a user, an assistant or a system"),
+                  requires(lambda entry: isinstance(entry.get("id"), str), "a message has no id"),
+                  requires_parts(_is_ui_part, "a part has none of its types", "parts"),
+              )),
+    EntryMark("otel", _has_part("parts", _is_trace_part),
+              all_of(
+                  requires(lambda entry: "role" in entry and isinstance(entry.get("parts"), list) and "id" not in entry,
+                           "an entry has no role with parts"),
+                  requires_parts(_is_trace_part, "a part has none of its types", "parts"),
+              )),
+    EntryMark("google", _has_part("parts", lambda part: bool(part.keys() & _GOOGLE_PARTS)),
+              all_of(
+                  requires_role(_GOOGLE_ROLES, is_optional=True),
+                  requires(lambda entry: "messageId" not in entry and "message_id" not in entry,
+                           "an entry has a message id"),
+                  requires_parts(lambda part: "type" not in part and "kind" not in part, "a part has a type", "parts"),
+              )),
+    EntryMark(
+        "openai",
+        lambda entry: any(word(part, "type") in _RESPONSES_PARTS for part in parts_of(entry)) if "role" in entry
+        else word(entry, "type") in _RESPONSES_ITEMS,
+        all_of(
+            requires(lambda entry: "tool_calls" not in entry and "data" not in entry,
+                     "an entry has calls as Chat Completions has them"),
+            requires(lambda entry: "role" in entry or isinstance(entry.get("type"), str),
+                     "an entry has neither role nor type"),
+        ),
+    ),
+    EntryMark(  # messages of Chat Completions with blocks of LangChain or of Responses
+        "langchain",
+        _has_part("content", lambda part: word(part, "type") in ("reasoning", "function_call", "tool_call")
+                  and any(name in part for name in ("reasoning", "summary", "call_id", "args"))),
+        all_of(
+            requires(lambda entry: word(entry, "role") in _CHAT_ROLES and not entry.keys() & _FOREIGN_FIELDS,
+                     "an entry is not a message of Chat Completions"),
+            _has_content,
+        ),
+    ),
+    EntryMark(
+        "vercel-model",
+        lambda entry: any(
+            word(part, "type") in _MODEL_MARKS
+            or (word(part, "type") == "image" and "image" in part)
+            or (word(part, "type") == "file" and "mediaType" in part)
+            for part in parts_of(entry)
+        ),
+        all_of(
+            requires(lambda entry: word(entry, "role") in ("system", "user", "assistant", "tool"),
+                     "an entry has none of its roles"),
+            requires_parts(lambda part: word(part, "type") in _MODEL_PARTS and "source" not in part),
+        ),
+    ),
     EntryMark("litellm", lambda entry: bool(entry.keys() & _LITELLM_FIELDS), chat_objection),
-    EntryMark("umf", _is_umf, _umf_objection),
-    EntryMark("ollama", _is_ollama, _ollama_objection),
+    EntryMark(
+        "umf",
+        lambda entry: "role" in entry and isinstance(metadata := entry.get("metadata"), Mapping) and bool(metadata)
+        and all(isinstance(value, str) for value in metadata.values()),
+        all_of(
+            requires(lambda entry: not any(entry.get(name) for name in _CALL_FIELDS),
+                     "an entry has calls or refusals next to its content"),
+            requires(lambda entry: not entry.keys() & _FOREIGN_FIELDS, "an entry has fields of another library"),
+            _has_content,
+        ),
+    ),
+    EntryMark(
+        "ollama",
+        lambda entry: "role" in entry and (
+            any(isinstance(each.get("arguments"), Mapping) for each in _functions(entry))
+            or "tool_name" in entry or isinstance(entry.get("images"), list)
+        ),
+        all_of(
+            role_objection,
+            requires(lambda entry: word(entry, "role") != "tool" or "tool_name" in entry or "tool_call_id" in entry,
+                     "a result has no tool_name"),
+            requires(lambda entry: "reasoning_content" not in entry
+                     and not any(isinstance(each.get("arguments"), str) for each in _functions(entry)),
+                     "a message is of Chat Completions"),
+            requires(lambda entry: not isinstance(entry.get("content"), list), "a content is not text"),
+        ),
+    ),
     EntryMark(
         "bedrock",
         lambda entry: any(part.keys() & _BEDROCK_PARTS or ("text" in part and "type" not in part)
                           for part in parts_of(entry)),
-        _bedrock_objection,
+        all_of(
+            lambda entry: next((f"an entry has the field {name!r}" for name in sorted(map(str, entry))
+                                if name not in ("role", "content")), None),
+            requires_parts(lambda part: len(part) == 1 and part.keys() <= _BEDROCK_PARTS | _BEDROCK_MEDIA,
+                           "a part is not its own"),
+        ),
     ),
     EntryMark("cohere", lambda entry: "tool_plan" in entry, role_objection),
     EntryMark("mistral", lambda entry: any(isinstance(part.get("thinking"), list) for part in parts_of(entry)),
               role_objection),
-    EntryMark("anthropic", _is_anthropic, _anthropic_objection),
+    EntryMark(
+        "anthropic",
+        lambda entry: any(word(part, "type") in _ANTHROPIC_PARTS | {"tool_use", "tool_result"}
+                          or isinstance(part.get("source"), Mapping) for part in parts_of(entry)),
+        all_of(
+            role_objection,
+            requires(lambda entry: not any(entry.get(name) for name in _CALL_FIELDS)
+                     and not entry.keys() & (_FOREIGN_FIELDS - {"source"}), "an entry has fields of another library"),
+            requires(lambda entry: isinstance(entry.get("content"), (str, list)),
+                     "a content is neither a text nor a list"),
+            requires_parts(lambda part: "type" in part
+                           and not part.keys() & {"toolUseId", "mimeType", "_meta", "annotations"},
+                           "a part is of another format"),
+        ),
+    ),
 )  # fmt: skip
 """The marks, in the order in which they are tried. The first that an entry has, and no entry objects to, decides."""

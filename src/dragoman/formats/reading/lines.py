@@ -69,28 +69,22 @@ def read_lines(path: Path, format_name: str | None = None, *, model: str | None 
             if line is not None and not line.strip():
                 continue
             try:
-                conversations, losses = _read(line, format_name, model)
+                if line is None:
+                    raise FormatError(f"a line can have at most {MAX_LINE_BYTES} bytes")
+                document = parse(line.rstrip(b"\r\n"), format_name="JSON")
+                name = format_name
+                if name is None:
+                    found = identify_format(document)
+                    if found.format is None:
+                        raise FormatError(f"the format is unknown: {found.reason}")
+                    name = found.format
+                result = read(document, name, model=model)
+                conversations, losses = result.conversations, result.losses
             except FormatError as error:
                 yield Line(number, position, error=error)
                 continue
             labelled = tuple(Conversation(each.name, read_sidecar(path, each.messages)) for each in conversations)
             yield Line(number, position, labelled, losses)
-
-
-def _read(
-    line: bytes | None, format_name: str | None, model: str | None
-) -> tuple[list[Conversation], tuple[Loss, ...]]:
-    if line is None:
-        raise FormatError(f"a line can have at most {MAX_LINE_BYTES} bytes")
-    document = parse(line.rstrip(b"\r\n"), format_name="JSON")
-    name = format_name
-    if name is None:
-        found = identify_format(document)
-        if found.format is None:
-            raise FormatError(f"the format is unknown: {found.reason}")
-        name = found.format
-    result = read(document, name, model=model)
-    return result.conversations, result.losses
 
 
 def _iter_raw(file: BinaryIO, *, blank: bool = False) -> Iterator[tuple[bytes | None, int]]:

@@ -94,9 +94,10 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
     """Return the messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
     _report_unknown(native, path)
     with validating(native, path):
-        message = umf.InternalMessage.model_validate(
-            _with_content({name: value for name, value in native.items() if value is not None})
-        )
+        given = {name: value for name, value in native.items() if value is not None}
+        if given.get("tool_calls"):  # a message with calls in OpenAI's form may lack a content
+            given.setdefault("content", "")
+        message = umf.InternalMessage.model_validate(given)
         fields, role, failed = _read_notes(message, path)
         has_results = role is Role.TOOL or any(isinstance(block, umf.ToolResult) for block in message.blocks())
         ids.start_turn(role, has_results=has_results)
@@ -113,11 +114,6 @@ def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Messa
         blocks = [block_of(block, ids) for block in texts]
         blocks += [tool_call(ids, call.id, call.function.name, call.function.arguments) for call in message.tool_calls]
         return split_results(role, blocks, fields), ids.pop_native_ids()
-
-
-def _with_content(native: Fields) -> Fields:
-    """Return a message with calls in OpenAI's form with a content, which it may lack."""
-    return {"content": "", **native} if native.get("tool_calls") else native
 
 
 _BLOCK_FIELDS = {
@@ -147,7 +143,9 @@ def _report_unknown(native: Fields, path: str) -> None:
             source = block.get("source") if "source" in known else None
             names = source.keys() - _SOURCE_FIELDS if isinstance(source, dict) else ()
             unknown += [(f"{path}.content[{index}].source", name) for name in names]
-    unknown += [(path, name) for name in _unread_ids(native)]
+    if native.get("role") != "tool" or not isinstance(content, str):
+        # Fields of a result that stand in another message, and the name of a speaker.
+        unknown += [(path, name) for name in ("tool_call_id", "name") if native.get(name) is not None]
     calls = native.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         if isinstance(call, dict):
@@ -161,13 +159,6 @@ def _report_unknown(native: Fields, path: str) -> None:
         reason = f"the field {name[:80]!r} stays with the message for UMF alone"
         is_content = at == path and name in _CHAT_FIELDS
         source_losses().add(f"{at}.{name}", reason, severity=Severity.WARNING if is_content else Severity.INFO)
-
-
-def _unread_ids(native: Fields) -> list[str]:
-    """Return the fields of a result that stand in another message, and the name of a speaker."""
-    if native.get("role") == "tool" and isinstance(native.get("content"), str):
-        return []
-    return [name for name in ("tool_call_id", "name") if native.get(name) is not None]
 
 
 _ROLES = {role: "system" if role is Role.DEVELOPER else str(role) for role in Role}
@@ -222,7 +213,10 @@ class _Writer:
         origins: list[int] = []
         calls: list[umf.ToolCall] = []
         for index, block in enumerate(message.content):
-            self._report_misplaced(message, index, block)
+            # Results become tool messages when they are read, and other blocks in those the user's.
+            if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
+                reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
+                self._losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
             if self._openai_calls and isinstance(block, ToolUseBlock):
                 if not bool(calls) and any(not isinstance(each, ToolUseBlock) for each in message.content[index:]):
                     reason = "calls in OpenAI's form stand behind the content: their place among the blocks is lost"
@@ -245,15 +239,6 @@ class _Writer:
             content = ""
         notes = _write_notes(message, origins)
         return umf.InternalMessage(role=role, content=content, metadata=notes, tool_calls=calls).as_dict()
-
-    def _report_misplaced(self, message: Message, index: int, block: ContentBlock) -> None:
-        """Report blocks that change role on reading: results become tool messages, and other blocks in those the
-        user's.
-        """
-        if isinstance(block, ToolResultBlock) == (message.role is Role.TOOL):
-            return
-        reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
-        self._losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
 
 
 def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool = True) -> dict[str, str]:
@@ -408,10 +393,12 @@ class ChatMLFormatter:
 
     def to_chatml_string(self) -> str:
         """Return the text. Calls are not in it, and a marker inside a text is split."""
-        return "\n".join(
-            f"{START}{message.role}{_name(message)}\n" + _MARKER.sub(r"<| \1|>", message.content) + f"\n{END}"
-            for message in self.messages
-        )
+        turns = []
+        for message in self.messages:
+            name = f" name={_UNFIT_FOR_NAMES.sub('_', message.name)}" if message.name is not None else ""
+            text = _MARKER.sub(r"<| \1|>", message.content)
+            turns.append(f"{START}{message.role}{name}\n{text}\n{END}")
+        return "\n".join(turns)
 
     def to_openai_format(self) -> list[dict[str, Any]]:
         """Return the turns as messages of Chat Completions."""
@@ -439,10 +426,6 @@ def _faults_of(message: ChatMLMessage) -> list[str]:
     if message.role == "tool" and not (message.tool_call_id and message.name):
         found.append("a tool message must have the id of its call and a name")
     return found
-
-
-def _name(message: ChatMLMessage) -> str:
-    return f" name={_UNFIT_FOR_NAMES.sub('_', message.name)}" if message.name is not None else ""
 
 
 def _text(content: Any) -> str:
