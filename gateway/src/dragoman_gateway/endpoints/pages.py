@@ -187,7 +187,7 @@ def _place(ids: list[str], name: str) -> int:
 def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
     if wire is not messages.WIRE:
         return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
-    entry = {
+    entry: dict[str, Any] = {
         "type": "model",
         "id": name,
         "display_name": name,

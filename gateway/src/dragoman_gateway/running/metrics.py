@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 from dragoman import Loss, Usage
@@ -26,6 +27,7 @@ _MAX_MODELS = 200
 _MAX_GROUPS = 2000
 _OTHER = "other"
 _FIGURES = "figures"
+_now = partial(datetime.now, UTC)
 
 
 def new_request_id() -> str:
@@ -111,7 +113,7 @@ class Metrics:
     writes a page: its own counters have locks, and would take a twentieth of a request's CPU.
     """
 
-    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, clock: Callable[[], datetime] = _now) -> None:
         self._clock = clock
         self.since = clock()
         self.running: set[RequestRecord] = set()
@@ -221,6 +223,16 @@ class Metrics:
         """Return the figures by the value of a label, sorted by it."""
         place = ("day", "model", "key_id").index(label)
         return self._figures(lambda *group: group[place])
+
+    def failures(self) -> list[tuple[str, str, str, int]]:
+        """Return how often each model of a provider returned an error, the most frequent one of each first. The names
+        of the provider and the model are empty if no model was reached."""
+        found = []
+        for name, figures in self.by("model").items():
+            provider, colon, model = name.partition(":")
+            ours = (provider, model) if colon else ("", name)
+            found += [(*ours, error, number) for error, number in figures.failures.most_common()]
+        return found
 
     def _figures(self, name_of: Callable[..., str]) -> dict[str, Figures]:
         """Return the figures of groups of requests. ``name_of`` returns the name of the group from a day, a model and a

@@ -16,7 +16,7 @@ from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.running.metrics import Figures, Metrics, Running
+from dragoman_gateway.running.metrics import Metrics, Running
 
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
@@ -58,30 +58,15 @@ class Stored:
     next_page: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """How often a model of a provider returned an error. Both names are empty if no model was reached."""
-
-    provider: str
-    model: str
-    error: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that the page shows. None: the gateway does not have it, or its source does not answer now."""
 
     now: datetime
-    since: datetime
-    """When the first of its workers began to count."""
     days: int
-    total: Figures
-    by_model: Mapping[str, Figures]
-    by_key: Mapping[str, Figures]
-    by_day: Mapping[str, Figures]
+    metrics: Metrics
+    """The counts of all workers."""
     running: Sequence[Running]
-    failures: Sequence[Failures] = ()
     dropped: Mapping[str, int]
     workers: Mapping[str, str] = field(default_factory=dict)
     """The version of the configuration that each worker has."""
@@ -123,17 +108,12 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
             budgets = await services.admission.ledger.statements(bounded)
     return Report(
         now=now,
-        since=metrics.since,
         days=days,
-        total=metrics.total(),
-        by_model=metrics.by("model"),
-        by_key=metrics.by("key_id"),
-        by_day=metrics.by("day"),
+        metrics=metrics,
         running=sorted(status.running, key=lambda each: -each.seconds),
         workers=status.workers,
         waiting={kind: number for kind, number in status.waiting.items() if number},
         dropped={kind: number for kind, number in status.dropped.items() if number},
-        failures=failures_of(metrics),
         spent=spent,
         spent_by_day=spent_by_day,
         budgets=budgets,
@@ -141,16 +121,6 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
         stored=stored,
         store_is_away=stored is None and isinstance(store, Store),
     )  # fmt: skip
-
-
-def failures_of(metrics: Metrics) -> list[Failures]:
-    """Return the errors by provider and model, the most frequent of each first."""
-    found: list[Failures] = []
-    for name, figures in metrics.by("model").items():
-        provider, colon, model = name.partition(":")
-        ours = (provider, model) if colon else ("", name)
-        found += [Failures(*ours, error, number) for error, number in figures.failures.most_common()]
-    return found
 
 
 def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
