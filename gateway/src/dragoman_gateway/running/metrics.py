@@ -109,10 +109,10 @@ class Figures:
 class Metrics:
     """The requests of one process since it began: those that run, and counts of those that have ended.
 
-    Prometheus reads series, each with a name and labels. The page reads figures of groups of requests: those of one day
-    in UTC, one model that was asked, and one key. No name is a text that a client made up. Above a number of models, and
-    of groups, new ones are counted as ``other``. The counts are plain numbers, of which prometheus_client writes a page:
-    its own counters have locks, and would take a twentieth of a request's CPU.
+    Prometheus reads series, each with a name and labels. The page reads figures of groups of requests: of one day in
+    UTC, one model that was asked, and one key. No name is a text that a client made up. Above a number of models, and
+    of groups, new ones are counted as ``other``. The counts are plain numbers, of which prometheus_client writes a
+    page: its own counters have locks, and would take a twentieth of a request's CPU.
     """
 
     def __init__(self, clock: Callable[[], datetime] = _now) -> None:
