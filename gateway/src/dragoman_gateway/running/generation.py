@@ -217,12 +217,13 @@ class Generation:
         importlib.import_module("aiohttp")
         for wire in WIRES:
             _rehearse(wire.adapter(""))
+        for model in dict.fromkeys(place.model for place in self.models.places):
+            with suppress(DragomanError):  # a wrong setting is the error of its requests
+                price_table().find(model)
+                _rehearse(get_adapter(model))
         missing: dict[str, list[str]] = {}
         for place in self.models.places:
             adapter = get_adapter(place.model)
-            with suppress(DragomanError):  # a wrong setting is the error of its requests
-                price_table().find(place.model)
-                _rehearse(adapter)
             settings = (place.client.config.providers or {}).get(adapter.provider, {})
             if adapter.transport != "http" or "client" in settings:  # it authenticates in a way of its own
                 continue

@@ -212,6 +212,7 @@ class Metrics:
         if not dump:
             return
         self.since = min(self.since, datetime.fromisoformat(dump["since"]))
+        found: list[tuple[dict[str, Any], Any]]
         found = [(self._series[tuple(labels)], numbers) for labels, numbers in dump["series"]]
         found += [(self._figures_of(*group), numbers) for group, numbers in dump["groups"]]
         for own, numbers in found:
