@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -249,11 +250,8 @@ def requires_keys(settings: GatewaySettings) -> bool:
     """Whether a gateway with these settings checks keys."""
     if settings.keys.required or settings.database is None:
         return settings.keys.required
-    database = Database(settings.database)
-    try:
+    with closing(Database(settings.database)) as database:
         return has_keys(database)
-    finally:
-        database.close()
 
 
 def has_keys(database: Database) -> bool:
