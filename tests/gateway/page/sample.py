@@ -7,7 +7,7 @@ from dragoman import Loss
 from dragoman.answers import LossKind
 from dragoman.messages import CostStatus, Usage
 from dragoman.store import SessionRecord
-from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, Stored, failures_of
+from dragoman_gateway.endpoints.dashboard.report import Report, Running, Spend, Stored
 from dragoman_gateway.keys.amounts import parse_budget
 from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.keys.ledger_entries import Amount
@@ -59,12 +59,8 @@ def sample_report(name: str = "") -> Report:
     ]  # fmt: skip
     return Report(
         now=NOW,
-        since=metrics.since,
         days=7,
-        total=metrics.total(),
-        by_model=metrics.by("model"),
-        by_key=metrics.by("key_id"),
-        by_day=metrics.by("day"),
+        metrics=metrics,
         running=[
             Running(f"req_01J{name}", keys[0], "messages", MODELS[0] + name, 12.4, True),
             Running("req_01K", keys[1], "chat", MODELS[2], 0.6, False),
@@ -72,7 +68,6 @@ def sample_report(name: str = "") -> Report:
         dropped={},
         workers={"4101": "9f2c41d07ab3", "4102": "9f2c41d07ab3"},
         spent={**activity_spend, f"team:research{name}": Spend(Decimal(21), 720_000, 620)},
-        failures=failures_of(metrics),
         spent_by_day={f"2026-11-{day}": Spend(Decimal(day - 13), 90_000, 80) for day in range(18, 21)},
         budgets={
             f"key:{keys[0]}": Statement(

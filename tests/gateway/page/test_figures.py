@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import pytest
 
-from dragoman_gateway.endpoints.dashboard.report import failures_of
 from dragoman_gateway.running.metrics import Durations, Figures, Metrics
 from tests.gateway.page.sample import ended
 
@@ -49,8 +48,7 @@ def test_errors_are_counted_by_provider_and_model_over_all_workers() -> None:
     for metrics in (one, other):
         whole.add(json.loads(json.dumps(metrics.dump())))
     assert whole.total().usd == Decimal("0.01")
-    found = {(each.provider, each.model, each.error, each.number) for each in failures_of(whole)}
-    assert found == {
+    assert set(whole.failures()) == {
         ("a", "m", "OverloadedError", 2),
         ("b", "x:1", "OverloadedError", 1),
         ("", "", "status 404", 1),

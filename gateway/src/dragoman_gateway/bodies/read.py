@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from dragoman_gateway.access.page_rules import is_json
-from dragoman_gateway.access.wire_fields import wire_objects
+from dragoman_gateway.access.wire_fields import FIELDS, wire_objects
 from dragoman_gateway.bodies.inflate import inflate
 from dragoman_gateway.bodies.repeated import KeptBody, RepeatedParts
 from dragoman_gateway.bodies.values import check_values
@@ -21,17 +21,7 @@ from dragoman_gateway.running.shares import Share
 from dragoman_gateway.settings import GatewaySettings
 
 _GOOGLE_KEY = "x-goog-api-key"
-_SINGLE = (
-    "authorization",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "host",
-    "origin",
-    "sec-fetch-site",
-    "content-type",
-    "content-length",
-)
+_SINGLE: Sequence[str] = FIELDS["single_headers"]
 """Headers that a request may have only once. Of two values, a proxy or a provider could read another one than this
 gateway."""
 

@@ -155,10 +155,10 @@ class Endpoint:
         """Run the turn in the background, and answer with its response as it is now, or with its events."""
         await turn.check()
         background, generation = self._gateway.services.background, exchange.generation
-        turn.request.record = RequestRecord(self._wire.name, exchange.request_id)
-        turn.request.record.key_id = exchange.record.key_id
-        turn.request.record.model = turn.request.model
-        self._gateway.metrics.running.add(turn.request.record)
+        turn.request.record = record = RequestRecord(
+            self._wire.name, exchange.request_id, key_id=exchange.record.key_id, model=turn.request.model
+        )
+        self._gateway.metrics.running.add(record)
         generation.in_flight += 1  # it counts until the run ends
         share, exchange.holds_share = exchange.share, False
 
@@ -167,7 +167,7 @@ class Endpoint:
                 await self._answer(exchange, turn, receive, exchange.services.recording(turn.request, send))
             finally:
                 share.close()
-                self._gateway.finish(turn.request.record)
+                self._gateway.finish(record)
                 await generation.leave()
 
         try:
@@ -175,7 +175,7 @@ class Endpoint:
         except BaseException:
             generation.in_flight -= 1
             share.close()
-            self._gateway.metrics.running.discard(turn.request.record)
+            self._gateway.metrics.running.discard(record)
             raise
         exchange.record.status = 200
         head = {"x-dragoman-request-id": exchange.request_id}

@@ -33,23 +33,24 @@ def metrics_page(status: Status) -> bytes:
     metrics = Metrics()
     metrics.add(status.metrics)
     registry = CollectorRegistry()
-    registry.register(_Page([*_counted(metrics.series()), *_present(status)]))
+    registry.register(_Page([*_counted(metrics), *_present(status)]))
     return generate_latest(registry)
 
 
-def _counted(series: Mapping[str, Mapping[tuple[str, ...], Any]]) -> Iterator[Metric]:
+def _counted(metrics: Metrics) -> Iterator[Metric]:
     """Yield the metrics of the requests that have ended."""
     for count, (name, text, labels) in _COUNTERS.items():
         counter = CounterMetricFamily(f"dragoman_{name}", text, labels=labels)
-        for values, number in series.get(count, {}).items():
-            counter.add_metric(values, float(number))
+        for values, numbers in metrics.series(count).items():
+            for value, number in numbers.items():
+                counter.add_metric((*values, value), float(number))
         yield counter
     bounds = [*map(floatToGoString, SECONDS), "+Inf"]
     for count, (name, text) in _HISTOGRAMS.items():
-        histogram, ranges = HistogramMetricFamily(f"dragoman_{name}", text, labels=["wire"]), series.get(count, {})
-        for (wire,), seconds in series.get(f"{count}_sum", {}).items():
-            numbers = accumulate(ranges.get((wire, str(place)), 0) for place in range(len(bounds)))
-            histogram.add_metric([wire], list(zip(bounds, numbers, strict=True)), seconds)
+        histogram = HistogramMetricFamily(f"dragoman_{name}", text, labels=["wire"])
+        for wire, numbers in metrics.series(count).items():
+            ranges = accumulate(numbers.get(str(place), 0) for place in range(len(bounds)))
+            histogram.add_metric(wire, list(zip(bounds, ranges, strict=True)), numbers["sum"])
         yield histogram
 
 

@@ -1,6 +1,6 @@
 """Endpoints that are not turns: models, health, metrics, and addresses that do not exist."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -70,15 +70,10 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
         return JSONResponse(openapi())
 
     async def models(request: Request) -> Response:
-        return await _answer(request, list_models)
-
-    async def model(request: Request) -> Response:
-        return await _answer(request, find_model)
-
-    async def _answer(request: Request, page: Callable[..., Mapping[str, Any]]) -> Response:
         generation = gateway.current
         try:
             caller = await generation.access.authenticate(read_headers(request.scope))
+            page = find_model if "model" in request.path_params else list_models
             return JSONResponse(page(generation.models, caller, wire_of(request.headers), request))
         except Exception as error:
             return error_page(wire_of(request.headers), error)
@@ -91,7 +86,7 @@ def routes(gateway: Gateway) -> list[Route]:  # noqa: C901  # each function insi
 
     return [
         Route("/v1/models", models, methods=["GET"]),
-        Route("/v1/models/{model:path}", model, methods=["GET"]),
+        Route("/v1/models/{model:path}", models, methods=["GET"]),
         Route("/v1/responses", no_socket, methods=["GET"]),
         Route("/health", health, methods=["GET"]),
         Route("/ready", ready, methods=["GET"]),
@@ -187,7 +182,7 @@ def _place(ids: list[str], name: str) -> int:
 def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
     if wire is not messages.WIRE:
         return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
-    entry = {
+    entry: dict[str, Any] = {
         "type": "model",
         "id": name,
         "display_name": name,

@@ -174,7 +174,19 @@ def build(settings: Sequence[DeploymentSettings], client: AsyncClient, environ: 
     """Return the deployments of a name. Raises ConfigurationError."""
     if not settings:
         raise ConfigurationError("a model needs at least one deployment")
-    return Deployments([_build_one(each, client, environ, alone=len(settings) == 1) for each in settings])
+    found = []
+    for each in settings:
+        adapter = get_adapter(each.model)
+        changes = build_provider(adapter.provider, each.provider, Path())
+        if len(settings) > 1 and "max_retries" not in changes:
+            changes["retry"] = RetryPolicy(max_retries=0)  # the next one is asked instead
+        if each.key_variable is not None:
+            if "credentials" in changes:
+                raise ConfigurationError("a deployment has both key_variable and a key of provider: keep one of them")
+            changes["api_key"] = _find_key(each.key_variable, adapter.endpoint.key_variables, environ)
+        own = client.with_(providers={adapter.provider: changes}) if changes else client
+        found.append(Deployment(each.model, own, each.weight))
+    return Deployments(found)
 
 
 def check_key_variables(settings: Iterable[DeploymentSettings], environ: Mapping[str, str]) -> None:
@@ -182,22 +194,6 @@ def check_key_variables(settings: Iterable[DeploymentSettings], environ: Mapping
     for each in settings:
         if each.key_variable is not None:
             _find_key(each.key_variable, get_adapter(each.model).endpoint.key_variables, environ)
-
-
-def _build_one(
-    settings: DeploymentSettings, client: AsyncClient, environ: dict[str, str], *, alone: bool
-) -> Deployment:
-    adapter = get_adapter(settings.model)
-    changes = build_provider(adapter.provider, settings.provider, Path())
-    if not alone and "max_retries" not in changes:
-        changes["retry"] = RetryPolicy(max_retries=0)  # the next one is asked instead
-    if settings.key_variable is not None:
-        if "credentials" in changes:
-            raise ConfigurationError("a deployment has both key_variable and a key of provider: keep one of them")
-        changes["api_key"] = _find_key(settings.key_variable, adapter.endpoint.key_variables, environ)
-    if changes:
-        client = client.with_(providers={adapter.provider: changes})
-    return Deployment(settings.model, client, settings.weight)
 
 
 def _find_key(variable: str, known: tuple[str, ...], environ: Mapping[str, str]) -> str:

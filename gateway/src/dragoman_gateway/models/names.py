@@ -46,14 +46,14 @@ class Models:
         return tuple(place for each in self._deployments.values() for place in each.all)
 
     def rule_for(self, name: str, caller: Caller) -> Callable[[str], bool] | None:
-        """Return the rule that each model has to pass that is asked for the name; None for no rule, as for all callers
-        who may use every model.
+        """Return the rule that each model has to pass that is asked for the name, by a caller who may not use all; None
+        for no rule.
 
         A caller who may use the name gets whatever the settings mean by it. One who may use some models gets no others
         by a name, a rule of the router or a fallback.
         """
         patterns = caller.models
-        if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
             return None
         return lambda model: any(fnmatchcase(model, pattern) for pattern in patterns)
 
@@ -61,7 +61,7 @@ class Models:
         """Return the names that the caller may use: those of the settings, and the program's own aliases."""
         own = () if self._aliases is None else tuple(self._aliases.custom)
         known = dict.fromkeys((*self._exact, *own))
-        return tuple(name for name in known if self._allows(caller, name, self.target(name)))
+        return tuple(name for name in known if not caller.models or self._allows(caller, name, self.target(name)))
 
     def target(self, name: str) -> str:
         """Return the model that answers for the name. Raises NotFoundError."""
@@ -72,9 +72,7 @@ class Models:
         return Deployments((Deployment(model, self._client),))
 
     def _allows(self, caller: Caller, name: str, model: str) -> bool:
-        return not caller.models or any(
-            fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model)
-        )
+        return any(fnmatchcase(each, pattern) for pattern in caller.models for each in (name, model))
 
     def _find(self, name: str) -> Deployments:
         """Return the deployments for a name that the settings do not have literally.

@@ -127,7 +127,18 @@ class DeferredStore:
         more: dict[str, Any] = {"extensions": kept} if kept else {}
         if spender:
             more["metadata"] = {**(fields.pop("metadata", None) or {}), **spender}
-        self._note(_Note({"model": model, "messages": new, **more, **fields}))
+        note = _Note({"model": model, "messages": new, **more, **fields})
+        with self._lock:
+            self._notes.append(note)
+            excess = len(self._notes) - self.capacity
+            for _ in range(excess):
+                self._notes.popleft()
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_all, name="dragoman-store", daemon=True)
+                self._writer.start()
+        if excess > 0:
+            self._drop(excess)
+        self._wake.set()
         return _Noted(1)
 
     def append(self, session_id: str, messages: Sequence[Message] = (), **_: Any) -> int:
@@ -146,19 +157,6 @@ class DeferredStore:
         if self._writer is not None:
             self._writer.join(_END_SECONDS)
         self._drop(self.backlog)
-
-    def _note(self, note: "_Note") -> None:
-        with self._lock:
-            self._notes.append(note)
-            excess = len(self._notes) - self.capacity
-            for _ in range(excess):
-                self._notes.popleft()
-            if self._writer is None:
-                self._writer = threading.Thread(target=self._write_all, name="dragoman-store", daemon=True)
-                self._writer.start()
-        if excess > 0:
-            self._drop(excess)
-        self._wake.set()
 
     def _write_all(self) -> None:
         pause, deadline = _GATHER_SECONDS, None

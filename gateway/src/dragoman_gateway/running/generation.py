@@ -142,9 +142,12 @@ class Generation:
     in_flight: int = field(default=0, init=False)
     """The requests that are being answered."""
     replaced: bool = field(default=False, init=False)
+    is_bounded: bool = field(init=False)
+    """Whether a policy or a budget of this gateway needs to know what each request holds and costs."""
 
     def __post_init__(self) -> None:
         self.access = self.own_access or OpenAccess()
+        self.is_bounded = self.client.config.policy is not None or bool(self.client.config.budgets)
         store = self.client.config.store
         if self.kept is not None:
             self.deferred_store = self.kept.deferred_store
@@ -185,7 +188,7 @@ class Generation:
             governors=() if governor is None else (governor,),
             check=partial(self.access.check, caller, self.prices),
             state_sealer=state_keys(),
-            is_bounded=self.client.config.policy is not None or self.has_budget(bounds, governor),
+            is_bounded=self.is_bounded or (caller is not ANYONE and self.has_budget(bounds, governor)),
             strict=self.settings.strict,
             exact_bytes=self.settings.exact_bytes,
             unknown_history=self.settings.unknown_history,
@@ -214,12 +217,13 @@ class Generation:
         importlib.import_module("aiohttp")
         for wire in WIRES:
             _rehearse(wire.adapter(""))
+        for model in dict.fromkeys(place.model for place in self.models.places):
+            with suppress(DragomanError):  # a wrong setting is the error of its requests
+                price_table().find(model)
+                _rehearse(get_adapter(model))
         missing: dict[str, list[str]] = {}
         for place in self.models.places:
             adapter = get_adapter(place.model)
-            with suppress(DragomanError):  # a wrong setting is the error of its requests
-                price_table().find(place.model)
-                _rehearse(adapter)
             settings = (place.client.config.providers or {}).get(adapter.provider, {})
             if adapter.transport != "http" or "client" in settings:  # it authenticates in a way of its own
                 continue
@@ -357,20 +361,16 @@ class Gateway:
 
     def status(self) -> Status:
         """Return the status of this worker."""
-        services, behind, generations = self.services, self.current.deferred_store, (self.current, *self._old)
-        unstored = sum(each.deferred_store.dropped for each in generations if each.deferred_store is not None)
-        return Status(
-            workers={str(os.getpid()): self.current.version},
-            in_flight=self.in_flight,
-            estimated=services.admission.estimated,
-            dropped={**services.dropped(), "request": unstored},
-            available=services.available(),
-            waiting={**services.waiting(), "request": 0 if behind is None else behind.backlog},
-            waiting_seconds=0.0 if behind is None else behind.age,
-            busy=services.busy(),
-            metrics=self.metrics.dump(),
-            running=self.metrics.running_now(),
+        shown, behind, generations = self.services.status(), self.current.deferred_store, (self.current, *self._old)
+        shown.workers = {str(os.getpid()): self.current.version}
+        shown.in_flight = self.in_flight
+        shown.dropped["request"] = sum(
+            each.deferred_store.dropped for each in generations if each.deferred_store is not None
         )
+        shown.waiting["request"] = 0 if behind is None else behind.backlog
+        shown.waiting_seconds = 0.0 if behind is None else behind.age
+        shown.metrics, shown.running = self.metrics.dump(), self.metrics.running_now()
+        return shown
 
     def whole_status(self) -> Status:
         """Return the status of all workers of this gateway, those that ended included."""

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 from dragoman import Loss, Usage
@@ -25,7 +26,9 @@ _SHORTEST = 0.0001
 _MAX_MODELS = 200
 _MAX_GROUPS = 2000
 _OTHER = "other"
-_FIGURES = "figures"
+_now = partial(datetime.now, UTC)
+_new_numbers = partial(defaultdict[str, Any], int)
+_Counts = dict[tuple[str, ...], defaultdict[str, Any]]
 
 
 def new_request_id() -> str:
@@ -106,18 +109,22 @@ class Figures:
 class Metrics:
     """The requests of one process since it began: those that run, and counts of those that have ended.
 
-    A count has a name and labels, of which none is a text that a client made up. Above a number of models, and of
-    groups of the page, new ones are counted as ``other``. The counts are plain numbers, of which prometheus_client
-    writes a page: its own counters have locks, and would take a twentieth of a request's CPU.
+    Prometheus reads series, each with a name and labels. The page reads figures of groups of requests: of one day in
+    UTC, one model that was asked, and one key. No name is a text that a client made up. Above a number of models, and
+    of groups, new ones are counted as ``other``. The counts are plain numbers, of which prometheus_client writes a
+    page: its own counters have locks, and would take a twentieth of a request's CPU.
     """
 
-    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, clock: Callable[[], datetime] = _now) -> None:
         self._clock = clock
         self.since = clock()
         self.running: set[RequestRecord] = set()
-        self._counts: defaultdict[tuple[str, ...], Any] = defaultdict(int)
+        self._series: _Counts = defaultdict(_new_numbers)
+        """By the name and all labels but the last one, and then by that."""
+        self._groups: _Counts = {}
+        """By the day, the model and the id of the key, and then by the figure. Behind the name of a time is its step,
+        and behind that of a failure its class."""
         self._models: set[str] = set()
-        self._groups: set[tuple[str, ...]] = set()
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has ended."""
@@ -129,58 +136,56 @@ class Metrics:
         self._count_figures(record, times)
 
     def _count_series(self, record: RequestRecord, times: Mapping[str, float]) -> None:
-        """Count what Prometheus reads. Each combination of labels is a series of its own, which it keeps for long."""
-        counts, wire, model, status = self._counts, record.wire, record.model, record.status
+        series, wire, model, status = self._series, record.wire, record.model, record.status
         if model not in self._models and (status < 400 or record.usages):
             if len(self._models) < _MAX_MODELS:
                 self._models.add(model)
             else:
                 model = _OTHER
         form = "stream" if record.stream else "whole"
-        counts["requests", wire, model if status < 400 else "", str(status), form] += 1
+        series["requests", wire, model if status < 400 else "", str(status)][form] += 1
         for name, seconds in times.items():
-            counts[name, wire, str(bisect_left(SECONDS, seconds))] += 1
-            counts[f"{name}_sum", wire] += seconds
+            series[name, wire][str(bisect_left(SECONDS, seconds))] += 1
+            series[name, wire]["sum"] += seconds
         for loss in record.losses:
-            counts["losses", loss.kind.value] += 1
+            series["losses",][loss.kind.value] += 1
         if record.broken:
-            counts["broken", wire] += 1
+            series["broken",][wire] += 1
         for usage in record.usages:
             for kind in _KINDS:
                 if number := getattr(usage, kind):
-                    counts["tokens", model, kind] += number
+                    series["tokens", model][kind] += number
             if usage.cost_usd is None:
-                counts["unpriced", model] += 1
+                series["unpriced",][model] += 1
             else:
-                counts["cost", model] += usage.cost_usd
+                series["cost",][model] += usage.cost_usd
 
     def _count_figures(self, record: RequestRecord, times: Mapping[str, float]) -> None:
-        """Count what the page shows: figures of each day in UTC, model that was asked, and id of a key."""
-        day, status, usages = self._clock().date().isoformat(), record.status, record.usages
-        group = (_FIGURES, day, record.asked or (record.model if status < 400 else ""), record.key_id or "")
-        if group not in self._groups:
-            if len(self._groups) < _MAX_GROUPS:
-                self._groups.add(group)
-            else:
-                group = (_FIGURES, day, _OTHER, _OTHER)
-        failed = record.broken or status == 0 or status >= 400
-        found: dict[tuple[str, ...], float] = {
-            ("requests",): 1,
-            ("errors",): failed,
-            ("losses",): len(record.losses),
-            ("input_tokens",): sum(each.prompt_tokens for each in usages),
-            ("output_tokens",): sum(each.output_tokens for each in usages),
-            ("unpriced",): sum(each.cost_usd is None for each in usages),
-        }
-        if failed:
+        status, usages = record.status, record.usages
+        model = record.asked or (record.model if status < 400 else "")
+        figures = self._figures_of(self._clock().date().isoformat(), model, record.key_id or "")
+        figures["requests"] += 1
+        figures["losses"] += len(record.losses)
+        if record.broken or status == 0 or status >= 400:
+            figures["errors"] += 1
+            known = f"status {status}" if status >= 400 else "left by the client"
+            figures[f"failures {record.error or known}"] += 1
             times = {name: seconds for name, seconds in times.items() if name == "first"}
-            found["failures", record.error or (f"status {status}" if status >= 400 else "left by the client")] = 1
         for name, seconds in times.items():
-            found[name, str(math.floor(math.log(max(seconds, _SHORTEST)) / _STEP))] = 1
-        for label, number in found.items():
-            self._counts[*group, *label] += number
-        for known in (each.cost_usd for each in usages if each.cost_usd is not None):
-            self._counts[*group, "usd"] += known
+            figures[f"{name} {math.floor(math.log(max(seconds, _SHORTEST)) / _STEP)}"] += 1
+        for usage in usages:
+            figures["input_tokens"] += usage.prompt_tokens
+            figures["output_tokens"] += usage.output_tokens
+            if usage.cost_usd is None:
+                figures["unpriced"] += 1
+            else:
+                figures["usd"] += usage.cost_usd
+
+    def _figures_of(self, day: str, model: str, key_id: str) -> dict[str, Any]:
+        """Return the figures of a group, which may be that of all others."""
+        if (day, model, key_id) not in self._groups and len(self._groups) >= _MAX_GROUPS:
+            model = key_id = _OTHER
+        return self._groups.setdefault((day, model, key_id), _new_numbers())
 
     def running_now(self) -> list[Running]:
         """Return the requests that are being answered, the longest first."""
@@ -193,43 +198,58 @@ class Metrics:
 
     def dump(self) -> dict[str, Any]:
         """Return the counts as JSON. A cost is a text there: a number could not be exact."""
-        counts = [
-            [*labels, str(number) if isinstance(number, Decimal) else number] for labels, number in self._counts.items()
-        ]
-        return {"since": self.since.isoformat(), "counts": counts}
+        series, groups = (
+            [
+                [labels, {name: str(each) if type(each) is Decimal else each for name, each in numbers.items()}]
+                for labels, numbers in counts.items()
+            ]
+            for counts in (self._series, self._groups)
+        )
+        return {"since": self.since.isoformat(), "series": series, "groups": groups}
 
     def add(self, dump: Mapping[str, Any]) -> None:
         """Add the counts of another process; nothing for an empty object."""
         if not dump:
             return
         self.since = min(self.since, datetime.fromisoformat(dump["since"]))
-        for *labels, number in dump["counts"]:
-            self._counts[tuple(labels)] += Decimal(number) if isinstance(number, str) else number
+        found: list[tuple[dict[str, Any], Any]]
+        found = [(self._series[tuple(labels)], numbers) for labels, numbers in dump["series"]]
+        found += [(self._figures_of(*group), numbers) for group, numbers in dump["groups"]]
+        for own, numbers in found:
+            for name, number in numbers.items():
+                own[name] += Decimal(number) if type(number) is str else number
 
-    def series(self) -> dict[str, dict[tuple[str, ...], Any]]:
-        """Return the counts by their names, each number by the values of its labels."""
-        found: dict[str, dict[tuple[str, ...], Any]] = {}
-        for (name, *labels), number in self._counts.items():
-            found.setdefault(name, {})[tuple(labels)] = number
-        return found
+    def series(self, name: str) -> dict[tuple[str, ...], dict[str, Any]]:
+        """Return the series of one name: by all labels but the last one, and then by that."""
+        return {labels[1:]: numbers for labels, numbers in self._series.items() if labels[0] == name}
 
     def total(self) -> Figures:
         """Return the figures of all requests."""
-        return self._figures(lambda *group: "").get("", Figures())
+        return self._merge(lambda group: "").get("", Figures())
 
     def by(self, label: Literal["day", "model", "key_id"]) -> dict[str, Figures]:
         """Return the figures by the value of a label, sorted by it."""
         place = ("day", "model", "key_id").index(label)
-        return self._figures(lambda *group: group[place])
+        return self._merge(lambda group: group[place])
 
-    def _figures(self, name_of: Callable[..., str]) -> dict[str, Figures]:
-        """Return the figures of groups of requests. ``name_of`` returns the name of the group from a day, a model and a
-        key."""
+    def failures(self) -> list[tuple[str, str, str, int]]:
+        """Return how often each model of a provider returned an error, the most frequent one of each first. The names
+        of the provider and the model are empty if no model was reached."""
+        found = []
+        for name, figures in self.by("model").items():
+            provider, colon, model = name.partition(":")
+            ours = (provider, model) if colon else ("", name)
+            found += [(*ours, error, number) for error, number in figures.failures.most_common()]
+        return found
+
+    def _merge(self, name_of: Callable[[tuple[str, ...]], str]) -> dict[str, Figures]:
         found: defaultdict[str, Figures] = defaultdict(Figures)
-        for (day, model, key_id, figure, *detail), number in self.series().get(_FIGURES, {}).items():
-            figures = found[name_of(day, model, key_id)]
-            if detail:  # a time, or the class of an error
-                getattr(figures, figure)[detail[0]] += number
-            else:
-                setattr(figures, figure, (getattr(figures, figure) or 0) + number)
+        for group, numbers in self._groups.items():
+            figures = found[name_of(group)]
+            for name, number in numbers.items():
+                figure, _, detail = name.partition(" ")
+                if detail:
+                    getattr(figures, figure)[detail] += number
+                else:
+                    setattr(figures, figure, (getattr(figures, figure) or 0) + number)
         return dict(sorted(found.items()))

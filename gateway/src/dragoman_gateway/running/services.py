@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from starlette.types import Message, Send
 
 from dragoman import AsyncClient
@@ -27,7 +28,7 @@ from dragoman_gateway.keys.amounts import Concurrency
 from dragoman_gateway.keys.key_cache import KeyCache
 from dragoman_gateway.keys.ledger import Ledger, Watch
 from dragoman_gateway.keys.rates import Rates
-from dragoman_gateway.running.board import Board
+from dragoman_gateway.running.board import Board, Status
 from dragoman_gateway.running.shares import Share, Shares
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.background import Background
@@ -104,10 +105,12 @@ class Services:
         rules = page_rules(settings)
         return OpenAccess(rules) if settings.database is None else OpenUntilKeys(self.cache, keyed, rules)
 
-    def dropped(self) -> dict[str, int]:
-        """Return what could not be stored or counted because a server did not answer, by kind."""
-        admission = self.admission
-        return {
+    def status(self) -> Status:
+        """Return what of the services a status shows."""
+        admission, busy = self.admission, dict[str, dict[str, int]]()
+        for (lane, wait), number in sorted(self.database.busy.items()):
+            busy.setdefault(lane.value, {})[wait] = number
+        dropped = {
             "spend": admission.ledger.dropped,
             "response": self.responses.dropped,
             "state": 0 if self.states is None else self.states.dropped,
@@ -116,21 +119,13 @@ class Services:
             "budget": admission.unbudgeted,
             "alert": 0 if self.alerts is None else self.alerts.dropped,
         }
-
-    def available(self) -> dict[str, bool]:
-        """Return which of the shared servers answer."""
-        return {"database": not self.database.outage.is_away, "counters": not self.admission.rates.outage.is_away}
-
-    def waiting(self) -> dict[str, int]:
-        """Return what waits to be stored, by kind."""
-        return {"spend": self.admission.ledger.queued, "response": len(self.responses.late)}
-
-    def busy(self) -> dict[str, dict[str, int]]:
-        """Return how many transactions waited too long, by their lane and by what they waited for."""
-        found: dict[str, dict[str, int]] = {}
-        for (lane, wait), number in sorted(self.database.busy.items()):
-            found.setdefault(lane.value, {})[wait] = number
-        return found
+        return Status(
+            estimated=admission.estimated,
+            dropped=dropped,
+            available={"database": not self.database.outage.is_away, "counters": not admission.rates.outage.is_away},
+            waiting={"spend": admission.ledger.queued, "response": len(self.responses.late)},
+            busy=busy,
+        )
 
     async def close(self) -> None:
         """Store what waits, and close what was opened. All requests and background runs have ended."""
@@ -255,20 +250,15 @@ def requires_keys(settings: GatewaySettings) -> bool:
     """Whether a gateway with these settings checks keys."""
     if settings.keys.required or settings.database is None:
         return settings.keys.required
-    database = Database(settings.database)
-    try:
+    with closing(Database(settings.database)) as database:
         return has_keys(database)
-    finally:
-        database.close()
 
 
 def has_keys(database: Database) -> bool:
     """Whether a key was ever created."""
 
-    def work(connection: Connection) -> bool:
-        return connection.execute(select(keys_table.c.id).limit(1)).first() is not None
-
-    return database.run(work, writes=False)
+    query = select(keys_table.c.id).limit(1)
+    return database.run(lambda connection: connection.execute(query).first() is not None, writes=False)
 
 
 def check_caller(caller: Caller, endpoint: str) -> None:

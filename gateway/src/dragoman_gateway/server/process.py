@@ -51,10 +51,9 @@ class Server(uvicorn.Server):
         """The order to reload that was followed last."""
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        connections = Connections(min(self._max_connections, _allow_files() // 2))
-        bounded: Any = partial(
-            self.config.http_protocol_class, head_seconds=self._head_seconds, connections=connections
-        )
+        most = min(self._max_connections, _allow_files() // 2)
+        protocol: Any = self.config.http_protocol_class
+        bounded: Any = partial(protocol, head_seconds=self._head_seconds, connections=Connections(most))
         self.config.http_protocol_class = bounded
         await super().startup(sockets)
         tune_memory()

@@ -1,6 +1,7 @@
 """What the page shows: the gateway's own counts, the spend of its keys, and the replies and sessions of the store."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,13 +11,12 @@ from itertools import islice
 
 from sqlalchemy import Connection, select
 
-from dragoman import Message
 from dragoman.store import SessionRecord, Store, StoreError
 from dragoman_gateway.database import Database, DatabaseUnavailableError
 from dragoman_gateway.database.tables import keys, spend
 from dragoman_gateway.keys.ledger import Statement
 from dragoman_gateway.running.generation import Gateway
-from dragoman_gateway.running.metrics import Figures, Metrics, Running
+from dragoman_gateway.running.metrics import Metrics, Running
 
 MAX_REPLIES = 20_000
 """The most replies of the store that one page reads: more would slow the requests of the process down."""
@@ -58,30 +58,15 @@ class Stored:
     next_page: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """How often a model of a provider returned an error. Both names are empty if no model was reached."""
-
-    provider: str
-    model: str
-    error: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that the page shows. None: the gateway does not have it, or its source does not answer now."""
 
     now: datetime
-    since: datetime
-    """When the first of its workers began to count."""
     days: int
-    total: Figures
-    by_model: Mapping[str, Figures]
-    by_key: Mapping[str, Figures]
-    by_day: Mapping[str, Figures]
+    metrics: Metrics
+    """The counts of all workers."""
     running: Sequence[Running]
-    failures: Sequence[Failures] = ()
     dropped: Mapping[str, int]
     workers: Mapping[str, str] = field(default_factory=dict)
     """The version of the configuration that each worker has."""
@@ -123,17 +108,12 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
             budgets = await services.admission.ledger.statements(bounded)
     return Report(
         now=now,
-        since=metrics.since,
         days=days,
-        total=metrics.total(),
-        by_model=metrics.by("model"),
-        by_key=metrics.by("key_id"),
-        by_day=metrics.by("day"),
+        metrics=metrics,
         running=sorted(status.running, key=lambda each: -each.seconds),
         workers=status.workers,
         waiting={kind: number for kind, number in status.waiting.items() if number},
         dropped={kind: number for kind, number in status.dropped.items() if number},
-        failures=failures_of(metrics),
         spent=spent,
         spent_by_day=spent_by_day,
         budgets=budgets,
@@ -143,40 +123,18 @@ async def make_report(gateway: Gateway, days: int, cursor: str | None) -> Report
     )  # fmt: skip
 
 
-def failures_of(metrics: Metrics) -> list[Failures]:
-    """Return the errors by provider and model, the most frequent of each first."""
-    found: list[Failures] = []
-    for name, figures in metrics.by("model").items():
-        provider, colon, model = name.partition(":")
-        ours = (provider, model) if colon else ("", name)
-        found += [Failures(*ours, error, number) for error, number in figures.failures.most_common()]
-    return found
-
-
 def read_store(store: Store, since: datetime, cursor: str | None) -> Stored:
     """Return what the store has from that moment on."""
     page = store.list(limit=MAX_SESSIONS, cursor=cursor)
-    by_model: dict[str, Spend] = {}
-    by_day: dict[str, Spend] = {}
+    by_model: defaultdict[str, Spend] = defaultdict(Spend)
+    by_day: defaultdict[str, Spend] = defaultdict(Spend)
     replies = store.billed_replies(since=since)
     for reply in islice(replies, MAX_REPLIES):
-        _add(by_model, reply.metadata.model or "", reply)
-        _add(by_day, reply.created_at.astimezone(UTC).date().isoformat(), reply)
+        usd, tokens = (None, 0) if reply.usage is None else (reply.usage.cost_usd, reply.usage.total_tokens)
+        by_model[reply.metadata.model or ""].add(usd, tokens)
+        by_day[reply.created_at.astimezone(UTC).date().isoformat()].add(usd, tokens)
     complete = next(replies, None) is None
-    return Stored(_sorted(by_model), _sorted(by_day), complete, page.sessions, page.cursor)
-
-
-def _add(groups: dict[str, Spend], name: str, reply: Message) -> None:
-    usage = reply.usage
-    group = groups.setdefault(name, Spend())
-    if usage is None:
-        group.add(None, 0)
-    else:
-        group.add(usage.cost_usd, usage.total_tokens)
-
-
-def _sorted(groups: Mapping[str, Spend]) -> dict[str, Spend]:
-    return {name: groups[name] for name in sorted(groups)}
+    return Stored(dict(sorted(by_model.items())), dict(sorted(by_day.items())), complete, page.sessions, page.cursor)
 
 
 async def _read_spend(
@@ -187,17 +145,16 @@ async def _read_spend(
 
     def work(connection: Connection) -> tuple[dict[str, Spend], dict[str, Spend], dict[str, str]]:
         query = select(spend.c.scope, spend.c.day, spend.c.usd, spend.c.tokens, spend.c.requests, spend.c.estimated_usd)
-        found: dict[str, Spend] = {}
-        by_day: dict[str, Spend] = {}
+        found: defaultdict[str, Spend] = defaultdict(Spend)
+        by_day: defaultdict[str, Spend] = defaultdict(Spend)
         for row in connection.execute(query.where(spend.c.day >= max(first_day, 1)).order_by(spend.c.scope)):
-            spent = found.setdefault(row.scope, Spend())
-            spent.add(row.usd, row.tokens, row.requests)
-            spent.estimated_usd += row.estimated_usd
+            found[row.scope].add(row.usd, row.tokens, row.requests)
+            found[row.scope].estimated_usd += row.estimated_usd
             if row.scope.startswith("key:"):  # users and teams have spent the same
                 day = (_EPOCH + timedelta(days=row.day)).date().isoformat()
-                by_day.setdefault(day, Spend()).add(row.usd, row.tokens, row.requests)
+                by_day[day].add(row.usd, row.tokens, row.requests)
         names = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.name.is_not(None)))
-        return found, _sorted(by_day), {row.id: row.name for row in names}
+        return found, dict(sorted(by_day.items())), {row.id: row.name for row in names}
 
     try:
         return await database.read(work)
