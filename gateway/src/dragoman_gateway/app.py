@@ -29,7 +29,7 @@ from dragoman_gateway.server import recording
 from dragoman_gateway.settings import GatewaySettings
 from dragoman_gateway.stored.endpoints import StoredEndpoints
 from dragoman_gateway.turn.errors import error_response
-from dragoman_gateway.wires import WIRES, messages, responses
+from dragoman_gateway.wires import MESSAGES, RESPONSES, WIRES
 
 
 class _Application(Starlette):
@@ -95,9 +95,9 @@ def build_app(gateway: Gateway) -> Starlette:
 
     posts: dict[str, ASGIApp] = {
         **{wire.path: Endpoint(gateway, wire) for wire in WIRES},
-        "/v1/messages/count_tokens": CountEndpoint(gateway, messages.WIRE),
-        "/v1/responses/input_tokens": CountEndpoint(gateway, responses.WIRE),
-        "/v1/responses/compact": CompactEndpoint(gateway, responses.WIRE),
+        "/v1/messages/count_tokens": CountEndpoint(gateway, MESSAGES),
+        "/v1/responses/input_tokens": CountEndpoint(gateway, RESPONSES),
+        "/v1/responses/compact": CompactEndpoint(gateway, RESPONSES),
     }
     routes = [
         *_stored_responses(gateway),
@@ -117,13 +117,13 @@ def _stored_responses(gateway: Gateway) -> list[BaseRoute]:
     async def enter(scope: Scope) -> tuple[Caller, Share]:
         generation = gateway.current
         caller = await generation.access.authenticate(read_headers(scope))
-        check_caller(caller, responses.WIRE.name)
+        check_caller(caller, RESPONSES.name)
         if scope.get("method") == "DELETE":  # what a caller deletes may also be in its requests
             generation.repeated.forget(name_owner(caller, scope))
         return caller, services.shares.enter(name_holder(caller, scope), generation.settings)
 
     def fail(error: Exception) -> Response:
-        written = error_response(responses.WIRE, error, "", new_request_id())
+        written = error_response(RESPONSES, error, "", new_request_id())
         reply = Response(written.body, written.status)
         reply.raw_headers += written.headers
         return reply

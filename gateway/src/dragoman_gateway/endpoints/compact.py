@@ -17,8 +17,7 @@ from dragoman_gateway.endpoints.exchange import Exchange
 from dragoman_gateway.json import dumps, loads
 from dragoman_gateway.turn.answer import answer_whole, whole_response
 from dragoman_gateway.turn.replies import Response, named
-from dragoman_gateway.turn.request import ClientRequest
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import ClientRequest, RequestResources
 from dragoman_gateway.turn.turn import Turn
 
 PATH = "/responses/compact"

@@ -25,8 +25,7 @@ from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.answer import answer_streamed, answer_whole
 from dragoman_gateway.turn.errors import error_response
 from dragoman_gateway.turn.replies import DisconnectWatcher
-from dragoman_gateway.turn.request import ClientRequest
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import ClientRequest, RequestResources
 from dragoman_gateway.turn.turn import Turn
 from dragoman_gateway.wires import Wire
 

@@ -14,7 +14,7 @@ from dragoman_gateway.endpoints.metrics_page import CONTENT_TYPE, metrics_page
 from dragoman_gateway.endpoints.openapi import openapi
 from dragoman_gateway.errors import ClientError, DeniedError, NoAddressError, UnavailableError
 from dragoman_gateway.ids import new_request_id
-from dragoman_gateway.keys.spend_page import spend_page
+from dragoman_gateway.keys.admission import spend_page
 from dragoman_gateway.models.listing import find_model, list_models
 from dragoman_gateway.running.generation import Gateway
 from dragoman_gateway.turn.errors import error_response

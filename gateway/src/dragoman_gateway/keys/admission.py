@@ -21,12 +21,12 @@ from dragoman.session.effects import Abandoned, Broken, Failed, Perform, SendOut
 from dragoman_gateway.access import Caller, Prices
 from dragoman_gateway.database import DatabaseBusyError, DatabaseUnavailableError
 from dragoman_gateway.errors import UncountedError
-from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, OnOutage, PeriodBudget
-from dragoman_gateway.keys.key_cache import KeyCache
-from dragoman_gateway.keys.ledger import Ledger
+from dragoman_gateway.keys.amounts import Concurrency, KeyLimit, NoRoomError, OnOutage, PeriodBudget, SpentBudgetError
+from dragoman_gateway.keys.key_store import KeyCache
+from dragoman_gateway.keys.ledger import Ledger, Statement
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount
 from dragoman_gateway.keys.rates import Grants, Rates
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
+from dragoman_gateway.keys.records import NO_ALLOWANCE, Allowance
 
 logger = get_logger("dragoman.gateway")
 
@@ -325,3 +325,32 @@ def scopes_of(caller: Caller) -> tuple[str, ...]:
 
 def _refuse_sync() -> Any:
     raise RuntimeError("the gateway asks in an event loop")
+
+
+async def spend_page(ledger: Ledger, cache: KeyCache, caller: Caller) -> dict[str, Any]:
+    """Return the same numbers that refusals name. Raises DatabaseUnavailableError."""
+    allowances = cache.all_allowances() if caller.admin else _own(cache, caller)
+    statements = await ledger.statements({scope: each.budgets for scope, each in allowances.items()})
+    return {"object": "list", "data": [_entry(scope, statements[scope], allowances[scope]) for scope in allowances]}
+
+
+def _own(cache: KeyCache, caller: Caller) -> dict[str, Allowance]:
+    return {**dict.fromkeys(scopes_of(caller), NO_ALLOWANCE), **cache.allowances_for(caller)}
+
+
+def _entry(scope: str, statement: Statement, allowance: Allowance) -> dict[str, Any]:
+    return {
+        "scope": scope,
+        "spent": statement.total.to_json(),
+        "reserved": statement.reserved.to_json(),
+        "budgets": [
+            {
+                "budget": str(budget),
+                "spent": spent.to_json(),
+                "left": budget.left(spent + statement.reserved).to_json(),
+                "reset_at": None if reset_at is None else reset_at.isoformat(),
+            }
+            for budget, spent, reset_at in statement.periods
+        ],
+        "limits": allowance.describe_limits(),
+    }

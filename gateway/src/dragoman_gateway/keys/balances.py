@@ -25,10 +25,9 @@ from sqlalchemy import (
 
 from dragoman.sql import ExactDecimal, insert_into
 from dragoman_gateway.database.tables import booked, reservations, spend
-from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
+from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, PeriodBudget, SpentBudgetError, owner_of
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError, owner_of
 
 _LOCK_DAY = 0
 _ZERO = Decimal(0)

@@ -18,11 +18,10 @@ from dragoman.logs import get_logger
 from dragoman_gateway.database import END_SECONDS, Database, DatabaseUnavailableError, Lane, retry_for
 from dragoman_gateway.database.grouping import Grouping
 from dragoman_gateway.database.tables import booked, reservations
-from dragoman_gateway.keys.amounts import Concurrency, PeriodBudget
+from dragoman_gateway.keys.amounts import Concurrency, NoRoomError, PeriodBudget, SpentBudgetError
 from dragoman_gateway.keys.balances import Asked, Balance, lock, read_balances, reserve, store
 from dragoman_gateway.keys.ledger_entries import LEAST, Amount, Batch, LedgerEntries, LedgerEntry
 from dragoman_gateway.keys.records import to_microseconds
-from dragoman_gateway.keys.refusals import NoRoomError, SpentBudgetError
 
 logger = get_logger("dragoman.gateway")
 

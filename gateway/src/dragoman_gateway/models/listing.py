@@ -9,7 +9,7 @@ from dragoman import AdapterCapabilities, get_adapter
 from dragoman.errors import DragomanError, NotFoundError
 from dragoman_gateway.access import Caller
 from dragoman_gateway.models.names import Models
-from dragoman_gateway.wires import Wire, messages
+from dragoman_gateway.wires import MESSAGES, Wire
 
 _CREATED = "2026-01-01T00:00:00Z"
 _CREATED_SECONDS = 1767225600
@@ -20,7 +20,7 @@ _MAX_PAGE = 1000
 def list_models(models: Models, caller: Caller, wire: Wire, request: Request) -> Mapping[str, Any]:
     """Return the models that the caller may use: the names of the settings and the aliases."""
     entries = [_entry(name, models.target(name), wire) for name in models.names(caller)]
-    if wire is not messages.WIRE:
+    if wire is not MESSAGES:
         return {"object": "list", "data": entries}
     return _page(entries, request.query_params)
 
@@ -59,7 +59,7 @@ def _place(ids: list[str], name: str) -> int:
 
 
 def _entry(name: str, target: str, wire: Wire) -> dict[str, Any]:
-    if wire is not messages.WIRE:
+    if wire is not MESSAGES:
         return {"id": name, "object": "model", "created": _CREATED_SECONDS, "owned_by": target.partition(":")[0]}
     facts = _facts(target)
     return {

@@ -34,7 +34,7 @@ from dragoman_gateway.running.state_keys import state_keys
 from dragoman_gateway.running.status import Status, total
 from dragoman_gateway.server.logs import log_request
 from dragoman_gateway.settings import GatewaySettings
-from dragoman_gateway.turn.resources import RequestResources
+from dragoman_gateway.turn.request import RequestResources
 
 if TYPE_CHECKING:
     from dragoman_gateway.running.tracing import Tracing

@@ -13,11 +13,11 @@ from dragoman.errors import LimitReachedError, OverloadedError
 from dragoman.logs import get_logger
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.stored.events import ENDS, FrameSplitter, ResponseEvent, read_event
+from dragoman_gateway.stored.recorder import ENDS, FrameSplitter, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import REPEATED, StoredTurn
-from dragoman_gateway.wires.responses import WIRE
+from dragoman_gateway.wires import RESPONSES
 
 logger = get_logger("dragoman.gateway")
 
@@ -98,7 +98,7 @@ class Background:
                 return
             if silent >= self._ping_seconds:
                 silent = 0.0
-                yield WIRE.ping
+                yield RESPONSES.ping
             await asyncio.sleep(_POLL_SECONDS)
             silent += _POLL_SECONDS
 
@@ -166,7 +166,7 @@ class _Run:
             try:
                 await asyncio.wait_for(self._news.wait(), ping_seconds)
             except TimeoutError:
-                yield WIRE.ping
+                yield RESPONSES.ping
 
     async def _run(self) -> None:
         tending = asyncio.create_task(self._tend())

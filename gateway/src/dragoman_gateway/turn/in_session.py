@@ -26,10 +26,9 @@ from dragoman.policy import Hook, PolicyDeniedError
 from dragoman.pricing import price_table
 from dragoman.session.effects import Failed, Perform, RunTools, Send, intercept
 from dragoman_gateway.errors import ModelDeniedError
-from dragoman_gateway.turn.context import policy_extensions
+from dragoman_gateway.turn.policy import policy_extensions, unread_texts
 from dragoman_gateway.turn.recall import Recall
 from dragoman_gateway.turn.request import ReadRequest, refuse_losses
-from dragoman_gateway.turn.unread import unread_texts
 from dragoman_gateway.turn.usage_chunk import ask_for_usage, lacks_usage
 
 _LONG = 2_000

@@ -1,9 +1,15 @@
-"""Embeds the inputs of a client's request, under the limits, budgets, policy and store of its caller."""
+"""Embeds the inputs of a client's request, under the limits, budgets, policy and store of its caller; and OpenAI's
+embeddings (https://platform.openai.com/docs/api-reference/embeddings)."""
 
+import base64
+import sys
+from array import array
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
+
+from starlette.routing import Route
 
 from dragoman import Adapter, Loss, Message, Role, get_adapter
 from dragoman.answers import Attempt, LossKind, drive_async
@@ -14,10 +20,13 @@ from dragoman.limits import MaxUsage
 from dragoman.limits.settlement import usage_of
 from dragoman.messages import MessageMetadata, TokenUsage, Usage
 from dragoman.session.effects import Broken, Failed, Perform, Replied, SendOutcome
+from dragoman_gateway.errors import ClientError
 from dragoman_gateway.models.deployments import Deployment
-from dragoman_gateway.turn.context import client_of
-from dragoman_gateway.turn.resources import RequestResources
-from dragoman_gateway.vendors.service import Call
+from dragoman_gateway.running.generation import Gateway
+from dragoman_gateway.turn.policy import client_of
+from dragoman_gateway.turn.request import RequestResources
+from dragoman_gateway.vendors.service import Call, Service
+from dragoman_gateway.wires import CHAT
 
 ENDPOINT = "embeddings"
 """The name of these endpoints for a key's rights."""
@@ -124,3 +133,70 @@ def _receipt(usage: Usage) -> Message:
 
 def _refuse_sync() -> NoReturn:
     raise RuntimeError("the gateway asks in an event loop")
+
+
+_OWN = frozenset({"model", "input", "dimensions", "encoding_format"})
+_PROVIDERS = ("openai", "openai-chat", "azure-openai")
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Return the route of OpenAI's clients."""
+    service = Service(gateway, CHAT, answer, endpoint=ENDPOINT)
+    return [Route("/v1/embeddings", service, methods=["POST"])]
+
+
+async def answer(call: Call) -> dict[str, Any]:
+    """Return one vector for each text, as numbers or as base64 of 32-bit floats.
+
+    Raises ClientError for a request that no embedding model can answer.
+    """
+    fields = call.fields
+    model = fields.get("model")
+    if not isinstance(model, str) or not model:
+        raise ClientError("model: a string is required")
+    form = fields.get("encoding_format") or "float"
+    if form not in ("float", "base64"):
+        raise ClientError("encoding_format: 'float' or 'base64' is required")
+    dimensions = fields.get("dimensions")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        raise ClientError("dimensions: a positive whole number is required")
+    native = {name: value for name, value in fields.items() if name not in _OWN and value is not None}
+    texts = _read_texts(fields.get("input"))
+    request = EmbeddingRequest(model=model, inputs=texts, dimensions=dimensions, native=native, providers=_PROVIDERS)
+    embeddings = await embed(call, request)
+    write = _to_base64 if form == "base64" else array.tolist
+    tokens = embeddings.usage.prompt_tokens
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": write(vector)}
+            for index, vector in enumerate(embeddings)
+        ],
+        "model": model,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def _read_texts(value: Any) -> list[str]:
+    """Return the texts of the field ``input``. Raises ClientError for tokens: only OpenAI's own models read them."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value:
+        raise ClientError("input: a string or a list of strings is required")
+    if all(isinstance(each, str) for each in value):
+        return value
+    if all(isinstance(each, int) or _is_token_list(each) for each in value):
+        raise ClientError("input: tokens are not possible here, because each model has its own: send texts")
+    raise ClientError("input: a string or a list of strings is required")
+
+
+def _is_token_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(token, int) for token in value)
+
+
+def _to_base64(vector: "array[float]") -> str:
+    """Return the floats in little-endian order."""
+    if sys.byteorder == "big":
+        vector = vector[:]
+        vector.byteswap()
+    return base64.b64encode(vector).decode("ascii")

@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.embeddings import Embeddings
 from dragoman_gateway.errors import ClientError
 from dragoman_gateway.vendors.embedding import EmbeddingRequest, embed
-from dragoman_gateway.vendors.ollama.names import plain_name
+from dragoman_gateway.vendors.ollama.models import plain_name
 from dragoman_gateway.vendors.service import Call
 
 _OWN = frozenset({"model", "input", "prompt", "truncate", "dimensions"})

@@ -6,8 +6,16 @@ from typing import Any
 from dragoman import AdapterCapabilities, get_adapter
 from dragoman.errors import DragomanError
 from dragoman_gateway.errors import ClientError
-from dragoman_gateway.vendors.ollama.names import plain_name
 from dragoman_gateway.vendors.service import Call
+
+_TAG = ":latest"
+
+
+def plain_name(name: str) -> str:
+    """Return the name without the tag that some clients add to every name without one."""
+    plain = name.removesuffix(_TAG)
+    return name if ":" in plain else plain
+
 
 _VERSION = "0.13.0"
 """The version of Ollama whose interface this is: clients refuse to use an older one."""
