@@ -132,7 +132,13 @@ def reserve(
 def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Sequence[LedgerEntry]:
     """Add up the bookings of the batches that no earlier transaction stored, end their reservations, and return
     them."""
-    bookings = _take_unstored(connection, batches, now)
+    if not batches:
+        return []
+    at = to_microseconds(now)
+    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
+    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
+    new = set(connection.execute(noted).scalars())
+    bookings = [booking for batch in batches if batch.id in new for booking in batch.bookings]
     amounts: dict[tuple[str, int], Amount] = {}
     requests: Counter[tuple[str, int]] = Counter()
     for booking in bookings:
@@ -146,17 +152,6 @@ def store(connection: Connection, batches: Sequence[Batch], now: datetime) -> Se
         ids = sorted({booking.id for booking in bookings})
         connection.execute(delete(reservations).where(reservations.c.id.in_(ids)))
     return bookings
-
-
-def _take_unstored(connection: Connection, batches: Sequence[Batch], now: datetime) -> list[LedgerEntry]:
-    """Return the bookings of the batches that no earlier transaction stored, and note their batches as stored."""
-    if not batches:
-        return []
-    at = to_microseconds(now)
-    rows = [{"id": batch.id, "booked_at": at} for batch in batches]
-    noted = insert_into(connection, booked).values(rows).on_conflict_do_nothing().returning(booked.c.id)
-    new = set(connection.execute(noted).scalars())
-    return [booking for batch in batches if batch.id in new for booking in batch.bookings]
 
 
 def _add(

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -158,16 +157,11 @@ def read_changes(connection: Connection, after: int) -> Changes:
         return Changes(revision, (), {})
     key_rows = connection.execute(select(keys).where(keys.c.revision > after)).mappings().all()
     allowance_rows = connection.execute(select(allowances).where(allowances.c.revision > after)).mappings().all()
-    return Changes(
-        revision,
-        tuple(VirtualKey.from_row(dict(row)) for row in key_rows),
-        {row["scope"]: _read_allowance(row["fields_json"]) for row in allowance_rows},
-    )
-
-
-def _read_allowance(fields: str | None) -> Allowance | None:
-    values: dict[str, Any] | None = None if fields is None else json.loads(fields)
-    return None if values is None else Allowance.from_json(values)
+    changed = {
+        row["scope"]: None if row["fields_json"] is None else Allowance.from_json(json.loads(row["fields_json"]))
+        for row in allowance_rows
+    }
+    return Changes(revision, tuple(VirtualKey.from_row(dict(row)) for row in key_rows), changed)
 
 
 def _next_revision(connection: Connection) -> int:

@@ -13,10 +13,11 @@ from dragoman.errors import LimitReachedError, OverloadedError
 from dragoman.logs import get_logger
 from dragoman.transport.retry import retry_within
 from dragoman_gateway.database import DatabaseUnavailableError
-from dragoman_gateway.stored.recorder import ENDS, FrameSplitter, ResponseEvent, read_event
+from dragoman_gateway.stored.recorder import ENDS, ResponseEvent, read_event
 from dragoman_gateway.stored.records import StoredResponse
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import REPEATED, StoredTurn
+from dragoman_gateway.turn.replies import WholeFrames, split_events
 from dragoman_gateway.wires import RESPONSES
 
 logger = get_logger("dragoman.gateway")
@@ -129,7 +130,7 @@ class _Run:
         self._repeated: frozenset[str] = frozenset(REPEATED) if judged else frozenset()
         self._store = store
         self._answer = answer
-        self._frames = FrameSplitter()
+        self._frames = WholeFrames(RESPONSES.event_ends)
         self._events: list[tuple[int, bytes]] = []
         self._kept = 0
         self._news = asyncio.Event()
@@ -189,7 +190,7 @@ class _Run:
             headers = dict(message["headers"])
             self._streams = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         elif self._streams:
-            for frame in self._frames.feed(message.get("body", b"")):
+            for frame in split_events(self._frames.feed(message.get("body", b""))):
                 self._take(frame)
         else:
             self._body.append(message.get("body", b""))

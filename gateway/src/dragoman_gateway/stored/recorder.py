@@ -19,6 +19,8 @@ from dragoman_gateway.stored.records import StoredResponse, is_id
 from dragoman_gateway.stored.response_store import ResponseStore
 from dragoman_gateway.stored.turn import StoredTurn
 from dragoman_gateway.turn.policy import is_word
+from dragoman_gateway.turn.replies import WholeFrames, split_events
+from dragoman_gateway.wires import RESPONSES
 
 _LONGEST_WORD = 2_000
 """Characters. A longer text without any space is data, such as a picture."""
@@ -59,7 +61,8 @@ class StoredJudge:
 
 def _texts(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, str):
-        if not (is_word(name, value) or _is_data(value)):
+        is_data = len(value) > _LONGEST_WORD and not any(letter.isspace() for letter in value)
+        if not (is_data or is_word(name, value)):
             yield value
     elif isinstance(value, Mapping):
         for key, each in value.items():
@@ -67,10 +70,6 @@ def _texts(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _texts(each, name)
-
-
-def _is_data(text: str) -> bool:
-    return len(text) > _LONGEST_WORD and not any(letter.isspace() for letter in text)
 
 
 def _replaced(value: Any, changed: Mapping[str, str]) -> Any:
@@ -113,31 +112,10 @@ class ResponseEvent:
         return f"event: {self.type}\ndata: {json.dumps(self.data, separators=(',', ':'))}\n\n".encode()
 
 
-class FrameSplitter:
-    """Splits a stream into whole frames. What is not complete waits."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames that are complete now, each with the empty line at its end."""
-        buffer = (self._rest + data) if self._rest else data
-        frames, start = [], 0
-        while (end := _frame_end(buffer, start)) > 0:
-            frames.append(buffer[start:end])
-            start = end
-        self._rest = buffer[start:]
-        return frames
-
-    def finish(self) -> bytes:
-        """Return what is left at the end of the stream."""
-        rest, self._rest = self._rest, b""
-        return rest
-
-
 def read_event(frame: bytes) -> ResponseEvent | None:
     """Return the event of a frame; None for a comment, and for data that is not a JSON object."""
-    data = b"\n".join(_data_lines(frame))
+    lines = [line[5:].removeprefix(b" ") for line in frame.splitlines() if line.startswith(b"data:")]
+    data = b"\n".join(lines)
     if not data:
         return None
     try:
@@ -145,18 +123,6 @@ def read_event(frame: bytes) -> ResponseEvent | None:
     except ValueError:
         return None
     return ResponseEvent(value) if isinstance(value, dict) else None
-
-
-def _frame_end(buffer: bytes, start: int) -> int:
-    """Return the end of the first frame; -1 if none is complete."""
-    ends = [found + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if (found := buffer.find(mark, start)) >= 0]
-    return min(ends, default=-1)
-
-
-def _data_lines(frame: bytes) -> Iterator[bytes]:
-    for line in frame.splitlines():
-        if line.startswith(b"data:"):
-            yield line[5:].removeprefix(b" ")
 
 
 logger = get_logger("dragoman.gateway")
@@ -188,7 +154,7 @@ class Recorder:
         self._start: types.Message | None = None
         self._streams = False
         self._succeeded = False
-        self._frames = FrameSplitter()
+        self._frames = WholeFrames(RESPONSES.event_ends)
         self._body: list[bytes] = []
 
     async def send(self, message: types.Message) -> None:
@@ -209,7 +175,7 @@ class Recorder:
 
     async def _pass_stream(self, message: types.Message) -> None:
         more = message.get("more_body", False)
-        passed = [await self._pass_frame(frame) for frame in self._frames.feed(message.get("body", b""))]
+        passed = [await self._pass_frame(frame) for frame in split_events(self._frames.feed(message.get("body", b"")))]
         if not more:
             passed.append(self._frames.finish())
         if passed or not more:

@@ -88,7 +88,7 @@ class InSession:
             tool_ids=read.context.tool_ids,
             session_id=session_id,
             max_rounds=1,
-            middleware=(self._follow,),
+            middleware=(lambda turn: intercept(turn, self._handle),),
             governors=resources.governors,
             user_id=request.caller.user,
             team_id=request.caller.team,
@@ -131,7 +131,7 @@ class InSession:
                     if passes:
                         self.complete = ends
                         yield self._relay.take()
-                    elif self._judges_calls and (held or _has_call(events)):
+                    elif self._judges_calls and (held or any(isinstance(event, ToolUseStart) for event in events)):
                         held += events
                         yield b""
                     else:
@@ -224,9 +224,6 @@ class InSession:
             body = self._read.rename_fields(body, adapter)
         return ask_for_usage(body, request.fields) if body is not None and self.hides_usage else body
 
-    def _follow(self, turn: Generator[Any, Any, None]) -> Generator[Any, Any, None]:
-        return intercept(turn, self._handle)
-
     def _handle(self, effect: Any) -> Generator[Any, Any, Any]:
         if isinstance(effect, RunTools):
             return (yield from self._judge_calls(effect))
@@ -279,10 +276,6 @@ class InSession:
     def _note_headers(self, headers: Mapping[str, str]) -> Perform:
         self.headers = headers
         return _NOTHING
-
-
-def _has_call(events: Sequence[Any]) -> bool:
-    return any(isinstance(event, ToolUseStart) for event in events)
 
 
 async def _end_turn(stream: AsyncReplyStream[str]) -> None:

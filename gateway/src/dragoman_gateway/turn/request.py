@@ -189,7 +189,13 @@ class ReadRequest:
             options = replace(options, stream=request.stream)
         if passed := wire.headers.to_provider(request.headers):
             options = replace(options, headers={**options.headers, wire.provider: passed})
-        unsigned = wire.signs_thinking and any(map(_has_unsigned_thinking, messages))
+        # Every provider of such a wire refuses thinking without a signature.
+        unsigned = wire.signs_thinking and any(
+            isinstance(block, ThinkingBlock) and not block.signature
+            for message in messages
+            if message.role is Role.ASSISTANT
+            for block in message.content
+        )
         self.may_pass = not (unsigned or holds_state(request.body))
         self.messages, self.tools, self.read_options = tuple(messages), tools, options
         # The client checks the answer: a session that knew the schema would ask again.
@@ -262,10 +268,3 @@ def refuse_losses(request: WireRequest) -> None:
         raise InvalidRequestError(
             f"this model cannot take the whole request, which would lose: {kinds}; {lost[0].reason}"
         )
-
-
-def _has_unsigned_thinking(message: Message) -> bool:
-    """Whether a message holds thinking without a signature, which every provider of the wire refuses."""
-    if message.role is not Role.ASSISTANT:
-        return False
-    return any(isinstance(block, ThinkingBlock) and not block.signature for block in message.content)

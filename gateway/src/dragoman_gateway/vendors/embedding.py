@@ -4,7 +4,7 @@ embeddings (https://platform.openai.com/docs/api-reference/embeddings)."""
 import base64
 import sys
 from array import array
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
@@ -44,6 +44,16 @@ class EmbeddingRequest:
     truncate: Truncate | None = None
     native: Mapping[str, Any] = field(default_factory=dict)
     providers: Sequence[str] = ()
+
+
+def read_fields(fields: Mapping[str, Any], own: Collection[str]) -> tuple[str, int | None, dict[str, Any]]:
+    """Return the model, the dimensions, and the fields that are not among the vendor's ``own``. Raises ClientError."""
+    model, dimensions = fields.get("model"), fields.get("dimensions")
+    if not isinstance(model, str) or not model:
+        raise ClientError("model: a string is required")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        raise ClientError("dimensions: a positive whole number is required")
+    return model, dimensions, {name: value for name, value in fields.items() if name not in own and value is not None}
 
 
 async def embed(call: Call, request: EmbeddingRequest) -> Embeddings:
@@ -100,7 +110,11 @@ async def _embed_at(
             return Broken(error, _receipt(done.usage), seen=False)
         return Replied(_receipt(embeddings.usage))
 
-    outcome = await drive_async(Attempt(resources.governors, partial(_measure, adapter, request)).run(_exchange(send)))
+    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
+        outcome: SendOutcome = yield Perform(_refuse_sync, send)
+        return outcome
+
+    outcome = await drive_async(Attempt(resources.governors, partial(_measure, adapter, request)).run(exchange))
     usage = usage_of(outcome)
     if usage is not None:
         call.record.usages = (*call.record.usages, usage)
@@ -116,14 +130,6 @@ def _measure(adapter: Adapter, request: EmbeddingRequest) -> MaxUsage:
     content = [each if isinstance(each, ImageBlock) else TextBlock(text=each) for each in request.inputs]
     tokens = adapter.estimate_input_tokens([Message.user(content)], ())
     return MaxUsage(str(adapter.model_id), TokenUsage(input_tokens=tokens))
-
-
-def _exchange(send: Callable[[], Awaitable[SendOutcome]]) -> Callable[[Any, Any], Generator[Any, Any, SendOutcome]]:
-    def exchange(observers: Any, stages: Any) -> Generator[Any, Any, SendOutcome]:
-        outcome: SendOutcome = yield Perform(_refuse_sync, send)
-        return outcome
-
-    return exchange
 
 
 def _receipt(usage: Usage) -> Message:
@@ -151,16 +157,10 @@ async def answer(call: Call) -> dict[str, Any]:
     Raises ClientError for a request that no embedding model can answer.
     """
     fields = call.fields
-    model = fields.get("model")
-    if not isinstance(model, str) or not model:
-        raise ClientError("model: a string is required")
+    model, dimensions, native = read_fields(fields, _OWN)
     form = fields.get("encoding_format") or "float"
     if form not in ("float", "base64"):
         raise ClientError("encoding_format: 'float' or 'base64' is required")
-    dimensions = fields.get("dimensions")
-    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise ClientError("dimensions: a positive whole number is required")
-    native = {name: value for name, value in fields.items() if name not in _OWN and value is not None}
     texts = _read_texts(fields.get("input"))
     request = EmbeddingRequest(model=model, inputs=texts, dimensions=dimensions, native=native, providers=_PROVIDERS)
     embeddings = await embed(call, request)
@@ -185,13 +185,10 @@ def _read_texts(value: Any) -> list[str]:
         raise ClientError("input: a string or a list of strings is required")
     if all(isinstance(each, str) for each in value):
         return value
-    if all(isinstance(each, int) or _is_token_list(each) for each in value):
+    tokens = [token for each in value for token in (each if isinstance(each, list) else (each,))]
+    if all(isinstance(token, int) for token in tokens):
         raise ClientError("input: tokens are not possible here, because each model has its own: send texts")
     raise ClientError("input: a string or a list of strings is required")
-
-
-def _is_token_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(token, int) for token in value)
 
 
 def _to_base64(vector: "array[float]") -> str:
